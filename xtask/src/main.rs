@@ -62,6 +62,9 @@ enum Task {
         /// Run the controllers as a process, `tenure run`, wherever a scenario doesn't look into them.
         #[arg(long)]
         process: bool,
+        /// The same, with lanes as `tenure run --lanes` says.
+        #[arg(long, value_name = "WHERE")]
+        lanes: Option<String>,
         /// Only scenarios whose name contains this.
         only: Option<String>,
     },
@@ -91,8 +94,9 @@ fn main() -> anyhow::Result<()> {
         Task::Scenarios {
             kubeconfig,
             process,
+            lanes,
             only,
-        } => scenarios::run(kubeconfig.as_deref(), process, only.as_deref()),
+        } => scenarios::run(kubeconfig.as_deref(), process, lanes.as_deref(), only.as_deref()),
         Task::Dist(dist) => dist.run(),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }

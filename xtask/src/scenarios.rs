@@ -13,11 +13,19 @@ const SUITES: [&str; 3] = ["--workspace", "--test", "scenarios"];
 /// The variable that lets the suite of the controllers run `tenure run` in place of controllers in the test's own process.
 const PROGRAM: &str = "TENURE_TEST_PROGRAM";
 
+/// The variable that says where the lanes of that program run.
+const LANES: &str = "TENURE_TEST_LANES";
+
 /// The program that starts a real control plane and runs a command beside it.
 const WITH_KUBERNETES: &str = "with_kubernetes";
 
 /// Runs them against the cluster of a kubeconfig, or against a real control plane that is started for them.
-pub(crate) fn run(kubeconfig: Option<&Path>, process: bool, only: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn run(
+    kubeconfig: Option<&Path>,
+    process: bool,
+    lanes: Option<&str>,
+    only: Option<&str>,
+) -> anyhow::Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tidy::root().join("target"), Into::into);
     let run = |program: &Path, words: &[&str]| {
         let mut command = cargo::command(program);
@@ -25,8 +33,11 @@ pub(crate) fn run(kubeconfig: Option<&Path>, process: bool, only: Option<&str>) 
         if let Some(kubeconfig) = kubeconfig {
             command.env("TENURE_TEST_KUBECONFIG", kubeconfig);
         }
-        if process {
+        if process || lanes.is_some() {
             command.env(PROGRAM, target.join("debug/tenure"));
+        }
+        if let Some(lanes) = lanes {
+            command.env(LANES, lanes);
         }
         cargo::finish(command)
     };

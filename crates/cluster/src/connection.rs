@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::{AuthError, Body, ClientBuilder};
 use tower::{BoxError, Service};
@@ -10,6 +11,7 @@ use tower::{BoxError, Service};
 use crate::elsewhere::Terms;
 use crate::health::ControllerHealth;
 use crate::token::Token;
+use tenure_tenancy::LaneAccount;
 
 /// How the API server is reached, and what the controller itself authenticates with.
 #[derive(Clone)]
@@ -43,7 +45,12 @@ pub(crate) enum ControllerCredentials {
     Transport(Arc<OwnTransport>),
     /// None: in another cluster the controller is nobody.
     Nothing,
+    /// None: here is one lane, apart from the controller, which is asked for the lane's token and whether the last one was refused.
+    Lane(LaneAccount, AskForToken),
 }
+
+/// Asks whoever may make it for a lane's token; says first whether the last one was refused.
+pub(crate) type AskForToken = Arc<dyn Fn(bool) -> BoxFuture<'static, Result<Token, String>> + Send + Sync>;
 
 /// A transport with credentials of its own, which can be read again.
 pub(crate) struct OwnTransport {
@@ -126,6 +133,24 @@ impl Connection {
         self
     }
 
+    /// Reaches an API server over the network as one lane, which has no controller beside it. `ask` brings the lane's token, and is told
+    /// whether the last one was refused; whatever the configuration has of credentials is left out.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] when the address or the CA can't be used.
+    pub fn of_lane(
+        configuration: kube::Config,
+        account: LaneAccount,
+        ask: impl Fn(bool) -> BoxFuture<'static, Result<Token, String>> + Send + Sync + 'static,
+    ) -> Result<Self, ConnectionError> {
+        Ok(Self {
+            bare: client(without_credentials(configuration))?,
+            controller: ControllerCredentials::Lane(account, Arc::new(ask)),
+            health: ControllerHealth::default(),
+            elsewhere: None,
+        })
+    }
+
     /// Whether the controllers can do their work; it goes on telling after the connection is used up.
     #[must_use]
     pub fn health(&self) -> ControllerHealth {
@@ -139,11 +164,8 @@ impl Connection {
     /// [`ConnectionError`] when the address, CA or credentials can't be used.
     pub fn over_network(mut configuration: kube::Config) -> Result<Self, ConnectionError> {
         configuration.default_retry = false;
-        let mut without = configuration.clone();
-        without.auth_info = kube::config::AuthInfo::default();
-        without.headers.clear();
         Ok(Self {
-            bare: client(without)?,
+            bare: client(without_credentials(configuration.clone()))?,
             controller: ControllerCredentials::Transport(Arc::new(OwnTransport {
                 client: RwLock::new(client(configuration.clone())?),
                 configuration,
@@ -152,6 +174,13 @@ impl Connection {
             elsewhere: None,
         })
     }
+}
+
+fn without_credentials(mut configuration: kube::Config) -> kube::Config {
+    configuration.default_retry = false;
+    configuration.auth_info = kube::config::AuthInfo::default();
+    configuration.headers.clear();
+    configuration
 }
 
 fn client(configuration: kube::Config) -> Result<kube::Client, ConnectionError> {

@@ -2,6 +2,7 @@
 //! lane for those of the ServiceAccounts in its namespaces, with its own. Refuses to serve an identity whose ServiceAccount does not exist.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     tokens: Mutex<TokenStore>,
     /// Whose credentials were refused although they were new, how often, and until when they are not made anew.
     refused: Mutex<HashMap<Identity, (u32, Instant)>>,
+    /// Where one lane is apart: whether its last token was refused.
+    lane_refused: AtomicBool,
     pub(crate) mapping: Mapping,
     turns: SharedTurns,
     /// The room that what is known of another cluster's kinds takes.
@@ -134,17 +137,34 @@ impl ClientPool {
                     full: FEW,
                 }),
                 refused: Mutex::default(),
+                lane_refused: AtomicBool::new(false),
                 mapping: Mapping::default(),
                 kinds_room: Mutex::default(),
             }),
         }
     }
 
-    /// The client of the controller itself: for its own kinds, their status, events and discovery.
+    /// The client of the controller itself: for its own kinds, their status, events and discovery. Where one lane is apart from it, its.
     #[must_use]
     pub fn controller(&self) -> Client {
         let turns = self.shared.controller_turns.clone();
-        Client::new(Arc::clone(&self.shared), controller().into(), turns)
+        Client::new(Arc::clone(&self.shared), self.shared.itself().into(), turns)
+    }
+
+    /// The token of a lane, for the process that it runs in; another one than before when that was refused.
+    ///
+    /// # Errors
+    /// [`ClusterError`] when there is none.
+    pub async fn issue_lane_token(&self, lane: &LaneAccount, refused: bool) -> Result<Token, ClusterError> {
+        let identity = Identity::from(lane.clone());
+        if refused {
+            self.shared.renewable(&identity, None).await;
+        }
+        let issued = self.shared.token(&identity.clone().into()).await?;
+        issued.ok_or_else(|| ClusterError::Unauthorized {
+            identity,
+            message: "there is no token for it".to_owned(),
+        })
     }
 
     /// Whether the controllers can do their work, for them to say what they see.
@@ -213,6 +233,16 @@ impl Shared {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Who this process is to the API server.
+    pub(crate) fn itself(&self) -> Identity {
+        match &self.connection.controller {
+            ControllerCredentials::Lane(account, _) => account.clone().into(),
+            ControllerCredentials::Token(..) | ControllerCredentials::Transport(_) | ControllerCredentials::Nothing => {
+                controller()
+            }
+        }
+    }
+
     fn transport(&self, identity: &Identity) -> kube::Client {
         match (&self.connection.controller, identity) {
             (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.client(),
@@ -253,7 +283,7 @@ impl Shared {
     pub(crate) fn discoverer(&self, sender: &Sender) -> Sender {
         match self.connection.elsewhere {
             Some(_) => sender.clone(),
-            None => controller().into(),
+            None => self.itself().into(),
         }
     }
 
@@ -320,6 +350,11 @@ impl Shared {
                 *held = Some(minted.clone());
                 Ok(Some(minted))
             }
+            (Identity::Lane(account), _) if self.is_apart() => {
+                let given = self.ask_for_token(account).await?;
+                *held = Some(given.clone());
+                Ok(Some(given))
+            }
             (Identity::Lane(account), _) => {
                 let target = (account.namespace(), account.name());
                 let minted = self.mint_as(&controller().into(), target).await;
@@ -359,7 +394,29 @@ impl Shared {
     fn issuer(&self) -> Option<&Issue> {
         match &self.connection.controller {
             ControllerCredentials::Token(_, issuer) => issuer.as_ref(),
-            ControllerCredentials::Transport(_) | ControllerCredentials::Nothing => None,
+            ControllerCredentials::Transport(_) | ControllerCredentials::Nothing | ControllerCredentials::Lane(..) => {
+                None
+            }
+        }
+    }
+
+    /// Whether here is one lane, apart from the controller.
+    fn is_apart(&self) -> bool {
+        matches!(self.connection.controller, ControllerCredentials::Lane(..))
+    }
+
+    /// Asks for the token of the lane that is here. There is none of another.
+    async fn ask_for_token(&self, account: &LaneAccount) -> Result<Token, ClusterError> {
+        let refuse = |message: String| ClusterError::Unauthorized {
+            identity: account.clone().into(),
+            message,
+        };
+        match &self.connection.controller {
+            ControllerCredentials::Lane(own, ask) if own == account => {
+                let refused = self.lane_refused.swap(false, Ordering::AcqRel);
+                ask(refused).await.map_err(refuse)
+            }
+            _ => Err(refuse("it is another lane's".to_owned())),
         }
     }
 
@@ -476,10 +533,18 @@ impl Shared {
         }
         match (identity, &self.connection.controller) {
             (Identity::ServiceAccount(_) | Identity::Lane(_), _) | (_, ControllerCredentials::Token(_, Some(_))) => {
+                if matches!(identity, Identity::Lane(_)) {
+                    self.lane_refused.store(true, Ordering::Release);
+                }
                 *held = None;
                 true
             }
-            (Identity::Controller(_), ControllerCredentials::Token(_, None) | ControllerCredentials::Nothing)
+            (
+                Identity::Controller(_),
+                ControllerCredentials::Token(_, None)
+                | ControllerCredentials::Nothing
+                | ControllerCredentials::Lane(..),
+            )
             | (Identity::Elsewhere(_), _) => false,
             (Identity::Controller(_), ControllerCredentials::Transport(transport)) => {
                 let read = transport.read_again();

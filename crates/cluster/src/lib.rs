@@ -43,6 +43,6 @@ pub use installation::Installation;
 pub use open_watch::{OpenWatch, WatchKey};
 pub use seen::Seen;
 pub use tenure_tenancy::{Identity, LaneAccount, ServiceAccount};
-pub use token::Token;
+pub use token::{HandedToken, Token};
 pub use turns::{SharedTurns, WorkTurns};
 pub use watch::{WatchEvent, watch};

@@ -5,11 +5,13 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
 
 /// How long before its end a token is replaced. A request that starts now must not arrive with a token that has ended.
 const MARGIN: Duration = Duration::from_secs(5 * 60);
 
-/// A bearer token and when it ends. Its text leaves this crate only in an `Authorization` header.
+/// A bearer token and when it ends. Its text leaves this crate only in an `Authorization` header, and on its way to the process of the lane
+/// that it is for ([`HandedToken`]).
 #[derive(Clone)]
 pub struct Token {
     text: String,
@@ -24,6 +26,16 @@ impl Token {
         let text = text.into();
         let expires = expires.or_else(|| claimed_end(&text));
         Self { text, expires }
+    }
+
+    /// The token, for the process of the lane that it is for.
+    #[must_use]
+    pub fn hand_over(&self) -> HandedToken {
+        let seconds = |expires: SystemTime| expires.duration_since(SystemTime::UNIX_EPOCH).ok();
+        HandedToken {
+            text: self.text.clone(),
+            expires: self.expires.and_then(seconds).map(|since| since.as_secs()),
+        }
     }
 
     /// Whether it should be replaced: less than five minutes, or a fifth of what an hour is cut down to by a server, are left.
@@ -45,6 +57,30 @@ impl Token {
         let mut value = http::HeaderValue::from_str(&format!("Bearer {}", self.text)).ok()?;
         value.set_sensitive(true);
         Some(value)
+    }
+}
+
+/// A token on its way from the hub to the process of a lane. It has no `Debug` that would show it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandedToken {
+    text: String,
+    /// Seconds of the epoch.
+    expires: Option<u64>,
+}
+
+impl HandedToken {
+    /// The token, where it has arrived.
+    #[must_use]
+    pub fn take(self) -> Token {
+        let time = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+        Token::new(self.text, self.expires.and_then(time))
+    }
+}
+
+impl fmt::Debug for HandedToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("HandedToken(<hidden>)")
     }
 }
 
@@ -82,6 +118,10 @@ mod tests {
         assert!(token.stale(SystemTime::UNIX_EPOCH + Duration::from_secs(1000)));
         assert!(!token.stale(SystemTime::UNIX_EPOCH));
         assert!(!format!("{token:?}").contains("secret"));
+        let handed = Token::new("secret", Some(SystemTime::UNIX_EPOCH + Duration::from_secs(7))).hand_over();
+        assert!(!format!("{handed:?}").contains("secret"));
+        let arrived: super::HandedToken = serde_json::from_str(&serde_json::to_string(&handed).unwrap()).unwrap();
+        assert!(arrived.take().is(&Token::new("secret", None)));
         assert!(!Token::new("no claims in here", None).stale(SystemTime::now()));
     }
 }

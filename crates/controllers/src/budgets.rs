@@ -1,9 +1,10 @@
 //! How much the controllers may hold: for one tenant, and for all together. Owns the defaults, and what the settings are called.
 
+use serde::{Deserialize, Serialize};
 use tenure_sources::{ByteBudget, Room};
 
 /// Bytes that may be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// By one tenant.
     pub tenant: u64,
@@ -24,7 +25,7 @@ impl Share {
 }
 
 /// The budgets of the controllers. With the defaults the whole process stays below 600 MB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budgets {
     /// Files of repositories in memory, while something is rendered from them and for a moment after.
     pub trees: Share,
@@ -49,6 +50,26 @@ impl Default for Budgets {
 }
 
 impl Budgets {
+    /// Those of a process that has one tenant only: there nobody else is to be left room for.
+    pub(crate) fn of_one(&self) -> Self {
+        let one = |share: Share| Share {
+            tenant: share.tenant,
+            all: share.tenant.min(share.all),
+        };
+        Self {
+            trees: one(self.trees),
+            fetches: one(self.fetches),
+            archives: one(self.archives),
+            looking: one(self.looking),
+        }
+    }
+
+    /// The bytes of memory that one tenant may take.
+    pub(crate) fn count_memory_of_one(&self) -> u64 {
+        let shares = [self.trees, self.fetches, self.looking];
+        shares.iter().fold(0, |sum, share| sum.saturating_add(share.tenant))
+    }
+
     pub(crate) fn trees(&self) -> ByteBudget {
         let settings = ("--tree-memory-per-tenant", "--tree-memory");
         self.trees.budget("files of repositories in memory", settings)

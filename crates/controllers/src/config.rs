@@ -8,6 +8,7 @@ use tenure_sources::{Limits, Policy};
 use tenure_tenancy::Settings;
 
 use crate::budgets::Budgets;
+use crate::lane_mode::LaneMode;
 use crate::render::RenderLimits;
 use crate::switches::Switches;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub guards: Guards,
     /// What an administrator decides about every apply.
     pub applying: ApplySettings,
+    /// Where lanes run.
+    pub lanes: LaneMode,
     /// Whether an encrypted file that was changed afterwards is refused, and not only told of.
     pub strict_sops: bool,
 }
@@ -59,6 +62,7 @@ impl Config {
             rendering: RenderLimits::default(),
             guards: Guards::default(),
             applying: ApplySettings::default(),
+            lanes: LaneMode::default(),
             strict_sops: false,
         }
     }

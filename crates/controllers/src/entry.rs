@@ -35,6 +35,12 @@ pub(crate) struct Entry<H> {
     pub(crate) take_stock: fn(Arc<Means>, Vec<Arc<H>>) -> BoxFuture<'static, ()>,
     /// The objects that bear a label with a value.
     pub(crate) list_labelled: fn(&H, (&str, &str)) -> Vec<Value>,
+    /// Which objects there are.
+    pub(crate) list_keys: fn(&H) -> Vec<Key>,
+    /// An object, by namespace and name, as JSON.
+    pub(crate) write_object: fn(&H, &str, &str) -> Option<Value>,
+    /// Says in the status of an object why it waits.
+    pub(crate) tell_of_pause: fn(Arc<H>, Key, String) -> BoxFuture<'static, ()>,
     /// Reconciles one object until it is gone, or the controllers end.
     pub(crate) run: fn(Arc<H>, Key, Arc<Mailbox>, CancellationToken) -> BoxFuture<'static, ()>,
 }
@@ -59,6 +65,17 @@ impl<H: Home> Entry<H> {
                 bearing
                     .filter_map(|object| serde_json::to_value(object.as_ref()).ok())
                     .collect()
+            },
+            list_keys: |home| {
+                let objects = home.caches().of::<R>().all();
+                objects.iter().map(|object| Key::of(R::KIND, object.meta())).collect()
+            },
+            write_object: |home, namespace, name| {
+                let object = home.caches().of::<R>().get(namespace, name)?;
+                serde_json::to_value(object.as_ref()).ok()
+            },
+            tell_of_pause: |home, key, message| {
+                async move { own::tell_of_pause::<R>(&home, &key, &message).await }.boxed()
             },
             run: |home, key, mailbox, end| run::<R>(home, key, mailbox, end).boxed(),
         }

@@ -1,9 +1,9 @@
 //! The hub: Tenants, namespaces and Surfaces, and which namespace belongs to which lane. It brings lanes what watches tell, and answers
 //! what they ask about their surroundings. Refuses to hold anything of what lanes hold: it knows where it is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, CacheByKind};
 use crate::entry::Entry;
+use crate::fleet::{Fleet, Overview};
 use crate::key::Key;
 use crate::kustomization;
 use crate::lane::{Lane, OwnerAnswer, Shard, Surroundings};
@@ -24,7 +25,7 @@ use crate::lane_table::LaneTable;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::realm::PlacementCache;
-use crate::reconciled::Home;
+use crate::reconciled::{Home, Reconciled as _};
 
 /// How long changes of Tenants and namespaces are gathered before everybody is told.
 const GATHERED: Duration = Duration::from_millis(10);
@@ -54,6 +55,8 @@ pub(crate) struct Hub {
     /// The lanes that namespaces belong to in which something is reconciled.
     homes: Mutex<HashMap<String, Arc<Lane>>>,
     placements: PlacementCache,
+    /// The processes of lanes, where lanes have some.
+    fleet: OnceLock<Arc<Fleet>>,
     /// Whether those who depend on whose a namespace is are about to be told.
     realm_news: Arc<AtomicBool>,
 }
@@ -76,6 +79,7 @@ impl Hub {
             lane_kinds,
             homes: Mutex::default(),
             placements: PlacementCache::default(),
+            fleet: OnceLock::new(),
             realm_news: Arc::default(),
         })
     }
@@ -85,7 +89,7 @@ impl Hub {
     }
 
     /// Whose a namespace is, by what is known.
-    fn place_known(&self, namespace: &str) -> Placement {
+    fn find_placement(&self, namespace: &str) -> Placement {
         let tenants = self.caches.of::<Tenant>();
         self.placements
             .place(namespace, &self.means.settings, &tenants, &self.namespaces)
@@ -133,8 +137,14 @@ impl Hub {
             None => admitted.remove(namespace),
         };
         drop(admitted);
-        if lane.is_some() && before.as_ref() != lane {
+        if before.as_ref() == lane {
+            return;
+        }
+        if lane.is_some() {
             self.means.mailboxes.wake_in(namespace);
+        }
+        if let Some(fleet) = self.fleet() {
+            fleet.place(namespace);
         }
     }
 
@@ -157,7 +167,7 @@ impl Hub {
 
     /// What a lane holds for a namespace in which something is to be reconciled.
     pub(crate) fn open_shard(self: &Arc<Self>, namespace: &str) -> Arc<Shard> {
-        let placement = self.place_known(namespace);
+        let placement = self.find_placement(namespace);
         let mut homes = self.homes();
         let lane = homes
             .entry(namespace.to_owned())
@@ -166,6 +176,21 @@ impl Hub {
             let surroundings: Arc<dyn Surroundings> = Arc::clone(self) as _;
             Shard::new(namespace, &self.lane_kinds, surroundings, &self.means)
         })
+    }
+
+    /// Sets who runs the processes of lanes; once, before anything is watched.
+    pub(crate) fn set_fleet(&self, fleet: Arc<Fleet>) {
+        let _set_once = self.fleet.set(fleet);
+    }
+
+    /// Who runs the processes of lanes; nobody, where lanes are tasks.
+    pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.get()
+    }
+
+    /// Why the process of a namespace's lane is down, in words.
+    pub(crate) fn find_lane_trouble(&self, namespace: &str) -> Option<String> {
+        self.fleet()?.find_trouble(namespace)
     }
 
     /// All Tenants and namespaces.
@@ -183,10 +208,14 @@ impl Hub {
             return;
         }
         let (means, news) = (Arc::clone(&self.means), Arc::clone(&self.realm_news));
+        let fleet = self.fleet().cloned();
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED).await;
             news.store(false, Ordering::Release);
             means.mailboxes.wake_all();
+            if let Some(fleet) = fleet {
+                fleet.place_all();
+            }
         });
     }
 
@@ -214,7 +243,7 @@ impl Surroundings for Hub {
                 self.namespaces.found(found, removals);
                 self.placements.forget();
             }
-            self.place_known(namespace)
+            self.find_placement(namespace)
         }
         .boxed()
     }
@@ -237,9 +266,12 @@ impl Surroundings for Hub {
         self.realm().ending(namespace)
     }
 
-    fn is_ending(&self, namespace: &str) -> bool {
-        let found = self.namespaces.get("", namespace);
-        found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
+    fn find_endings<'a>(&'a self, namespaces: &'a BTreeSet<String>) -> BoxFuture<'a, BTreeSet<String>> {
+        let is_ending = |namespace: &&String| {
+            let found = self.namespaces.get("", namespace);
+            found.is_some_and(|found| found.metadata.deletion_timestamp.is_some())
+        };
+        std::future::ready(namespaces.iter().filter(is_ending).cloned().collect()).boxed()
     }
 
     fn ask_owner<'a>(
@@ -256,7 +288,7 @@ impl Surroundings for Hub {
     }
 
     fn is_admitted(&self, namespace: &str) -> bool {
-        let lane = identity::decide_for_lane(&self.place_known(namespace), namespace);
+        let lane = identity::decide_for_lane(&self.find_placement(namespace), namespace);
         let admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
         admitted.get(namespace) == Some(&lane)
     }
@@ -268,6 +300,26 @@ impl Surroundings for Hub {
         }
         drop(homes);
         self.means.mailboxes.wake(&Key::of_rights(namespace));
+    }
+}
+
+impl Overview for Hub {
+    fn has_seen(&self, namespace: &str) -> bool {
+        self.namespaces.get("", namespace).is_some()
+    }
+
+    fn place_known(&self, namespace: &str) -> Placement {
+        self.find_placement(namespace)
+    }
+
+    fn list_surfaces(&self, namespace: &str) -> Vec<Key> {
+        let there = self.caches.of::<Surface>().in_namespace(namespace);
+        let keys = there.iter().map(|surface| Key::of(Surface::KIND, &surface.metadata));
+        keys.collect()
+    }
+
+    fn find_bookkeeper<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Client> {
+        self.bookkeeper_of(namespace).boxed()
     }
 }
 

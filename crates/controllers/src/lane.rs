@@ -4,14 +4,16 @@
 //! A lane knows nothing of other lanes. What it has to know of its surroundings it asks by [`Surroundings`], and what bounds all lanes
 //! together it is given as [`Means`]; the hub, which answers and gives, brings it what watches tell. Owns no decision.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_cluster::{Client, ClusterError, LaneAccess, LaneAccount, ServiceAccount};
+use tenure_planner::Event;
 use tenure_planner::kustomization::{Rival, Turnover};
 use tenure_tenancy::{Ending, Placement};
 use tokio_util::sync::CancellationToken;
@@ -51,8 +53,8 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
     /// What is ending about a namespace, by what is known of Tenants and namespaces.
     fn find_ending(&self, namespace: &str) -> Option<Ending>;
 
-    /// Whether a namespace is being deleted.
-    fn is_ending(&self, namespace: &str) -> bool;
+    /// Which of these namespaces are being deleted.
+    fn find_endings<'a>(&'a self, namespaces: &'a BTreeSet<String>) -> BoxFuture<'a, BTreeSet<String>>;
 
     /// What the lane of another Kustomization, by namespace and name, says of it to one that wants these objects, which bear its labels:
     /// in this cluster, or in another one, which statuses call so.
@@ -68,10 +70,21 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
 
     /// Nothing in a namespace is reconciled any more.
     fn close(&self, namespace: &str);
+
+    /// Somebody here listens to these, some of which may be reconciled elsewhere.
+    fn note_listening(&self, _key: &Key, _to: &BTreeSet<Key>) {}
+
+    /// A Kustomization here has told what it gains and drops.
+    fn note_turnover(&self, _key: &Key, _turnover: &Turnover) {}
+
+    /// Whether somebody else writes an event about what is here, since its place is not.
+    fn takes_event(&self, _about: &Key, _event: &Event) -> bool {
+        false
+    }
 }
 
 /// What a lane says of a Kustomization of its own to one that wants its objects.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OwnerAnswer {
     pub(crate) rival: Rival,
     /// Those of the objects that it has in its inventory.
@@ -241,9 +254,39 @@ impl Shard {
             gains: self.inventories.named_by_others(key, &turnover.gains),
             drops: turnover.drops.clone(),
         };
+        self.surroundings.note_turnover(key, &told);
+        self.take_turnover(key, told);
+    }
+
+    /// Takes what a Kustomization gains and drops, as it was told.
+    pub(crate) fn take_turnover(&self, key: &Key, told: Turnover) {
         if self.turnovers.tell(key, told) {
             self.tell_listeners(key);
         }
+    }
+
+    /// Sets whom an object of this namespace listens to, wherever they are.
+    pub(crate) fn listen(&self, key: &Key, to: BTreeSet<Key>) {
+        self.surroundings.note_listening(key, &to);
+        self.means.listeners.listen(key, to);
+    }
+
+    /// All objects that are here, of all kinds.
+    pub(crate) fn list_keys(&self) -> Vec<Key> {
+        let of_kind = |entry: &Entry<Self>| (entry.list_keys)(self);
+        self.kinds.iter().flat_map(of_kind).collect()
+    }
+
+    /// Whether an object is here.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        let entry = self.kinds.iter().find(|entry| entry.kind == key.kind);
+        entry.is_some_and(|entry| (entry.exists)(self, &key.namespace, &key.name))
+    }
+
+    /// An object as JSON.
+    pub(crate) fn write_object(&self, key: &Key) -> Option<Value> {
+        let entry = self.kinds.iter().find(|entry| entry.kind == key.kind)?;
+        (entry.write_object)(self, &key.namespace, &key.name)
     }
 
     /// The objects of every kind that bear a label.
@@ -274,6 +317,10 @@ impl Home for Shard {
 
     async fn bookkeeper_of(&self, namespace: &str) -> Client {
         self.surroundings.find_lane(namespace).await.act_as_itself()
+    }
+
+    fn takes_event(&self, about: &Key, event: &Event) -> bool {
+        self.surroundings.takes_event(about, event)
     }
 
     fn platform_namespace(&self) -> &str {

@@ -13,6 +13,15 @@ use crate::means::Means;
 /// Below so many lanes, none is looked for that could go.
 const FEW: usize = 64;
 
+/// What a lane is called. Namespaces that are nobody's have one account and one process together.
+pub(crate) fn name_lane(lane: &Whose) -> String {
+    match lane {
+        Whose::Platform => "platform".to_owned(),
+        Whose::Tenant(tenant) => format!("tenant/{tenant}"),
+        Whose::Pool => "pool".to_owned(),
+    }
+}
+
 /// All lanes that something works in, and some more: namespaces come and go.
 #[derive(Debug)]
 pub(crate) struct LaneTable {
@@ -42,9 +51,9 @@ impl LaneTable {
     /// The lane of a namespace: its tenant's, the platform's, or its own when it is nobody's. Those that are nobody's have one account, and
     /// each its own bounds.
     pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
-        let name = match decide_lane(placement, namespace) {
-            Whose::Platform => "platform".to_owned(),
-            Whose::Tenant(tenant) => format!("tenant/{tenant}"),
+        let whose = decide_lane(placement, namespace);
+        let name = match &whose {
+            Whose::Platform | Whose::Tenant(_) => name_lane(&whose),
             Whose::Pool => format!("namespace/{namespace}"),
         };
         self.named(name, identity::decide_for_lane(placement, namespace))

@@ -1,7 +1,8 @@
 //! What wakes a reconciler: that something changed, and which of the objects that it watches. Never what to do about it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tenure_api::ObjectId;
 use tokio::sync::Notify;
@@ -43,6 +44,17 @@ impl Mailbox {
 #[derive(Debug, Default)]
 pub(crate) struct MailboxTable {
     boxes: RwLock<HashMap<Key, Arc<Mailbox>>>,
+    /// Who wakes those that are reconciled elsewhere.
+    beyond: OnceLock<Beyond>,
+}
+
+/// Wakes a reconciler that is elsewhere, if there is one.
+struct Beyond(Box<dyn Fn(&Key) + Send + Sync>);
+
+impl fmt::Debug for Beyond {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Beyond")
+    }
 }
 
 impl MailboxTable {
@@ -82,9 +94,17 @@ impl MailboxTable {
 
     /// Wakes one reconciler, if there is one.
     pub(crate) fn wake(&self, key: &Key) {
-        if let Some(mailbox) = self.known().get(key) {
-            mailbox.wake();
+        let known = self.known().get(key).cloned();
+        match (known, self.beyond.get()) {
+            (Some(mailbox), _) => mailbox.wake(),
+            (None, Some(Beyond(wake))) => wake(key),
+            (None, None) => {}
         }
+    }
+
+    /// Sets who wakes those that are reconciled elsewhere; once.
+    pub(crate) fn set_beyond(&self, wake: impl Fn(&Key) + Send + Sync + 'static) {
+        let _set_once = self.beyond.set(Beyond(Box::new(wake)));
     }
 
     /// Tells one reconciler of an object that it watches.

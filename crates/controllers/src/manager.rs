@@ -1,6 +1,6 @@
 //! Starts everything: the watches of the reconciled kinds as the controller, a task for every object, and their orderly end.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -21,10 +21,12 @@ use tokio_util::task::TaskTracker;
 use crate::cache::{Cache, Change};
 use crate::config::Config;
 use crate::entry::Entry;
+use crate::fleet::{Fleet, Overview};
 use crate::hub::Hub;
 use crate::key::Key;
 use crate::kinds::{self, KindTable};
 use crate::lane::Shard;
+use crate::lane_mode::LANE_FOLDERS;
 use crate::means::Means;
 use crate::reconciled::{Home, Reconciled as _};
 use crate::rights;
@@ -63,6 +65,7 @@ pub fn run(config: Config, shutdown: CancellationToken) -> BoxFuture<'static, Re
 
 /// Runs the controllers of these kinds.
 pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
+    let given = config.clone();
     let hub = Hub::new(Means::new(config)?, kinds.hub.into(), kinds.lane.into());
     let end = shutdown.child_token();
     // If this future is dropped, so is what it started.
@@ -72,6 +75,25 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
         tasks: TaskTracker::new(),
         end,
     };
+    let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
+    match Fleet::of(
+        &given,
+        (overview, &hub.means, &hub.lane_kinds),
+        &manager.tasks,
+        (&manager.end, &shutdown),
+    ) {
+        Some(fleet) => {
+            let beyond = Arc::downgrade(&fleet);
+            hub.means.mailboxes.set_beyond(move |key| {
+                if let Some(fleet) = beyond.upgrade() {
+                    fleet.wake(key);
+                }
+            });
+            hub.set_fleet(fleet);
+        }
+        // What lanes fetched when they were processes is of no use here.
+        None => drop(std::fs::remove_dir_all(given.artifacts.join(LANE_FOLDERS))),
+    }
     manager.start().await;
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
@@ -139,6 +161,9 @@ impl Manager {
         self.take_stock().await;
         self.hub.means.ready.cancel();
         self.hub.realm_changed();
+        if let Some(fleet) = self.hub.fleet() {
+            fleet.begin();
+        }
     }
 
     /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten.
@@ -154,7 +179,13 @@ impl Manager {
                 || in_hub.is_some_and(|entry| (entry.exists)(hub, namespace, name))
         });
         for entry in hub.lane_kinds.iter() {
-            (entry.take_stock)(Arc::clone(means), hub.list_shards()).await;
+            // Where lanes are processes, what they fetched is theirs, and nothing of it is here.
+            let shards = if hub.fleet().is_some() {
+                Vec::new()
+            } else {
+                hub.list_shards()
+            };
+            (entry.take_stock)(Arc::clone(means), shards).await;
         }
         for entry in hub.kinds.iter() {
             (entry.take_stock)(Arc::clone(means), vec![Arc::clone(hub)]).await;
@@ -286,8 +317,34 @@ impl Manager {
     /// An object of a kind that is reconciled in lanes changed: it is brought to its lane.
     fn take_of_lane(&self, entry: &Entry<Shard>, told: Told<'_>) {
         let shard = self.hub.open_shard(told.namespace());
-        if let Some(key) = self.take_own(&shard, entry, told) {
+        if let Some(fleet) = self.hub.fleet() {
+            self.take_beyond(fleet, &shard, entry, told);
+        } else if let Some(key) = self.take_own(&shard, entry, told) {
             shard.tell_dependents(&key);
+        }
+    }
+
+    /// The same where lanes are processes: nothing is reconciled here, and the lane's process is told.
+    fn take_beyond(&self, fleet: &Arc<Fleet>, shard: &Arc<Shard>, entry: &Entry<Shard>, told: Told<'_>) {
+        let (is_new, gone) = match told {
+            Told::Changed(object) => (!(entry.exists)(shard, &object.namespace, &object.name), None),
+            Told::Gone(_, revision) => (false, Some(revision)),
+        };
+        let key = match told {
+            Told::Changed(object) => (entry.take_seen)(shard, object),
+            Told::Gone(object, revision) => Some((entry.take_gone)(shard, object, revision)),
+        };
+        let Some(key) = key else { return };
+        self.hub.tell_dependents(&key);
+        if !self.hub.means.switches.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
+            return;
+        }
+        if gone.is_some() {
+            shard.turnovers.forget(&key);
+        }
+        fleet.note(shard, &key, gone);
+        if self.hub.means.switches.is_on(entry.kind.name) && (is_new || gone.is_some()) {
+            self.keep_rights(&key.namespace);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Nothing is kept for it: it is rendered from the artifact that it was applied from, in the same way. So an answer is given only while
 //! that artifact is the one in the store, and only to who may read the folder that it is in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kustomize::BuiltResource;
@@ -12,6 +12,7 @@ use tenure_planner::{Overlay, RenderInputs};
 use tenure_sources::{Limits, StorageError};
 
 use crate::artifacts::{ArtifactRecords, Depot, make_source_key};
+use crate::lane_mode::LANE_FOLDERS;
 use crate::render;
 
 /// Why it can't be told.
@@ -36,6 +37,13 @@ pub enum OriginError {
     NotBuilt(String),
 }
 
+/// The folders that artifacts may be in: the controllers' own, and those of lanes that are processes.
+fn list_stores(artifacts: &Path) -> Vec<PathBuf> {
+    let lanes = std::fs::read_dir(artifacts.join(LANE_FOLDERS));
+    let lanes = lanes.into_iter().flatten().flatten().map(|entry| entry.path());
+    std::iter::once(artifacts.to_path_buf()).chain(lanes).collect()
+}
+
 /// The object as it was built when the Kustomization applied it from its source, of which the metadata are given; [`BuiltResource::locate`] then says where each field was written.
 /// `artifacts` is the folder of [`crate::Config::artifacts`], which the controllers may be using. It reads and renders, so it blocks.
 ///
@@ -54,9 +62,14 @@ pub fn build_object(
         .and_then(|status| status.last_applied_revision.clone())
         .ok_or_else(nothing)?;
     let source = make_source_key(&kustomization.spec.source_ref.kind, source)?;
-    let depot = Arc::new(Depot::look_into(artifacts, Limits::default()));
-    let artifacts = ArtifactRecords::new(Arc::clone(&depot));
-    let record = artifacts.record(&source).ok_or_else(nothing)?;
+    let (depot, record) = list_stores(artifacts)
+        .into_iter()
+        .find_map(|folder| {
+            let depot = Arc::new(Depot::look_into(&folder, Limits::default()));
+            let record = ArtifactRecords::new(Arc::clone(&depot)).record(&source)?;
+            Some((depot, record))
+        })
+        .ok_or_else(nothing)?;
     if record.facts.revision != applied {
         return Err(OriginError::MovedOn {
             applied,

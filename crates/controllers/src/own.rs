@@ -181,6 +181,9 @@ impl<R: Reconciled> Own<R> {
             "uid": self.uid,
         });
         for event in events {
+            if home.takes_event(&self.key, event) {
+                continue;
+            }
             let other;
             // Each is written by the lane of the namespace that it is in.
             let (object, related, place) = match &event.place {
@@ -234,12 +237,16 @@ pub(crate) async fn tell_of_crash<R: Reconciled>(
 
 /// Says in the status of a reconciled object that it waits, since the controllers ended so often while it was being reconciled.
 pub(crate) async fn tell_of_wait<R: Reconciled>(home: &R::Home, key: &Key, crashes: u32, until: Timestamp) {
+    tell_of_pause::<R>(home, key, &restart::describe_wait(crashes, until)).await;
+}
+
+/// Says in the status of a reconciled object why it waits.
+pub(crate) async fn tell_of_pause<R: Reconciled>(home: &R::Home, key: &Key, message: &str) {
     let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
         return;
     };
     let own = Own::of(object.as_ref());
-    let message = restart::describe_wait(crashes, until);
-    let waiting = restart::tell_wait(object.status(), object.meta(), Timestamp::now(), &message);
+    let waiting = restart::tell_wait(object.status(), object.meta(), Timestamp::now(), message);
     if let Err(error) = own.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "that it waits could not be said");
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_cluster::Client;
-use tenure_planner::Status;
+use tenure_planner::{Event, Status};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{self, CacheByKind, Change};
@@ -31,6 +31,11 @@ pub(crate) trait Home: Send + Sync + 'static {
 
     /// Who keeps the books of what is in a namespace: the account of its lane. Of what is in none, the controller itself.
     fn bookkeeper_of(&self, namespace: &str) -> impl Future<Output = Client> + Send;
+
+    /// Whether somebody else writes an event about an object of this home, since its place is elsewhere.
+    fn takes_event(&self, _about: &Key, _event: &Event) -> bool {
+        false
+    }
 
     /// Where it is said what is for nobody but the platform.
     fn platform_namespace(&self) -> &str;

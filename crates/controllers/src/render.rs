@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kustomize::{Budget, Build, Error, FileTree, ImageOverride, Options, Overrides, PatchOverride, Stop, Substitution};
+use serde::{Deserialize, Serialize};
 use tenure_api::metadata::SUBSTITUTE;
 use tenure_api::text::visible_line;
 use tenure_planner::inputs::Variable;
@@ -25,7 +26,7 @@ use crate::seen_files::{NotedTree, SeenFiles};
 use crate::trees::TreeInUse;
 
 /// How much renderings may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenderLimits {
     /// How long one may take, waiting for room not counted.
     pub timeout: Duration,

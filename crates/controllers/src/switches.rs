@@ -43,6 +43,12 @@ impl Switches {
         !self.off.contains(kind)
     }
 
+    /// As it is written, for whoever reads it with the same kinds.
+    pub(crate) fn write(&self) -> String {
+        let off = self.off.iter().map(|kind| format!(",-{kind}"));
+        format!("*{}", off.collect::<String>())
+    }
+
     /// Reads what is written about kinds of these names; in each pair of `needs` the first is nothing without the second.
     pub(crate) fn read(
         text: &str,
@@ -99,6 +105,10 @@ mod tests {
         assert_eq!(read("*"), Ok(vec![]));
         assert_eq!(read("*,-tenant"), Ok(vec!["Tenant"]));
         assert_eq!(read("-Tenant, *"), Ok(vec!["Tenant"]));
+        let off = Switches {
+            off: BTreeSet::from(["Surface", "Tenant"]),
+        };
+        assert_eq!(read(&off.write()), Ok(vec!["Surface", "Tenant"]));
         assert_eq!(read("gitrepository,tenant"), Ok(vec!["Kustomization", "Surface"]));
     }
 

@@ -34,6 +34,7 @@ pub mod invariants;
 pub mod jitter;
 pub mod kubeconfig;
 pub mod kustomization;
+pub mod lane_process;
 pub mod maxima;
 pub mod object;
 pub mod oci_repository;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
 use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_api::{Condition, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
 
@@ -317,7 +317,7 @@ pub enum FinalizerChange {
 }
 
 /// An event about the object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     /// Normal or Warning.
@@ -333,7 +333,7 @@ pub struct Event {
 }
 
 /// Where an event is written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EventPlace {
     /// Beside the object that the plan is for, about it.
@@ -353,7 +353,7 @@ pub enum EventPlace {
 }
 
 /// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
     /// Something went as it should.
     Normal,

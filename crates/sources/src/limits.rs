@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// How much a single fetch, and a single load of an artifact, may take. All bounds hold whatever the server claims.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes read from the network over all connections of one fetch, TLS and ssh framing included.
     pub received_bytes: u64,

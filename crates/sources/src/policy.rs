@@ -9,8 +9,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// The scheme of a connection, as it stands in the URL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scheme {
     /// Plain HTTP, port 80 unless given.
     Http,
@@ -41,7 +43,7 @@ impl Scheme {
 }
 
 /// Where a connection goes before resolution: the authority of a URL. Credentials belong to exactly one of these.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The scheme.
     pub scheme: Scheme,
@@ -105,7 +107,8 @@ impl FromStr for Endpoint {
 }
 
 /// A range of addresses, as `10.0.0.0/8` or `fd00::/8`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Cidr {
     network: u128,
     mask: u128,
@@ -143,6 +146,20 @@ impl FromStr for Cidr {
     }
 }
 
+impl TryFrom<String> for Cidr {
+    type Error = InvalidCidr;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<Cidr> for String {
+    fn from(range: Cidr) -> Self {
+        range.to_string()
+    }
+}
+
 impl fmt::Display for Cidr {
     /// As it is written in a NetworkPolicy: with the first address of the range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,7 +193,7 @@ fn number(address: IpAddr) -> u128 {
 }
 
 /// What sources may connect to. The default allows only public addresses.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// The admin's exceptions: each one exact scheme, host (as written in the URL) and port. Nothing else is lifted by it.
     pub allow: Vec<Endpoint>,

@@ -1,12 +1,16 @@
 //! What is put into the embedded control plane at every start, or into another cluster once, and the controllers on top of it. Owns no list of
 //! its own: the objects are `tenure_api::installation`, and the controllers choose nothing that is not in their Config.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
+use tenure_controllers::LaneServer;
 use tenure_sources::Endpoint;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -71,6 +75,13 @@ pub(crate) fn name(object: &Value) -> String {
     format!("{} {}", text("/kind"), text("/metadata/name"))
 }
 
+/// The certificates of an authority.
+fn read_authorities(pem: &str) -> Result<Vec<Vec<u8>>, Failure> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    let found = found.map_err(|error| Failure::internal(format!("the certificate of the authority: {error}")))?;
+    Ok(found.into_iter().map(|certificate| certificate.to_vec()).collect())
+}
+
 /// Starts the controllers as their own ServiceAccount, through the server's service in this process. What is in `platform_sources` may be
 /// reached by sources of the platform namespace, besides what the settings allow to all.
 pub(crate) fn start_controllers(
@@ -78,6 +89,7 @@ pub(crate) fn start_controllers(
     data: &Path,
     settings: ControllerSettings,
     platform_sources: Vec<Endpoint>,
+    near: SocketAddr,
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
     let namespace = tenure_api::metadata::PLATFORM_NAMESPACE;
@@ -96,6 +108,13 @@ pub(crate) fn start_controllers(
     let health = connection.health();
     server.add_ready_check("controllers", move || health.is_good());
     let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
+    config.lanes = settings.write_lanes(LaneServer {
+        url: format!("https://{near}"),
+        authorities: Some(read_authorities(server.ca_pem())?),
+        tls_name: None,
+        unchecked: false,
+        proxy: None,
+    })?;
     settings.set_into(&mut config, platform_sources);
     Ok(tokio::spawn(async move {
         if let Err(error) = tenure_controllers::run(config, shutdown).await {

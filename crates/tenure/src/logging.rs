@@ -3,9 +3,10 @@
 //! it, fail or panic.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -40,6 +41,7 @@ pub(crate) fn filter(filter: &str) -> Result<tracing_subscriber::EnvFilter, Fail
 /// Logs to standard error from now on.
 pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
     let filter = filter(wanted)?;
+    let _only_once = CHOSEN.set((wanted.to_owned(), format));
     let terminal = std::io::IsTerminal::is_terminal(&io::stderr());
     let log = Log::default();
     // What a repository or another server said must not write lines, or colours, of its own.
@@ -60,6 +62,24 @@ pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
     Ok(log)
+}
+
+/// What was asked for.
+static CHOSEN: OnceLock<(String, LogFormat)> = OnceLock::new();
+
+/// The environment in which another process of this program logs as this one does.
+pub(crate) fn write_environment() -> Vec<(OsString, OsString)> {
+    let Some((filter, format)) = CHOSEN.get() else {
+        return Vec::new();
+    };
+    let format = match format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    };
+    vec![
+        ("TENURE_LOG".into(), filter.into()),
+        ("TENURE_LOG_FORMAT".into(), format.into()),
+    ]
 }
 
 /// Lines on their way to where they are written. Clones share it.

@@ -9,6 +9,8 @@ mod advertised;
 mod allocator;
 mod columns;
 mod commands;
+#[cfg(target_os = "linux")]
+mod confinement;
 mod connect;
 mod failure;
 mod health_server;
@@ -97,6 +99,9 @@ enum Command {
     Resume(commands::reconcile::Resume),
     Version(commands::version::Version),
     Completion(commands::completion::Completion),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Lane(commands::lane::Lane),
     #[command(hide = true)]
     Man(commands::man::Man),
     #[command(hide = true)]
@@ -137,6 +142,16 @@ fn main() -> ExitCode {
             }
             build.run()
         }
+        // It shuts itself in before it has a second thread.
+        #[cfg(target_os = "linux")]
+        Command::Lane(lane) => {
+            let lane = lane.shut_in()?;
+            let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+            let log = logging::start(&arguments.log, arguments.log_format)?;
+            let code = lane.run();
+            log.finish();
+            code
+        }
         command => {
             // The one TLS provider of the program, chosen before anything can open a connection.
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
@@ -166,6 +181,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Restore(restore) => block_on(restore.run()),
         Command::Who(who) => block_on(who.run()),
         Command::Build(build) => build.run(),
+        #[cfg(target_os = "linux")]
+        Command::Lane(_) => Err(Failure::internal("a lane is begun before anything else")),
         Command::Version(version) => version.run(),
         Command::Completion(completion) => completion.run(),
         Command::Man(man) => man.run(<Arguments as clap::CommandFactory>::command()),

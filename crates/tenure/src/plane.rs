@@ -60,6 +60,12 @@ impl Plane {
     pub(crate) async fn start(options: Options) -> Result<Self, Failure> {
         let started = Instant::now();
         let named = repositories::read_all(&options.repositories)?;
+        if options.controllers.has_lane_processes() && options.settings.provided.serving.is_some() {
+            return Err(Failure::usage(
+                "--lanes process with --tls-cert-file: a lane checks this server's certificate with the authority of the data folder alone",
+            )
+            .hint("leave out one of them"));
+        }
         make_folder(&options.data)?;
         let listener = listen(options.address).await?;
         let bound = listener
@@ -111,6 +117,7 @@ impl Plane {
                 &options.data,
                 options.controllers,
                 served,
+                nearest(bound),
                 ended,
             )?)
         };

@@ -145,7 +145,7 @@ pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<S
 }
 
 /// What is ending around a Kustomization; looked at only when it is being deleted.
-pub(super) fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
+pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
     if kustomization.metadata.deletion_timestamp.is_none() {
         return Endings::default();
     }
@@ -157,9 +157,8 @@ pub(super) fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> E
         .flat_map(|inventory| &inventory.entries)
         .filter_map(|entry| Some(entry.id.parse::<ObjectId>().ok()?.namespace))
         .collect();
-    let is_ending = |namespace: &String| shard.surroundings.is_ending(namespace);
     Endings {
         own: shard.surroundings.find_ending(namespace),
-        namespaces: named.into_iter().filter(is_ending).collect(),
+        namespaces: shard.surroundings.find_endings(&named).await,
     }
 }

@@ -120,7 +120,7 @@ impl KustomizationReconciler {
         let source = observe::observe_source(shard, kustomization);
         let dependencies = observe::observe_dependencies(shard, kustomization);
         let cycle = observe::observe_cycle(shard, kustomization);
-        let endings = observe::observe_endings(shard, kustomization);
+        let endings = observe::observe_endings(shard, kustomization).await;
         let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
             if let Some(found) = self.held.newer(id, None) {
@@ -357,7 +357,7 @@ impl KustomizationReconciler {
         };
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
-        self.shard.means.listeners.listen(&key, heard.collect());
+        self.shard.listen(&key, heard.collect());
         if let Some(turnover) = &plan.memory.turnover {
             self.shard.tell_turnover(&key, turnover);
         }
@@ -526,7 +526,7 @@ impl Reconciler for KustomizationReconciler {
             placement: &shard.place().await,
             source: &observe::observe_source(shard, &kustomization),
             dependencies: &observe::observe_dependencies(shard, &kustomization),
-            endings: &observe::observe_endings(shard, &kustomization),
+            endings: &observe::observe_endings(shard, &kustomization).await,
             survey: survey.as_ref(),
         };
         if snapshot.is_overtaken(&now) {
@@ -576,7 +576,7 @@ impl Reconciler for KustomizationReconciler {
         self.held.release();
         self.here.release();
         self.shard.turnovers.forget(&self.key);
-        self.shard.means.listeners.listen(&self.key, BTreeSet::new());
+        self.shard.listen(&self.key, BTreeSet::new());
         self.asked = None;
         self.snapshot = None;
         (self.rendered, self.seen) = (None, None);

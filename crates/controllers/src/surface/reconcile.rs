@@ -51,18 +51,21 @@ impl SurfaceReconciler {
 
     async fn observe(&mut self, surface: &Surface) -> &mut Snapshot {
         let placement = self.hub.place(&self.key.namespace).await;
+        let lane_trouble = self.hub.find_lane_trouble(&self.key.namespace);
         let children = self.list_children();
         let live = self.answered.observe(children);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             surface: surface.clone(),
             placement: placement.clone(),
             live: BTreeMap::new(),
+            lane_trouble: None,
             attempt: Attempt::begin(Timestamp::now(), &surface.metadata),
             memory: Memory::default(),
         });
         snapshot.surface = surface.clone();
         snapshot.placement = placement;
         snapshot.live = live;
+        snapshot.lane_trouble = lane_trouble;
         snapshot
     }
 }
@@ -111,7 +114,9 @@ impl Reconciler for SurfaceReconciler {
         let (Some(surface), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        snapshot.is_overtaken(&surface, &self.hub.place(&self.key.namespace).await)
+        let lane_trouble = self.hub.find_lane_trouble(&self.key.namespace);
+        let placement = self.hub.place(&self.key.namespace).await;
+        snapshot.is_overtaken(&surface, &placement, lane_trouble.as_deref())
             || self.answered.has_news(&self.list_children())
     }
 

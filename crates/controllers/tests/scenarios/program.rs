@@ -12,11 +12,18 @@ use tokio_util::sync::CancellationToken;
 const SIGTERM: i32 = 15;
 /// The variable that names the program.
 const TEST_PROGRAM: &str = "TENURE_TEST_PROGRAM";
+/// The variable that says where its lanes run, as `--lanes` does.
+const TEST_LANES: &str = "TENURE_TEST_LANES";
 
 /// The program to run, if one is named, and there is a cluster that it can reach.
 pub(crate) fn find() -> Option<PathBuf> {
     std::env::var_os(TEST_KUBECONFIG)?;
     std::env::var_os(TEST_PROGRAM).map(PathBuf::from)
+}
+
+/// Whether its lanes are processes, each with a folder of its own.
+pub(crate) fn has_lane_processes() -> bool {
+    find().is_some() && std::env::var_os(TEST_LANES).is_some_and(|lanes| lanes == "process")
 }
 
 /// Runs it until it is to end, and then until it has ended; it is killed when this is dropped.
@@ -37,6 +44,9 @@ pub(crate) fn run(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);
+    if let Some(lanes) = std::env::var_os(TEST_LANES) {
+        command.arg("--lanes").arg(lanes);
+    }
     for endpoint in &policy.allow {
         command.arg("--allow-source").arg(endpoint.to_string());
     }

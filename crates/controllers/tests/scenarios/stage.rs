@@ -237,9 +237,13 @@ impl Stage {
         self.cluster.service().is_some()
     }
 
-    /// The folder of the artifacts.
+    /// The folder of the artifacts of namespaces that are nobody's.
     pub(crate) fn artifacts(&self) -> std::path::PathBuf {
-        self.cluster.folder().join("artifacts")
+        let artifacts = self.cluster.folder().join("artifacts");
+        match program::has_lane_processes() {
+            true => artifacts.join("lanes/pool"),
+            false => artifacts,
+        }
     }
 
     /// Ends the controllers, and starts them anew on the same folder.

@@ -58,6 +58,9 @@ pub struct Snapshot {
     /// it wants and that is not here is asked for by [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
+    /// Why the lane of its namespace is down, in words; nothing of it is reconciled meanwhile.
+    #[serde(default)]
+    pub lane_trouble: Option<String>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.
@@ -68,13 +71,14 @@ pub struct Snapshot {
 impl Snapshot {
     /// Whether something besides what it generates has changed so that another plan could say something else.
     #[must_use]
-    pub fn is_overtaken(&self, surface: &Surface, placement: &Placement) -> bool {
+    pub fn is_overtaken(&self, surface: &Surface, placement: &Placement, lane_trouble: Option<&str>) -> bool {
         let metadata = &surface.metadata;
         self.attempt.generation != metadata.generation
             || self.attempt.requested_at != crate::read_requested_at(metadata)
             || self.surface.metadata.uid != metadata.uid
             || self.surface.metadata.deletion_timestamp != metadata.deletion_timestamp
             || self.placement != *placement
+            || self.lane_trouble.as_deref() != lane_trouble
     }
 }
 
@@ -119,6 +123,9 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     {
         plan.next = Next::Restart;
         return plan;
+    }
+    if let Some(trouble) = &snapshot.lane_trouble {
+        return status::tell_lane_trouble(snapshot, now, trouble);
     }
     let children = children::list_children(&snapshot.surface, tier, account.name());
     plan.identity = Some(identity::decide_for_lane(&snapshot.placement, namespace));

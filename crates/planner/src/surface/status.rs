@@ -14,6 +14,7 @@ use super::{Plan, RETRY_INTERVAL, Snapshot, name_subject};
 use crate::answer::{Live, WriteAnswer};
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{EventKind, Next, Withheld};
+use crate::restart;
 
 fn set(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
     ending::set_condition(&mut status.conditions, &snapshot.surface.metadata, now, entry);
@@ -78,6 +79,34 @@ pub(super) fn tell_refusal(
     plan.withheld.push(Withheld {
         what: "everything".to_owned(),
         why: message,
+    });
+    plan
+}
+
+/// Its lane is down: what there is stays as it is, and it is told again when the lane is back. What was Ready is so still.
+pub(super) fn tell_lane_trouble(snapshot: &Snapshot, now: Timestamp, trouble: &str) -> Plan {
+    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
+    let old = snapshot.surface.status.as_ref();
+    let status = restart::tell_wait(old, &snapshot.surface.metadata, now, trouble);
+    let conditions = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    if !ending::is_said_before(
+        conditions,
+        condition::RECONCILING,
+        reason::PROGRESSING_WITH_RETRY,
+        trouble,
+    ) {
+        plan.events.extend(ending::make_news(
+            conditions,
+            EventKind::Warning,
+            reason::PROGRESSING_WITH_RETRY,
+            trouble,
+        ));
+    }
+    plan.status = changed(snapshot, &status);
+    plan.next = Next::Done(None);
+    plan.withheld.push(Withheld {
+        what: "everything".to_owned(),
+        why: trouble.to_owned(),
     });
     plan
 }

@@ -80,6 +80,7 @@ fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
         &surface::Snapshot {
             placement: realm().place("tenure-system"),
             live: BTreeMap::new(),
+            lane_trouble: None,
             attempt: surface::Attempt::begin(now(), &surface.metadata),
             memory: Default::default(),
             surface,

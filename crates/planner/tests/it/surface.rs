@@ -31,6 +31,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
     Snapshot {
         placement: realm.place(namespace),
         live: std::collections::BTreeMap::new(),
+        lane_trouble: None,
         attempt: Attempt::begin(now(), &surface.metadata),
         memory: Memory::default(),
         surface,
@@ -308,4 +309,41 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
     snapshot.attempt = Attempt::begin(start, &snapshot.surface.metadata);
     let plan = planned(&snapshot);
     assert_eq!(plan.steps.len(), 2, "{plan}");
+}
+
+/// While its lane is down, a Surface says why and does nothing; what was Ready is so still, and all is as before when the lane is back.
+#[test]
+fn a_surface_says_why_its_lane_is_down() {
+    let mut snapshot = snapshot(
+        "blue",
+        json!({ "sources": [{ "name": "app", "url": "https://git.example/app" }] }),
+    );
+    snapshot.surface.status = serde_json::from_value(json!({ "observedGeneration": 1, "conditions": [{
+        "type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": "all is well",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    }] }))
+    .unwrap();
+    let placement = snapshot.placement.clone();
+    let words = "Waiting for lane tenant/blue: it was killed";
+    assert!(snapshot.is_overtaken(&snapshot.surface, &placement, Some(words)));
+    snapshot.lane_trouble = Some(words.to_owned());
+    assert!(!snapshot.is_overtaken(&snapshot.surface, &placement, Some(words)));
+    let plan = planned(&snapshot);
+    assert_eq!((plan.steps.len(), &plan.next), (0, &Next::Done(None)));
+    let told: Vec<&str> = plan.events.iter().map(|event| event.message.as_str()).collect();
+    assert_eq!(told, [words]);
+    let status = plan.status.expect("a status");
+    let conditions: Vec<(&str, &str)> = status
+        .conditions
+        .iter()
+        .map(|condition| (condition.type_.as_str(), condition.message.as_str()))
+        .collect();
+    assert_eq!(conditions, [("Ready", "all is well"), ("Reconciling", words)]);
+    // Said once.
+    snapshot.surface.status = Some(status);
+    let again = planned(&snapshot);
+    assert_eq!((again.status, again.events.len()), (None, 0));
+    assert!(snapshot.is_overtaken(&snapshot.surface, &placement, None));
+    snapshot.lane_trouble = None;
+    assert!(!planned(&snapshot).steps.is_empty(), "it goes on");
 }

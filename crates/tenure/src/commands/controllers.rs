@@ -2,13 +2,18 @@
 //! controllers' own defaults do.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::Args;
-use tenure_controllers::{ApplySettings, Budgets, Config, Guards, RenderLimits, StageKind, Switches};
+use tenure_controllers::{
+    ApplySettings, Budgets, Config, Guards, LaneMode, LaneServer, ProcessSettings, RenderLimits, StageKind, Switches,
+};
 use tenure_sources::{Cidr, Endpoint, Policy};
 
 use super::budgets;
 use crate::failure::Failure;
+use crate::logging;
 use crate::quantity;
 
 /// What the controllers may do, and how much of the machine they may take.
@@ -25,6 +30,12 @@ pub(crate) struct Flags {
         hide_default_value = true
     )]
     switches: Switches,
+    /// Where lanes run: each tenant's in a process of its own that can do little else (Linux), or all as tasks of this process.
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = WhereLanesRun::Task)]
+    lanes: WhereLanesRun,
+    /// How long the process of a lane may be silent before it is ended and started again.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600), hide = true)]
+    lane_patience: u64,
     /// Allow sources, also those of tenants, to reach an address that is denied by default (loopback, link-local, private): exactly this
     /// scheme, host and port.
     #[arg(long = "allow-source", value_name = "SCHEME://HOST:PORT")]
@@ -59,10 +70,22 @@ pub(crate) struct Flags {
     budgets: budgets::Flags,
 }
 
+/// Where lanes run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WhereLanesRun {
+    /// As tasks of one process.
+    #[default]
+    Task,
+    /// Each in a process of its own.
+    Process,
+}
+
 /// What the flags of the controllers say.
 #[derive(Debug)]
 pub(crate) struct ControllerSettings {
     switches: Switches,
+    lanes: WhereLanesRun,
+    lane_patience: Duration,
     /// What all sources may reach although it is denied by default.
     allowed_sources: Vec<Endpoint>,
     /// What sources of the platform namespace may reach besides.
@@ -83,6 +106,8 @@ impl Flags {
     pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
         Ok(ControllerSettings {
             switches: self.switches.clone(),
+            lanes: self.lanes,
+            lane_patience: Duration::from_secs(self.lane_patience),
             allowed_sources: parse_allowances("--allow-source", &self.allowed_sources)?,
             allowed_platform_sources: parse_allowances("--allow-platform-source", &self.allowed_platform_sources)?,
             cluster_ranges: parse_ranges(&self.cluster_ranges)?,
@@ -106,6 +131,8 @@ impl ControllerSettings {
     pub(crate) fn allow_source(address: &str) -> Result<Self, Failure> {
         Ok(Self {
             switches: Switches::default(),
+            lanes: WhereLanesRun::default(),
+            lane_patience: Duration::from_secs(20),
             allowed_sources: parse_allowances("--allow-source", &[address.to_owned()])?,
             allowed_platform_sources: Vec::new(),
             cluster_ranges: Vec::new(),
@@ -148,6 +175,32 @@ impl ControllerSettings {
         (platform, tenants)
     }
 
+    /// Whether lanes are processes.
+    pub(crate) fn has_lane_processes(&self) -> bool {
+        self.lanes == WhereLanesRun::Process
+    }
+
+    /// Where lanes run; one that is a process reaches the API server so.
+    pub(crate) fn write_lanes(&self, server: LaneServer) -> Result<LaneMode, Failure> {
+        match self.lanes {
+            WhereLanesRun::Task => Ok(LaneMode::Tasks),
+            WhereLanesRun::Process if cfg!(target_os = "linux") => Ok(LaneMode::Processes(Box::new(ProcessSettings {
+                // The program as it was started, also when another one has its name by now.
+                program: "/proc/self/exe".into(),
+                name: "tenure".into(),
+                arguments: vec!["lane".into()],
+                environment: write_lane_environment(),
+                server,
+                patience: self.lane_patience,
+                own_memory: LANE_MEMORY,
+            }))),
+            WhereLanesRun::Process => Err(Failure::usage(
+                "--lanes process: only Linux can shut a process in like that",
+            )
+            .hint("leave it out: then lanes are tasks")),
+        }
+    }
+
     /// Tells the controllers. What may be reached `besides` counts for sources of the platform namespace only.
     pub(crate) fn set_into(self, config: &mut Config, besides: Vec<Endpoint>) {
         (config.platform_sources, config.tenant_sources) = self.write_policies(besides);
@@ -159,6 +212,19 @@ impl ControllerSettings {
         config.budgets = self.budgets;
         config.rendering = self.rendering;
     }
+}
+
+/// What a lane's process takes besides what its budgets allow: the program, its threads, and what is told of its objects.
+const LANE_MEMORY: u64 = 256 << 20;
+
+/// All that the process of a lane is told by its environment: nothing that is secret, since others can read it.
+fn write_lane_environment() -> Vec<(OsString, OsString)> {
+    let mut environment = logging::write_environment();
+    // Memory is taken as it is used, so that a limit counts what is used.
+    environment.push(("MIMALLOC_ARENA_EAGER_COMMIT".into(), "0".into()));
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter();
+    environment.extend(named.filter_map(|name| Some((name.into(), std::env::var_os(name)?))));
+    environment
 }
 
 /// What a commit does not delete before somebody has said so (see docs/reference/deletion-guards.md).

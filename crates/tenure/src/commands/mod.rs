@@ -11,6 +11,8 @@ pub(crate) mod events;
 pub(crate) mod get;
 pub(crate) mod install;
 pub(crate) mod kube_apiserver;
+#[cfg(target_os = "linux")]
+pub(crate) mod lane;
 pub(crate) mod man;
 pub(crate) mod reconcile;
 pub(crate) mod run;

@@ -12,7 +12,7 @@ use tenure_api::metadata::{
     SOURCE_CONTROLLER_LEASE,
 };
 use tenure_cluster::Connection;
-use tenure_controllers::{Config, Election, LeaseName, Switches};
+use tenure_controllers::{Config, Election, LaneServer, LeaseName, Switches};
 use tokio_util::sync::CancellationToken;
 
 use super::{controllers, up};
@@ -58,6 +58,7 @@ impl Run {
         let settings = self.reconciling.controllers.read_settings()?;
         let cluster = self.connect.read_config_of_cluster().await?;
         let address = cluster.cluster_url.to_string();
+        let lanes = settings.write_lanes(describe_server(&cluster))?;
         let cluster = become_controller(cluster).await?;
         plane::make_folder(&self.data)?;
         let _held_until_the_end = lock_folder(&self.data)?;
@@ -66,6 +67,7 @@ impl Run {
         let health = connection.health();
         let mut config = Config::new(connection, self.data.join("artifacts"));
         settings.set_into(&mut config, Vec::new());
+        config.lanes = lanes;
         let election = self.prepare_election(&config.switches)?;
         let probes = match self.health_address {
             Some(address) => Some(serve_probes(address, health).await?),
@@ -133,6 +135,17 @@ fn finish(
         }
         Ok(Err(error)) => Err(Failure::environment(chain(&error))),
         Err(error) => Err(Failure::internal(format!("the controllers ended: {error}"))),
+    }
+}
+
+/// How the process of a lane reaches the same API server; with credentials of its own.
+fn describe_server(cluster: &kube::Config) -> LaneServer {
+    LaneServer {
+        url: cluster.cluster_url.to_string(),
+        authorities: cluster.root_cert.clone(),
+        tls_name: cluster.tls_server_name.clone(),
+        unchecked: cluster.accept_invalid_certs,
+        proxy: cluster.proxy_url.as_ref().map(ToString::to_string),
     }
 }
 

@@ -13,6 +13,8 @@
 )]
 
 mod install;
+#[cfg(target_os = "linux")]
+mod lanes;
 #[path = "../it/process.rs"]
 mod process;
 mod run;

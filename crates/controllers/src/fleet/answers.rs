@@ -1,0 +1,252 @@
+//! What a lane's process asks and tells, as the hub takes it: nothing of it is believed that the hub doesn't see itself. A lane hears of its
+//! own namespaces, and of other lanes what one that wants an object has to know of whoever has it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tenure_api::{Kustomization, ObjectId, ObjectView};
+use tenure_cluster::{EventHistory, EventRecorder};
+use tenure_planner::{Event, EventPlace};
+use tenure_tenancy::lane::{Lane, decide_lane};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use super::allowance::Keeping;
+use super::supervision::LaneHandle;
+use super::{Fleet, Overview};
+use crate::frames::{Answer, FromLane, Question, ToLane};
+use crate::key::Key;
+use crate::lane::Shard;
+use crate::lane_table::name_lane;
+use crate::own::describe_event;
+use crate::reconciled::Reconciled as _;
+
+/// Questions of one process that are answered at the same time. It waits itself before it has half as many.
+const QUESTIONS: usize = 64;
+/// Whom one Kustomization may listen to in other lanes.
+const HEARD: usize = 1000;
+/// The same, all Kustomizations of one process together.
+const ALL_HEARD: usize = 20_000;
+/// Objects that the Kustomizations of one process together say they gain and drop.
+const ALL_OBJECTS: usize = 200_000;
+/// Events of one process in a minute that are written where it may not write; the others are left out.
+const EVENTS: usize = 30;
+/// How long the words of such an event may be together.
+const WORDS: usize = 64 << 10;
+
+/// Takes what one process asks and tells.
+pub(super) struct Clerk {
+    fleet: Arc<Fleet>,
+    lane: Arc<LaneHandle>,
+    /// What is being answered; it ends with the process.
+    work: JoinSet<()>,
+    events: VecDeque<Instant>,
+    heard: Keeping,
+    turnovers: Keeping,
+    said: Arc<Mutex<EventHistory>>,
+}
+
+impl Clerk {
+    pub(super) fn new(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Self {
+        Self {
+            fleet: Arc::clone(fleet),
+            lane: Arc::clone(lane),
+            work: JoinSet::new(),
+            events: VecDeque::new(),
+            heard: Keeping::new(ALL_HEARD),
+            turnovers: Keeping::new(ALL_OBJECTS),
+            said: Arc::default(),
+        }
+    }
+
+    /// Takes a frame; what is wrong with it, if no lane would say it.
+    pub(super) fn take(&mut self, frame: FromLane) -> Result<(), String> {
+        while self.work.try_join_next().is_some() {}
+        match frame {
+            FromLane::Question { number, question } => self.answer(number, question),
+            FromLane::Listens { namespace, name, to } => {
+                if to.len() > HEARD {
+                    return Err(format!("one Kustomization listens to {}", to.len()));
+                }
+                let keys = to.iter().map(|(namespace, name)| key(namespace, name)).collect();
+                let own = key(&namespace, &name);
+                if self.find_own(&own).is_some() && self.heard.keep(&own, to.len()) {
+                    self.fleet.means.listeners.listen(&own, keys);
+                }
+                Ok(())
+            }
+            FromLane::Turnover {
+                namespace,
+                name,
+                turnover,
+            } => {
+                let own = key(&namespace, &name);
+                if let Some(shard) = self.find_own(&own)
+                    && self
+                        .turnovers
+                        .keep(&own, turnover.gains.len().saturating_add(turnover.drops.len()))
+                {
+                    shard.take_turnover(&own, turnover);
+                }
+                Ok(())
+            }
+            FromLane::Event {
+                kind,
+                namespace,
+                name,
+                event,
+            } => self.write_event((kind, namespace, name), event),
+            FromLane::Pong(_) | FromLane::Works | FromLane::Left { .. } => Ok(()),
+        }
+    }
+
+    fn has(&self, namespace: &str) -> bool {
+        self.lane.mail.has_namespace(namespace)
+    }
+
+    /// What is seen of the namespace of an object that is there, and the lane's. To speak of one that was so until now is no offence.
+    fn find_own(&self, key: &Key) -> Option<Arc<Shard>> {
+        let shard = self.fleet.find_mirror(&key.namespace)?;
+        (self.has(&key.namespace) && shard.has(key)).then_some(shard)
+    }
+
+    fn answer(&mut self, number: u64, question: Question) -> Result<(), String> {
+        if self.work.len().saturating_add(self.lane.mail.count_answers()) >= QUESTIONS {
+            return Err(format!("more than {QUESTIONS} questions at once"));
+        }
+        let (fleet, lane) = (Arc::clone(&self.fleet), Arc::clone(&self.lane));
+        self.work.spawn(async move {
+            if let Some(answer) = find_answer(&fleet, &lane, question).await {
+                lane.mail.answer(ToLane::Answer { number, answer });
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes an event where the lane may not, about an object of its: only where such events have their place.
+    fn write_event(&mut self, (kind, namespace, name): (String, String, String), event: Event) -> Result<(), String> {
+        let notes = event.annotations.iter().map(|(key, value)| key.len() + value.len());
+        if event.reason.len() + event.message.len() + notes.sum::<usize>() > WORDS {
+            return Err("an event of too many words".to_owned());
+        }
+        let now = Instant::now();
+        let minute = Duration::from_secs(60);
+        self.events.retain(|at| now.saturating_duration_since(*at) < minute);
+        if self.events.len() >= EVENTS || self.work.len() >= QUESTIONS || !self.has(&namespace) {
+            tracing::warn!(
+                lane = self.lane.name,
+                reason = event.reason,
+                "an event of a lane is left out"
+            );
+            return Ok(());
+        }
+        self.events.push_back(now);
+        let (fleet, said) = (Arc::clone(&self.fleet), Arc::clone(&self.said));
+        self.work.spawn(async move {
+            let written = write_event(&fleet, (&kind, &namespace, &name), &event, &said).await;
+            if written.is_none() {
+                tracing::debug!(namespace, name, "an event of a lane is about nothing that is there");
+            }
+        });
+        Ok(())
+    }
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    Key::new(Kustomization::KIND, namespace, name)
+}
+
+async fn find_answer(fleet: &Fleet, lane: &LaneHandle, question: Question) -> Option<Answer> {
+    let hub = fleet.hub.upgrade()?;
+    Some(match question {
+        Question::Token { refused } => {
+            let issued = fleet.means.clients.issue_lane_token(&lane.account, refused).await;
+            Answer::Token(issued.map(|token| token.hand_over()).map_err(|error| error.to_string()))
+        }
+        Question::Owner {
+            namespace,
+            name,
+            objects,
+            cluster,
+        } => {
+            let objects: Vec<ObjectId> = objects
+                .into_iter()
+                .filter(|object| may_hear_of(hub.as_ref(), lane, object, cluster.as_deref()))
+                .collect();
+            let answer = hub.ask_owner((&namespace, &name), &objects, cluster.as_deref()).await;
+            Answer::Owner(answer.map(Box::new))
+        }
+        Question::Endings(namespaces) => Answer::Endings(hub.find_endings(&namespaces).await),
+    })
+}
+
+/// Whether a lane may hear who has an object. A tenant's may of what is in its own namespaces, and of what is in none; other lanes are
+/// bounded by Kubernetes' RBAC alone. Whose something in another cluster is, its namespace doesn't say: there a tenant's hears of nothing.
+fn may_hear_of(hub: &dyn Overview, lane: &LaneHandle, object: &ObjectId, cluster: Option<&str>) -> bool {
+    let is_nobodys = [Lane::Platform, Lane::Pool]
+        .iter()
+        .any(|other| name_lane(other) == lane.name);
+    let whose = decide_lane(&hub.place_known(&object.namespace), &object.namespace);
+    is_nobodys || (cluster.is_none() && (object.namespace.is_empty() || name_lane(&whose) == lane.name))
+}
+
+async fn write_event(
+    fleet: &Fleet,
+    (kind, namespace, name): (&str, &str, &str),
+    event: &Event,
+    said: &Mutex<EventHistory>,
+) -> Option<()> {
+    let hub = fleet.hub.upgrade()?;
+    let entry = fleet.kinds.iter().find(|entry| entry.kind.name == kind)?;
+    let about = fleet.write_object(&Key::new(entry.kind, namespace, name))?;
+    let about = ObjectView::of(&about);
+    let related = json!({
+        "apiVersion": entry.kind.api_version, "kind": entry.kind.name,
+        "namespace": namespace, "name": name, "uid": about.read_text("/metadata/uid"),
+    });
+    let platform = fleet.means.settings.platform_namespace.as_str();
+    let (object, place) = match &event.place {
+        EventPlace::Beside => return None,
+        EventPlace::Platform => {
+            let metadata = json!({ "namespace": platform, "name": platform });
+            (
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }),
+                platform,
+            )
+        }
+        EventPlace::Kustomization { namespace, name, uid } => {
+            let other = fleet.write_object(&key(namespace, name))?;
+            if ObjectView::of(&other).read_text("/metadata/uid") != uid {
+                return None;
+            }
+            let object = json!({
+                "apiVersion": Kustomization::KIND.api_version, "kind": Kustomization::KIND.name,
+                "metadata": { "namespace": namespace, "name": name, "uid": uid },
+            });
+            (object, namespace.as_str())
+        }
+    };
+    let recorder = EventRecorder::new(hub.find_bookkeeper(place).await, entry.kind.reporter);
+    let mut said = said.lock().await;
+    recorder
+        .record(&mut said, &object, &describe_event(event, Some(related)))
+        .await;
+    Some(())
+}
+
+impl Fleet {
+    /// A process has ended: what it listened to and told concerns nobody, until the next one does.
+    pub(super) fn clear_listening(&self, lane: &LaneHandle) {
+        for namespace in lane.mail.list_namespaces() {
+            let shard = self.find_mirror(&namespace);
+            for own in shard.iter().flat_map(|shard| shard.list_keys()) {
+                self.means.listeners.listen(&own, BTreeSet::new());
+                if let Some(shard) = &shard {
+                    shard.turnovers.forget(&own);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What a lane's process has yet to be told: names of what changed, and not what it changed to, which is read when it is told. So what
+//! waits here is never more than what there is, however slowly a process reads and however often something changes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tenure_tenancy::Placement;
+use tokio::sync::{Notify, oneshot};
+
+use crate::frames::{NamespaceFacts, ToLane};
+use crate::key::Key;
+
+/// What waits to be told, and what the lane has.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    state: Mutex<State>,
+    /// Something is to be told.
+    pub(super) news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether there is a process that reads.
+    is_open: bool,
+    /// Whether it is told that all has been told.
+    is_synced: bool,
+    /// The lane's namespaces.
+    namespaces: BTreeMap<String, NamespaceFacts>,
+    /// Of these, and of those that were, how they stand is to be told.
+    changed: BTreeSet<String>,
+    /// Objects that changed, and at which revision one that was there before has gone.
+    objects: BTreeMap<Key, Option<String>>,
+    wakes: BTreeSet<(String, String)>,
+    answers: VecDeque<ToLane>,
+    ping: Option<u64>,
+    stop: bool,
+    /// Who waits until the process has let go of a namespace.
+    leaving: Vec<(String, oneshot::Sender<()>)>,
+}
+
+/// What is told next: what is short as it is, an object by its name.
+#[derive(Debug)]
+pub(super) enum Letter {
+    Frame(ToLane),
+    Object { key: Key, gone: Option<String> },
+}
+
+impl Mail {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A namespace is the lane's, or stands otherwise than before.
+    pub(super) fn give(&self, namespace: &str, facts: NamespaceFacts) {
+        let mut state = self.state();
+        if state.namespaces.get(namespace) == Some(&facts) {
+            return;
+        }
+        state.namespaces.insert(namespace.to_owned(), facts);
+        if state.is_open {
+            state.changed.insert(namespace.to_owned());
+        }
+        drop(state);
+        self.news.notify_one();
+    }
+
+    /// A namespace is no longer the lane's. What is returned comes when the process has let go of it, or ended.
+    pub(super) fn take_away(&self, namespace: &str) -> Option<oneshot::Receiver<()>> {
+        let mut state = self.state();
+        state.namespaces.remove(namespace);
+        let left = state.is_open.then(|| {
+            let (send, receive) = oneshot::channel();
+            state.changed.insert(namespace.to_owned());
+            state.leaving.push((namespace.to_owned(), send));
+            receive
+        });
+        drop(state);
+        self.news.notify_one();
+        left
+    }
+
+    /// The process has let go of a namespace.
+    pub(super) fn take_left(&self, namespace: &str) {
+        // Who waits hears of it when its sender is dropped.
+        self.state().leaving.retain(|(left, _)| left != namespace);
+    }
+
+    /// An object changed, or is gone at a revision.
+    pub(super) fn note(&self, key: &Key, gone: Option<&str>) {
+        let mut state = self.state();
+        if !state.is_open {
+            return;
+        }
+        let noted = state.objects.entry(key.clone()).or_default();
+        if let Some(revision) = gone {
+            *noted = Some(revision.to_owned());
+        }
+        drop(state);
+        self.news.notify_one();
+    }
+
+    /// Somebody that a Kustomization of the lane listens to has changed.
+    pub(super) fn wake(&self, namespace: &str, name: &str) {
+        let mut state = self.state();
+        if state.is_open {
+            state.wakes.insert((namespace.to_owned(), name.to_owned()));
+        }
+        drop(state);
+        self.news.notify_one();
+    }
+
+    /// An answer; who asks bounds how many there are.
+    pub(super) fn answer(&self, frame: ToLane) {
+        self.state().answers.push_back(frame);
+        self.news.notify_one();
+    }
+
+    /// How many answers have not been told yet.
+    pub(super) fn count_answers(&self) -> usize {
+        self.state().answers.len()
+    }
+
+    /// Asks the process whether it is there.
+    pub(super) fn ping(&self, number: u64) {
+        self.state().ping = Some(number);
+        self.news.notify_one();
+    }
+
+    /// Tells the process to stop, after all else.
+    pub(super) fn stop(&self) {
+        self.state().stop = true;
+        self.news.notify_one();
+    }
+
+    /// A process begins: all of it is to be told.
+    pub(super) fn open(&self) {
+        let mut state = self.state();
+        let namespaces = std::mem::take(&mut state.namespaces);
+        *state = State {
+            is_open: true,
+            changed: namespaces.keys().cloned().collect(),
+            namespaces,
+            ..State::default()
+        };
+    }
+
+    /// The process has ended, and holds nothing.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        let namespaces = std::mem::take(&mut state.namespaces);
+        let before = std::mem::replace(
+            &mut *state,
+            State {
+                namespaces,
+                ..State::default()
+            },
+        );
+        drop(state);
+        drop(before);
+    }
+
+    pub(super) fn is_without_namespaces(&self) -> bool {
+        self.state().namespaces.is_empty()
+    }
+
+    pub(super) fn has_namespace(&self, namespace: &str) -> bool {
+        self.state().namespaces.contains_key(namespace)
+    }
+
+    pub(super) fn list_namespaces(&self) -> Vec<String> {
+        self.state().namespaces.keys().cloned().collect()
+    }
+
+    pub(super) fn find_any_namespace(&self) -> Option<(String, Placement)> {
+        let state = self.state();
+        let (namespace, facts) = state.namespaces.first_key_value()?;
+        Some((namespace.clone(), facts.placement.clone()))
+    }
+
+    /// What is told next, if anything is: answers and the question whether it is there before all else, then namespaces, what is in them,
+    /// and which are the lane's no longer.
+    pub(super) fn take_next(&self) -> Option<Letter> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if let Some(number) = state.ping.take() {
+            return Some(Letter::Frame(ToLane::Ping(number)));
+        }
+        if let Some(answer) = state.answers.pop_front() {
+            return Some(Letter::Frame(answer));
+        }
+        let is_here = |namespace: &&String| state.namespaces.contains_key(*namespace);
+        if let Some(name) = state.changed.iter().find(is_here).cloned() {
+            state.changed.remove(&name);
+            let facts = state.namespaces.get(&name).cloned().map(Box::new);
+            return Some(Letter::Frame(ToLane::Namespace { name, facts }));
+        }
+        if let Some((key, gone)) = state.objects.pop_first() {
+            return Some(Letter::Object { key, gone });
+        }
+        if !state.is_synced {
+            state.is_synced = true;
+            return Some(Letter::Frame(ToLane::Synced));
+        }
+        if let Some((namespace, name)) = state.wakes.pop_first() {
+            return Some(Letter::Frame(ToLane::Wake { namespace, name }));
+        }
+        if let Some(name) = state.changed.pop_first() {
+            return Some(Letter::Frame(ToLane::Namespace { name, facts: None }));
+        }
+        if std::mem::take(&mut state.stop) {
+            return Some(Letter::Frame(ToLane::Stop));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconciled::Reconciled as _;
+
+    fn facts(is_admitted: bool) -> NamespaceFacts {
+        NamespaceFacts {
+            placement: Placement::Unclaimed {
+                default_service_account: "default".to_owned(),
+            },
+            ending: None,
+            is_admitted,
+        }
+    }
+
+    fn key(name: &str) -> Key {
+        Key::new(tenure_api::Kustomization::KIND, "team", name)
+    }
+
+    fn read_all(mail: &Mail) -> Vec<String> {
+        let letters = std::iter::from_fn(|| mail.take_next());
+        let read = letters.map(|letter| match letter {
+            Letter::Frame(ToLane::Namespace { name, facts }) => {
+                format!("{name} {:?}", facts.map(|facts| facts.is_admitted))
+            }
+            Letter::Frame(frame) => format!("{frame:?}"),
+            Letter::Object { key, gone } => format!("{} {gone:?}", key.name),
+        });
+        read.collect()
+    }
+
+    #[test]
+    fn what_changes_often_is_told_once_and_in_order() {
+        let mail = Mail::default();
+        mail.give("team", facts(false));
+        // Nobody reads: when somebody does, all is told anyhow.
+        mail.note(&key("a"), None);
+        mail.open();
+        for _ in 0..1000 {
+            mail.note(&key("a"), None);
+            mail.note(&key("b"), Some("7"));
+            mail.give("team", facts(true));
+            mail.wake("team", "a");
+        }
+        mail.stop();
+        mail.ping(3);
+        let expected = [
+            "Ping(3)",
+            "team Some(true)",
+            "a None",
+            "b Some(\"7\")",
+            "Synced",
+            "Wake { namespace: \"team\", name: \"a\" }",
+            "Stop",
+        ];
+        assert_eq!(read_all(&mail), expected);
+        // The same facts are no news.
+        mail.give("team", facts(true));
+        assert_eq!(read_all(&mail), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_namespace_hears_when_it_is_let_go_of() {
+        let mail = Mail::default();
+        mail.give("team", facts(true));
+        assert!(mail.take_away("team").is_none(), "nobody holds it");
+        mail.give("team", facts(true));
+        mail.open();
+        let left = mail.take_away("team").expect("somebody holds it");
+        mail.note(&key("a"), Some("9"));
+        assert_eq!(read_all(&mail), ["a Some(\"9\")", "Synced", "team None"]);
+        mail.take_left("team");
+        assert!(left.await.is_err());
+        mail.give("team", facts(true));
+        let ended = mail.take_away("team").expect("somebody holds it");
+        mail.close();
+        assert!(ended.await.is_err());
+        assert!(mail.is_without_namespaces());
+    }
+}

@@ -1,0 +1,402 @@
+//! The processes of lanes, as the hub sees them: which there are, which namespaces each has, and what is seen there.
+//!
+//! A namespace in which something is reconciled has a *mirror* here, the shard that the watches feed; nothing is reconciled in it. Its lane's
+//! process is told of what is in the mirror and of nothing else. Who asks about a namespace of another lane is answered from the mirror,
+//! so no lane ever waits for another. When a namespace comes to belong to another lane, that one is told after the first has let go.
+//! Decides nothing about processes: that is `tenure_planner::lane_process`.
+
+mod allowance;
+mod answers;
+mod mail;
+mod session;
+mod starter;
+mod supervision;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tenure_api::Kustomization;
+use tenure_cluster::Client;
+use tenure_planner::lane_process::Cause;
+use tenure_sources::Policy;
+use tenure_tenancy::lane::{Lane, decide_lane};
+use tenure_tenancy::{Placement, identity};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::entry::Entry;
+use crate::frames::{NamespaceFacts, Orders};
+use crate::key::Key;
+use crate::lane::{Shard, Surroundings};
+use crate::lane_mode::{LANE_FOLDERS, LaneMode, ProcessSettings};
+use crate::lane_table::name_lane;
+use crate::means::Means;
+use crate::reconciled::Reconciled as _;
+use mail::Mail;
+use starter::Starter;
+use supervision::LaneHandle;
+
+/// How long a lane may take to let go of a namespace.
+const LEAVING: Duration = Duration::from_secs(60);
+
+/// What is given to every lane's process, whosever it is.
+#[derive(Debug)]
+struct Standing {
+    config: Config,
+    processes: ProcessSettings,
+}
+
+/// The kinds that are reconciled in lanes.
+type LaneKinds = Arc<[Entry<Shard>]>;
+
+/// What the fleet asks of the hub, besides what lanes ask.
+pub(crate) trait Overview: Surroundings {
+    /// Whether a watch has told of a namespace.
+    fn has_seen(&self, namespace: &str) -> bool;
+
+    /// Whose a namespace is, by what is known.
+    fn place_known(&self, namespace: &str) -> Placement;
+
+    /// The Surfaces of a namespace.
+    fn list_surfaces(&self, namespace: &str) -> Vec<Key>;
+
+    /// Who keeps the books of what is in a namespace.
+    fn find_bookkeeper<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Client>;
+}
+
+/// The processes of lanes.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    hub: Weak<dyn Overview>,
+    means: Arc<Means>,
+    /// The kinds that are reconciled in lanes.
+    kinds: LaneKinds,
+    standing: Standing,
+    starter: Starter,
+    tasks: TaskTracker,
+    /// Everything ends.
+    end: CancellationToken,
+    /// It ends in good order.
+    farewell: CancellationToken,
+    /// Everything that is there has been seen: whose a namespace is can be told.
+    is_ready: AtomicBool,
+    homes: Mutex<HashMap<String, Mirror>>,
+    lanes: Mutex<BTreeMap<String, Arc<LaneHandle>>>,
+    /// Why lanes are down, by their names.
+    troubles: Mutex<HashMap<String, String>>,
+}
+
+/// What is seen of one namespace, and which lane it was told.
+#[derive(Debug)]
+struct Mirror {
+    shard: Arc<Shard>,
+    lane: Option<Arc<LaneHandle>>,
+    /// The lane that had it lets go of it.
+    is_moving: bool,
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fleet {
+    /// The processes that a configuration wants; none, where lanes are tasks. `end` ends everything, in good order if `farewell` does.
+    pub(crate) fn of(
+        config: &Config,
+        (hub, means, kinds): (Weak<dyn Overview>, &Arc<Means>, &LaneKinds),
+        tasks: &TaskTracker,
+        (end, farewell): (&CancellationToken, &CancellationToken),
+    ) -> Option<Arc<Self>> {
+        let LaneMode::Processes(processes) = &config.lanes else {
+            return None;
+        };
+        Some(Arc::new(Self {
+            hub,
+            means: Arc::clone(means),
+            kinds: Arc::clone(kinds),
+            standing: Standing {
+                config: config.clone(),
+                processes: processes.as_ref().clone(),
+            },
+            starter: Starter::new(processes),
+            tasks: tasks.clone(),
+            end: end.clone(),
+            farewell: farewell.clone(),
+            is_ready: AtomicBool::new(false),
+            homes: Mutex::default(),
+            lanes: Mutex::default(),
+            troubles: Mutex::default(),
+        }))
+    }
+
+    /// Whether something is seen of a namespace.
+    pub(crate) fn has(&self, namespace: &str) -> bool {
+        lock(&self.homes).contains_key(namespace)
+    }
+
+    /// An object changed in a mirror, or is gone from it at a revision.
+    pub(crate) fn note(self: &Arc<Self>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
+        let is_empty = gone.is_some() && shard.list_keys().is_empty();
+        let mut homes = lock(&self.homes);
+        let home = homes.entry(key.namespace.clone()).or_insert_with(|| Mirror {
+            shard: Arc::clone(shard),
+            lane: None,
+            is_moving: false,
+        });
+        if let Some(lane) = &home.lane {
+            lane.note(key, gone);
+        }
+        let is_new = home.lane.is_none() && !home.is_moving;
+        if !is_empty {
+            drop(homes);
+            if is_new {
+                self.place(&key.namespace);
+            }
+            return;
+        }
+        let closed = homes.remove(&key.namespace);
+        drop(homes);
+        if let Some(lane) = closed.as_ref().and_then(|home| home.lane.as_ref()) {
+            lane.take_away(&key.namespace);
+        }
+        // Not under the lock: the hub closes the namespace with it.
+        drop(closed);
+    }
+
+    /// Everything that is there has been seen.
+    pub(crate) fn begin(self: &Arc<Self>) {
+        self.is_ready.store(true, Ordering::Release);
+        self.place_all();
+    }
+
+    /// Whose the namespaces are may have changed.
+    pub(crate) fn place_all(self: &Arc<Self>) {
+        let namespaces: Vec<String> = lock(&self.homes).keys().cloned().collect();
+        for namespace in namespaces {
+            self.place(&namespace);
+        }
+    }
+
+    /// Sees to it that the lane of a namespace knows that it has it, and how it stands.
+    pub(crate) fn place(self: &Arc<Self>, namespace: &str) {
+        let Some(hub) = self.hub.upgrade() else { return };
+        if !self.is_ready.load(Ordering::Acquire) || self.end.is_cancelled() {
+            return;
+        }
+        if hub.has_seen(namespace) {
+            self.place_known(hub.as_ref(), namespace);
+            return;
+        }
+        // No watch has told of it: whose it is has to be asked, or it would be nobody's for a moment.
+        let (fleet, namespace) = (Arc::clone(self), namespace.to_owned());
+        self.tasks.spawn(async move {
+            let asked = fleet.end.run_until_cancelled(hub.place(&namespace)).await;
+            if asked.is_some() {
+                fleet.place_known(hub.as_ref(), &namespace);
+            }
+        });
+    }
+
+    fn place_known(self: &Arc<Self>, hub: &dyn Overview, namespace: &str) {
+        let mut homes = lock(&self.homes);
+        let Some(home) = homes.get_mut(namespace) else { return };
+        if home.is_moving {
+            return;
+        }
+        // Looked at under the lock: who comes later knows more.
+        let placement = hub.place_known(namespace);
+        let name = name_lane(&decide_lane(&placement, namespace));
+        let facts = NamespaceFacts {
+            ending: hub.find_ending(namespace),
+            is_admitted: hub.is_admitted(namespace),
+            placement,
+        };
+        match home.lane.take() {
+            Some(lane) if lane.name != name => {
+                home.is_moving = true;
+                let (fleet, namespace) = (Arc::clone(self), namespace.to_owned());
+                self.tasks
+                    .spawn(async move { fleet.take_from(&lane, &namespace).await });
+            }
+            Some(lane) => {
+                lane.give(namespace, facts);
+                home.lane = Some(lane);
+            }
+            None => {
+                let lane = self.give_to_lane(&name, namespace, facts);
+                lane.note_all(&home.shard.list_keys());
+                home.lane = Some(lane);
+            }
+        }
+    }
+
+    /// Gives a namespace to the lane of a name, which is started if it is not there.
+    fn give_to_lane(self: &Arc<Self>, name: &str, namespace: &str, facts: NamespaceFacts) -> Arc<LaneHandle> {
+        let mut lanes = lock(&self.lanes);
+        if let Some(lane) = lanes.get(name) {
+            // Under the lock: one that has no namespace is forgotten under it.
+            lane.give(namespace, facts);
+            return Arc::clone(lane);
+        }
+        let account = identity::decide_for_lane(&facts.placement, namespace);
+        let lane = Arc::new(LaneHandle::new(name, account));
+        lane.give(namespace, facts);
+        lanes.insert(name.to_owned(), Arc::clone(&lane));
+        self.tasks
+            .spawn(supervision::supervise(Arc::clone(self), Arc::clone(&lane)));
+        lane
+    }
+
+    /// Takes a namespace from a lane that it is no longer of. A lane that holds on to it is ended.
+    async fn take_from(self: &Arc<Self>, lane: &LaneHandle, namespace: &str) {
+        let left = lane.ask_to_leave(namespace);
+        tokio::pin!(left);
+        if tokio::time::timeout(LEAVING, &mut left).await.is_err() {
+            lane.kill(Cause::HeldOn);
+            left.await;
+        }
+        if let Some(home) = lock(&self.homes).get_mut(namespace) {
+            home.is_moving = false;
+        }
+        self.place(namespace);
+    }
+
+    /// Forgets a lane that has nothing any more; whether it has.
+    fn retire(&self, lane: &LaneHandle) -> bool {
+        let mut lanes = lock(&self.lanes);
+        let is_over = lane.mail.is_without_namespaces() || self.end.is_cancelled();
+        if is_over {
+            lanes.remove(&lane.name);
+        }
+        is_over
+    }
+
+    /// Wakes a Kustomization that is reconciled in a lane's process.
+    pub(crate) fn wake(&self, key: &Key) {
+        if key.kind != Kustomization::KIND {
+            return;
+        }
+        if let Some(lane) = lock(&self.homes)
+            .get(&key.namespace)
+            .and_then(|home| home.lane.as_ref())
+        {
+            lane.wake(&key.namespace, &key.name);
+        }
+    }
+
+    /// What is seen of a namespace.
+    fn find_mirror(&self, namespace: &str) -> Option<Arc<Shard>> {
+        lock(&self.homes).get(namespace).map(|home| Arc::clone(&home.shard))
+    }
+
+    /// An object as its lane is told of it.
+    fn write_object(&self, key: &Key) -> Option<Value> {
+        self.find_mirror(&key.namespace)?.write_object(key)
+    }
+
+    /// Everything that is in the namespaces of a lane.
+    fn note_everything(&self, lane: &LaneHandle) {
+        for namespace in lane.mail.list_namespaces() {
+            if let Some(shard) = self.find_mirror(&namespace) {
+                lane.note_all(&shard.list_keys());
+            }
+        }
+    }
+
+    /// What a lane is told first; nothing for one that has no namespace.
+    fn write_orders(&self, lane: &LaneHandle) -> Option<Orders> {
+        let (namespace, placement) = lane.mail.find_any_namespace()?;
+        let config = &self.standing.config;
+        let is_platform = lane.name == name_lane(&Lane::Platform);
+        let budgets = config.budgets.of_one();
+        let processes = &self.standing.processes;
+        let memory = budgets
+            .count_memory_of_one()
+            .saturating_add(config.rendering.all_bytes)
+            .saturating_add(processes.own_memory);
+        Some(Orders {
+            lane: lane.name.clone(),
+            namespace,
+            placement,
+            server: processes.server.clone(),
+            folder: self.folder(lane),
+            memory,
+            settings: config.settings.clone(),
+            switches: config.switches.write(),
+            platform_sources: if is_platform {
+                config.platform_sources.clone()
+            } else {
+                Policy::default()
+            },
+            tenant_sources: config.tenant_sources.clone(),
+            limits: config.limits,
+            budgets,
+            lane_width: config.lane_width,
+            rendering: config.rendering,
+            guards: config.guards.clone(),
+            applying: config.applying.clone(),
+            strict_sops: config.strict_sops,
+        })
+    }
+
+    /// A lane's own folder.
+    fn folder(&self, lane: &LaneHandle) -> PathBuf {
+        let lanes = self.standing.config.artifacts.join(LANE_FOLDERS);
+        lanes.join(lane.name.replace('/', "-"))
+    }
+
+    /// Removes a lane's own folder: nothing of it is reconciled, so nothing of what it fetched is used.
+    async fn remove_folder(&self, lane: &LaneHandle) {
+        if self.end.is_cancelled() {
+            return;
+        }
+        let folder = self.folder(lane);
+        let _not_there = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
+    }
+
+    /// Why the process of a namespace's lane is down, in words.
+    pub(crate) fn find_trouble(&self, namespace: &str) -> Option<String> {
+        let lane = lock(&self.homes).get(namespace)?.lane.clone()?;
+        lock(&self.troubles).get(&lane.name).cloned()
+    }
+
+    /// Sets why a lane is down, and tells its Surfaces.
+    fn set_trouble(&self, lane: &LaneHandle, trouble: Option<String>) {
+        let mut troubles = lock(&self.troubles);
+        let before = match &trouble {
+            Some(words) => troubles.insert(lane.name.clone(), words.clone()),
+            None => troubles.remove(&lane.name),
+        };
+        drop(troubles);
+        if before == trouble {
+            return;
+        }
+        let Some(hub) = self.hub.upgrade() else { return };
+        for namespace in lane.mail.list_namespaces() {
+            for surface in hub.list_surfaces(&namespace) {
+                self.means.mailboxes.wake(&surface);
+            }
+        }
+    }
+
+    /// Says in the status of everything that a lane reconciles why it waits.
+    async fn tell_of_pause(self: Arc<Self>, lane: Arc<LaneHandle>, words: String) {
+        for namespace in lane.mail.list_namespaces() {
+            let Some(shard) = self.find_mirror(&namespace) else {
+                continue;
+            };
+            for key in shard.list_keys() {
+                let entry = self.kinds.iter().find(|entry| entry.kind == key.kind);
+                if let Some(entry) = entry {
+                    (entry.tell_of_pause)(Arc::clone(&shard), key, words.clone()).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Starts the processes of lanes, all from one thread that lives as long as they may: the kernel ends a process that wants to die with its
+//! parent when the *thread* ends that started it. Refuses to hand anything over but one end of a line, as standard input.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StandardStream;
+use std::process::Stdio;
+use std::sync::mpsc;
+
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::lane_mode::ProcessSettings;
+
+type Started = std::io::Result<(Child, UnixStream)>;
+
+/// The thread that starts processes.
+#[derive(Debug)]
+pub(super) struct Starter {
+    wanted: mpsc::Sender<oneshot::Sender<Started>>,
+}
+
+impl Starter {
+    /// Must be called inside a tokio runtime.
+    pub(super) fn new(processes: &ProcessSettings) -> Self {
+        let (wanted, asked) = mpsc::channel::<oneshot::Sender<Started>>();
+        let (processes, runtime) = (processes.clone(), Handle::current());
+        let work = move || {
+            let _inside = runtime.enter();
+            while let Ok(answer) = asked.recv() {
+                // Who asked may have gone: then the process is ended with what is dropped.
+                let _gone = answer.send(start(&processes));
+            }
+        };
+        // Without the thread nobody answers, and that is told.
+        let _answers_nobody = std::thread::Builder::new().name("lane-starter".to_owned()).spawn(work);
+        Self { wanted }
+    }
+
+    /// A process, and the hub's end of its line.
+    pub(super) async fn start(&self) -> Started {
+        let (answer, answered) = oneshot::channel();
+        let gone = || std::io::Error::other("no thread starts processes");
+        self.wanted.send(answer).map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+}
+
+fn start(processes: &ProcessSettings) -> Started {
+    let (own, theirs) = StandardStream::pair()?;
+    own.set_nonblocking(true)?;
+    let child = Command::new(&processes.program)
+        .arg0(&processes.name)
+        .args(&processes.arguments)
+        .env_clear()
+        .envs(processes.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        // Ctrl-C on a terminal is for the hub, which tells its lanes.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    Ok((child, UnixStream::from_std(own)?))
+}

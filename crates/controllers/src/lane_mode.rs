@@ -1,0 +1,55 @@
+//! Where lanes run, and how a process of one is started and reaches the API server, as whoever runs the controllers says. Owns no process.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Below the folder for artifacts: a folder for each lane that is a process.
+pub(crate) const LANE_FOLDERS: &str = "lanes";
+
+/// Where lanes run.
+#[derive(Clone, Debug, Default)]
+pub enum LaneMode {
+    /// In this process.
+    #[default]
+    Tasks,
+    /// Each in a process of its own.
+    Processes(Box<ProcessSettings>),
+}
+
+/// How the processes of lanes are started.
+#[derive(Clone, Debug)]
+pub struct ProcessSettings {
+    /// The program that runs one; it calls `LaneProcess::receive` with its standard input.
+    pub program: PathBuf,
+    /// The name that it goes by.
+    pub name: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// All of its environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// How it reaches the API server.
+    pub server: LaneServer,
+    /// How long it may be silent before it is ended.
+    pub patience: Duration,
+    /// Bytes of memory that it may take besides what its budgets allow.
+    pub own_memory: u64,
+}
+
+/// An API server, as a lane reaches it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaneServer {
+    /// Its address.
+    pub url: String,
+    /// The certificates, as DER, that its own is checked with; without any, those of the system.
+    pub authorities: Option<Vec<Vec<u8>>>,
+    /// The name that its certificate is checked for, where that is not the address's.
+    pub tls_name: Option<String>,
+    /// Whether its certificate is not checked at all, as the kubeconfig says.
+    pub unchecked: bool,
+    /// A proxy on the way to it.
+    pub proxy: Option<String>,
+}

@@ -1,0 +1,251 @@
+//! The process of one lane: it takes its orders, connects with its lane's token, and reconciles what it is told of until it is told to stop.
+//! Refuses to go on without the hub: when the line ends, or says what can't be read, so does the process.
+
+use std::io::Read as _;
+use std::os::unix::net::UnixStream as StandardStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tenure_cluster::Connection;
+use tenure_sources::StorageError;
+use tenure_tenancy::identity;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::line::Line;
+use super::surroundings::{Enclave, key_of_kustomization};
+use crate::config::Config;
+use crate::frames::{self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame};
+use crate::kinds::{self, read_switches};
+use crate::lane_mode::{LaneMode, LaneServer};
+use crate::means::Means;
+
+/// How long what is under way may take to end.
+const FAREWELL: Duration = Duration::from_secs(12);
+/// How often trees that nothing renders from are dropped.
+const SWEEP: Duration = Duration::from_secs(15);
+
+/// Why the process of a lane ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LaneError {
+    /// The hub is gone.
+    #[error("the line to the controllers ended")]
+    Alone,
+    /// What came is not what a hub says.
+    #[error("the controllers said what can't be read: {0}")]
+    Line(String),
+    /// The API server can't be reached as the orders say.
+    #[error("the API server can't be reached: {0}")]
+    Connection(String),
+    /// The folder can't be used.
+    #[error("the folder for artifacts can't be used: {0}")]
+    Artifacts(#[from] StorageError),
+}
+
+impl From<FrameError> for LaneError {
+    fn from(error: FrameError) -> Self {
+        Self::Line(error.to_string())
+    }
+}
+
+/// A lane that has its orders, and has not begun.
+#[derive(Debug)]
+pub struct LaneProcess {
+    orders: Box<Orders>,
+    line: StandardStream,
+}
+
+impl LaneProcess {
+    /// Waits for the orders. Nothing is started before: whoever calls this can still shut itself in.
+    ///
+    /// # Errors
+    /// [`LaneError`] when there are none.
+    pub fn receive(mut line: StandardStream) -> Result<Self, LaneError> {
+        let broken = |error: std::io::Error| LaneError::Line(error.to_string());
+        let mut head = [0; 4];
+        line.read_exact(&mut head).map_err(broken)?;
+        let length = frames::read_length(head)?;
+        let mut bytes = Vec::new();
+        (&mut line)
+            .take(length.into())
+            .read_to_end(&mut bytes)
+            .map_err(broken)?;
+        match frames::decode(&bytes)? {
+            ToLane::Orders(orders) => Ok(Self { orders, line }),
+            _ => Err(LaneError::Line("something else came before the orders".to_owned())),
+        }
+    }
+
+    /// What the lane is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.orders.lane
+    }
+
+    /// The one folder that it needs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.orders.folder
+    }
+
+    /// The bytes of memory that it may take.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.orders.memory
+    }
+
+    /// Reconciles until it is told to stop.
+    ///
+    /// # Errors
+    /// [`LaneError`] when it can't begin, or the hub is gone.
+    pub async fn run(self) -> Result<(), LaneError> {
+        let broken = |error: std::io::Error| LaneError::Line(error.to_string());
+        self.line.set_nonblocking(true).map_err(broken)?;
+        let (read, write) = UnixStream::from_std(self.line).map_err(broken)?.into_split();
+        let (line, out) = Line::new();
+        let line = Arc::new(line);
+        let config = make_config(*self.orders, &line)?;
+        let end = CancellationToken::new();
+        let lane_kinds = kinds::list_kinds().lane;
+        let enclave = Enclave::new(Means::new(config)?, lane_kinds, Arc::clone(&line), end.clone());
+        let (tell, told) = mpsc::unbounded_channel();
+        let sweeping = async {
+            let mut sweep = tokio::time::interval(SWEEP);
+            loop {
+                sweep.tick().await;
+                enclave.means.depot.sweep();
+            }
+        };
+        let working = async {
+            obey(&enclave, &line, told).await;
+            end.cancel();
+            if tokio::time::timeout(FAREWELL, enclave.wait()).await.is_err() {
+                tracing::warn!("some reconciliations were still under way at the end");
+            }
+        };
+        tokio::select! {
+            error = hear(read, &line, &tell) => Err(error),
+            error = speak(write, out) => Err(error),
+            () = working => Ok(()),
+            () = sweeping => Ok(()),
+        }
+    }
+}
+
+fn make_config(orders: Orders, line: &Arc<Line>) -> Result<Config, LaneError> {
+    let account = identity::decide_for_lane(&orders.placement, &orders.namespace);
+    let asking = Arc::clone(line);
+    let ask = move |refused| {
+        let line = Arc::clone(&asking);
+        async move {
+            match line.ask(Question::Token { refused }).await {
+                Some(Answer::Token(token)) => token.map(|token| token.take()),
+                _ => Err("the controllers gave no answer".to_owned()),
+            }
+        }
+        .boxed()
+    };
+    let connection = Connection::of_lane(read_server(orders.server)?, account, ask)
+        .map_err(|error| LaneError::Connection(error.to_string()))?;
+    let mut config = Config::new(connection, orders.folder);
+    config.settings = orders.settings;
+    config.switches = read_switches(&orders.switches).map_err(|error| LaneError::Line(error.to_string()))?;
+    config.platform_sources = orders.platform_sources;
+    config.tenant_sources = orders.tenant_sources;
+    config.limits = orders.limits;
+    config.budgets = orders.budgets;
+    config.lane_width = orders.lane_width;
+    config.rendering = orders.rendering;
+    config.guards = orders.guards;
+    config.applying = orders.applying;
+    config.strict_sops = orders.strict_sops;
+    config.lanes = LaneMode::Tasks;
+    Ok(config)
+}
+
+fn read_server(server: LaneServer) -> Result<kube::Config, LaneError> {
+    let problem = |error: http::uri::InvalidUri| LaneError::Connection(error.to_string());
+    let mut config = kube::Config::new(server.url.parse().map_err(problem)?);
+    config.root_cert = server.authorities;
+    config.tls_server_name = server.tls_name;
+    config.accept_invalid_certs = server.unchecked;
+    config.proxy_url = server.proxy.map(|proxy| proxy.parse()).transpose().map_err(problem)?;
+    Ok(config)
+}
+
+/// Reads what the hub says. Whether it is there, and what it has asked, is answered at once, whatever else is to be done.
+async fn hear(mut read: OwnedReadHalf, line: &Line, tell: &mpsc::UnboundedSender<ToLane>) -> LaneError {
+    loop {
+        match read_frame::<ToLane>(&mut read).await {
+            Ok(Some((ToLane::Ping(number), _))) => line.tell(FromLane::Pong(number)).await,
+            Ok(Some((ToLane::Answer { number, answer }, _))) => line.answer(number, answer),
+            Ok(Some((ToLane::Orders(_), _))) => return LaneError::Line("orders came twice".to_owned()),
+            Ok(Some((other, _))) => {
+                if tell.send(other).is_err() {
+                    // It was told to stop, and does.
+                    return std::future::pending().await;
+                }
+            }
+            Ok(None) => return LaneError::Alone,
+            Err(error) => return error.into(),
+        }
+    }
+}
+
+async fn speak(mut write: OwnedWriteHalf, mut out: mpsc::Receiver<FromLane>) -> LaneError {
+    while let Some(frame) = out.recv().await {
+        if let Err(error) = write_frame(&mut write, &frame).await {
+            return error.into();
+        }
+    }
+    LaneError::Alone
+}
+
+/// Does what it is told, in order, until it is told to stop.
+async fn obey(enclave: &Arc<Enclave>, line: &Line, mut told: mpsc::UnboundedReceiver<ToLane>) {
+    while let Some(frame) = told.recv().await {
+        match frame {
+            ToLane::Namespace {
+                name,
+                facts: Some(facts),
+            } => enclave.take_namespace(&name, *facts),
+            ToLane::Namespace { name, facts: None } => {
+                enclave.leave(&name).await;
+                line.tell(FromLane::Left { namespace: name }).await;
+            }
+            ToLane::Changed { kind, object } => enclave.take_changed(&kind, &object),
+            ToLane::Gone {
+                kind,
+                namespace,
+                name,
+                revision,
+            } => enclave.take_gone(&kind, (&namespace, &name), &revision),
+            ToLane::Synced => {
+                take_stock(enclave).await;
+                enclave.means.ready.cancel();
+                line.tell(FromLane::Works).await;
+            }
+            ToLane::Wake { namespace, name } => {
+                enclave.means.mailboxes.wake(&key_of_kustomization(&namespace, &name));
+            }
+            ToLane::Stop => return,
+            // These were seen to when they came.
+            ToLane::Orders(_) | ToLane::Answer { .. } | ToLane::Ping(_) => {}
+        }
+    }
+}
+
+/// What is in the folder of sources that are gone is removed, before anything is reconciled.
+async fn take_stock(enclave: &Arc<Enclave>) {
+    let means = &enclave.means;
+    means
+        .under_way
+        .forget_gone(|kind, namespace, name| enclave.has(kind, namespace, name));
+    for entry in enclave.kinds.iter() {
+        (entry.take_stock)(Arc::clone(means), enclave.list_shards()).await;
+    }
+}

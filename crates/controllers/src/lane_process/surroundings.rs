@@ -1,0 +1,321 @@
+//! What a lane's process knows of its surroundings: what the hub has told of its own namespaces; the rest it asks. Owns the shards. Refuses to
+//! guess: of a namespace that it was not told of it says that nobody may act there.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::Resource as _;
+use serde_json::Value;
+use tenure_api::{Kustomization, ObjectId};
+use tenure_cluster::Seen;
+use tenure_planner::kustomization::Turnover;
+use tenure_planner::{Event, EventPlace};
+use tenure_tenancy::{Ending, Placement};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::line::Line;
+use crate::entry::Entry;
+use crate::frames::{Answer, FromLane, NamespaceFacts, Question};
+use crate::key::Key;
+use crate::kustomization;
+use crate::lane::{Lane, OwnerAnswer, Shard, Surroundings};
+use crate::lane_table::LaneTable;
+use crate::means::Means;
+
+/// How long reconcilers may take to end by themselves when their namespace leaves the lane.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// What a lane's process knows, and holds.
+#[derive(Debug)]
+pub(super) struct Enclave {
+    pub(super) means: Arc<Means>,
+    pub(super) kinds: Arc<[Entry<Shard>]>,
+    lanes: LaneTable,
+    facts: RwLock<BTreeMap<String, NamespaceFacts>>,
+    homes: Mutex<HashMap<String, NamespaceHome>>,
+    /// Whom the hub was told to listen to, by who listens.
+    heard: Mutex<HashMap<Key, Vec<(String, String)>>>,
+    line: Arc<Line>,
+    end: CancellationToken,
+}
+
+/// What is held for one namespace.
+#[derive(Clone, Debug)]
+struct NamespaceHome {
+    shard: Arc<Shard>,
+    tasks: TaskTracker,
+    /// What is under way comes to its end.
+    end: CancellationToken,
+    /// What is under way ends where it is.
+    abort: CancellationToken,
+}
+
+impl Enclave {
+    pub(super) fn new(means: Means, kinds: Vec<Entry<Shard>>, line: Arc<Line>, end: CancellationToken) -> Arc<Self> {
+        let means = Arc::new(means);
+        Arc::new(Self {
+            lanes: LaneTable::new(Arc::clone(&means)),
+            means,
+            kinds: kinds.into(),
+            facts: RwLock::default(),
+            homes: Mutex::default(),
+            heard: Mutex::default(),
+            line,
+            end,
+        })
+    }
+
+    fn homes(&self) -> MutexGuard<'_, HashMap<String, NamespaceHome>> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self) -> MutexGuard<'_, HashMap<Key, Vec<(String, String)>>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_facts<T>(&self, namespace: &str, read: impl FnOnce(&NamespaceFacts) -> T) -> Option<T> {
+        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
+        facts.get(namespace).map(read)
+    }
+
+    fn place_known(&self, namespace: &str) -> Placement {
+        let known = self.read_facts(namespace, |facts| facts.placement.clone());
+        known.unwrap_or_else(|| Placement::Disputed {
+            message: format!("namespace {namespace} is not of this lane"),
+        })
+    }
+
+    /// What is held for all namespaces.
+    pub(super) fn list_shards(&self) -> Vec<Arc<Shard>> {
+        self.homes().values().map(|home| Arc::clone(&home.shard)).collect()
+    }
+
+    /// Whether an object is there.
+    pub(super) fn has(&self, kind: &str, namespace: &str, name: &str) -> bool {
+        let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+        let entry = self.kinds.iter().find(|entry| entry.kind.name == kind);
+        home.zip(entry)
+            .is_some_and(|(shard, entry)| (entry.exists)(&shard, namespace, name))
+    }
+
+    /// A namespace is the lane's: nothing of it was told yet, or its facts are others.
+    pub(super) fn take_namespace(self: &Arc<Self>, name: &str, facts: NamespaceFacts) {
+        let mut known = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(name.to_owned(), facts);
+        drop(known);
+        let new = || {
+            let surroundings: Arc<dyn Surroundings> = Arc::clone(self) as _;
+            NamespaceHome {
+                shard: Arc::new(Shard::new(name, &self.kinds, surroundings, &self.means)),
+                tasks: TaskTracker::new(),
+                end: self.end.child_token(),
+                abort: CancellationToken::new(),
+            }
+        };
+        self.homes().entry(name.to_owned()).or_insert_with(new);
+        // Of which namespaces a tenant consists, all of them know.
+        self.means.mailboxes.wake_all();
+    }
+
+    /// A namespace is no longer the lane's: what is under way in it ends before the answer comes.
+    pub(super) async fn leave(&self, name: &str) {
+        let Some(home) = self.homes().remove(name) else { return };
+        home.tasks.close();
+        let keys = home.shard.list_keys();
+        let ended = async |patience| tokio::time::timeout(patience, home.tasks.wait()).await.is_ok();
+        // Where nothing is left, what is under way is about to put away what it had.
+        let is_over = keys.is_empty() && ended(LEAVING).await;
+        home.end.cancel();
+        if !is_over && !ended(LEAVING).await {
+            home.abort.cancel();
+            home.tasks.wait().await;
+        }
+        for key in keys {
+            self.means.mailboxes.remove_unless(&key, || false);
+            self.means.listeners.listen(&key, BTreeSet::new());
+        }
+        let mut known = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        known.remove(name);
+    }
+
+    /// Waits until nothing is under way any more, after the end was told.
+    pub(super) async fn wait(&self) {
+        let homes: Vec<NamespaceHome> = self.homes().values().cloned().collect();
+        for home in homes {
+            home.tasks.close();
+            home.tasks.wait().await;
+        }
+    }
+
+    /// An object is there, as it is now.
+    pub(super) fn take_changed(&self, kind: &str, object: &Value) {
+        let text = |path| {
+            object
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let seen = Seen {
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            revision: text("/metadata/resourceVersion"),
+            labels: BTreeMap::new(),
+            text: object.to_string().into_bytes().into(),
+        };
+        self.take(kind, &seen.namespace.clone(), |entry, shard| {
+            (entry.take_seen)(shard, &seen)
+        });
+    }
+
+    /// An object is gone at a revision.
+    pub(super) fn take_gone(&self, kind: &str, (namespace, name): (&str, &str), revision: &str) {
+        self.take(kind, namespace, |entry, shard| {
+            Some((entry.take_gone)(shard, (namespace, name), revision))
+        });
+    }
+
+    fn take(&self, kind: &str, namespace: &str, take: impl FnOnce(&Entry<Shard>, &Shard) -> Option<Key>) {
+        let Some(entry) = self.kinds.iter().find(|entry| entry.kind.name == kind) else {
+            return;
+        };
+        let Some(home) = self.homes().get(namespace).cloned() else {
+            return;
+        };
+        let Some(key) = take(entry, &home.shard) else { return };
+        if self.means.switches.is_on(entry.kind.name) {
+            let (mailbox, new) = self.means.mailboxes.get_or_add(&key);
+            mailbox.wake();
+            if new {
+                let run = (entry.run)(Arc::clone(&home.shard), key.clone(), mailbox, home.end.clone());
+                let abort = home.abort.clone();
+                home.tasks.spawn(async move { abort.run_until_cancelled(run).await });
+            }
+        }
+        home.shard.tell_dependents(&key);
+    }
+}
+
+impl Surroundings for Enclave {
+    fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
+        std::future::ready(self.place_known(namespace)).boxed()
+    }
+
+    fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>> {
+        std::future::ready(self.lanes.of(&self.place_known(namespace), namespace)).boxed()
+    }
+
+    fn find_ending(&self, namespace: &str) -> Option<Ending> {
+        self.read_facts(namespace, |facts| facts.ending).flatten()
+    }
+
+    fn find_endings<'a>(&'a self, namespaces: &'a BTreeSet<String>) -> BoxFuture<'a, BTreeSet<String>> {
+        async move {
+            if namespaces.is_empty() {
+                return BTreeSet::new();
+            }
+            match self.line.ask(Question::Endings(namespaces.clone())).await {
+                Some(Answer::Endings(found)) => found,
+                // Nothing is given up on for want of an answer.
+                _ => BTreeSet::new(),
+            }
+        }
+        .boxed()
+    }
+
+    /// Those of its own namespaces it knows best; of others the hub knows what watches tell.
+    fn ask_owner<'a>(
+        &'a self,
+        (namespace, name): (&'a str, &'a str),
+        objects: &'a [ObjectId],
+        cluster: Option<&'a str>,
+    ) -> BoxFuture<'a, Option<OwnerAnswer>> {
+        async move {
+            let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+            if let Some(shard) = home {
+                return kustomization::answer_owner(&shard, name, objects, cluster).await;
+            }
+            let question = Question::Owner {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                objects: objects.to_vec(),
+                cluster: cluster.map(str::to_owned),
+            };
+            match self.line.ask(question).await {
+                Some(Answer::Owner(answer)) => answer.map(|answer| *answer),
+                _ => None,
+            }
+        }
+        .boxed()
+    }
+
+    fn is_admitted(&self, namespace: &str) -> bool {
+        self.read_facts(namespace, |facts| facts.is_admitted)
+            .unwrap_or_default()
+    }
+
+    fn close(&self, _namespace: &str) {}
+
+    fn note_listening(&self, key: &Key, to: &BTreeSet<Key>) {
+        let homes = self.homes();
+        let elsewhere = to.iter().filter(|other| !homes.contains_key(&other.namespace));
+        let to: Vec<(String, String)> = elsewhere
+            .map(|other| (other.namespace.clone(), other.name.clone()))
+            .collect();
+        drop(homes);
+        let is_news = self.heard().get(key).map_or(!to.is_empty(), |before| *before != to);
+        let frame = FromLane::Listens {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            to: to.clone(),
+        };
+        // Told again with the next attempt, if there was no room for it.
+        if is_news && self.line.try_tell(frame) {
+            if to.is_empty() {
+                self.heard().remove(key);
+            } else {
+                self.heard().insert(key.clone(), to);
+            }
+        }
+    }
+
+    fn note_turnover(&self, key: &Key, turnover: &Turnover) {
+        let _told_with_the_next_attempt = self.line.try_tell(FromLane::Turnover {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            turnover: turnover.clone(),
+        });
+    }
+
+    fn takes_event(&self, about: &Key, event: &Event) -> bool {
+        let place = match &event.place {
+            EventPlace::Beside => return false,
+            EventPlace::Platform => self.means.settings.platform_namespace.as_str(),
+            EventPlace::Kustomization { namespace, .. } => namespace,
+        };
+        if self.homes().contains_key(place) {
+            return false;
+        }
+        let frame = FromLane::Event {
+            kind: about.kind.name.to_owned(),
+            namespace: about.namespace.clone(),
+            name: about.name.clone(),
+            event: event.clone(),
+        };
+        if !self.line.try_tell(frame) {
+            tracing::warn!(object = %about, reason = event.reason, "an event could not be handed on");
+        }
+        true
+    }
+}
+
+/// The kind whose objects listen to each other.
+pub(super) fn key_of_kustomization(namespace: &str, name: &str) -> Key {
+    use crate::reconciled::Reconciled as _;
+    debug_assert_eq!(Kustomization::kind(&()), Kustomization::KIND.name);
+    Key::new(Kustomization::KIND, namespace, name)
+}

@@ -1,0 +1,166 @@
+//! Supervision as data: what became of a process, and what is done next. Starts none.
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// One that works since a moment.
+fn working(since: u64) -> ProcessRecord {
+    let mut record = ProcessRecord::new(PATIENCE);
+    record.take(Fact::Started, at(since));
+    record.take(Fact::Asked, at(since));
+    record.take(Fact::Answered, at(since));
+    record.take(Fact::Works, at(since));
+    record
+}
+
+#[test]
+fn it_is_started_asked_and_stopped() {
+    let mut record = ProcessRecord::new(PATIENCE);
+    assert_eq!(record.decide(true, at(0)), Move::Start);
+    record.take(Fact::Started, at(1));
+    assert_eq!(record.decide(true, at(1)), Move::Ask);
+    record.take(Fact::Asked, at(1));
+    assert_eq!(record.decide(true, at(1)), Move::Wait(Some(at(21))));
+    record.take(Fact::Answered, at(2));
+    assert_eq!(record.decide(true, at(2)), Move::Wait(Some(at(6))));
+    assert_eq!(record.decide(true, at(6)), Move::Ask);
+    // Nothing of it is reconciled any more.
+    assert_eq!(record.decide(false, at(6)), Move::Stop);
+    record.take(Fact::Stopped, at(6));
+    assert_eq!(record.decide(false, at(6)), Move::Wait(Some(at(21))));
+    record.take(Fact::Ended(Cause::Exited(0)), at(7));
+    assert_eq!(record.decide(false, at(7)), Move::Retire);
+    assert_eq!(record.trouble(at(7)), None);
+    // It may be wanted again at once.
+    assert_eq!(record.decide(true, at(7)), Move::Start);
+}
+
+#[test]
+fn one_that_does_not_stop_is_ended() {
+    let mut record = working(0);
+    record.take(Fact::Stopped, at(5));
+    let Move::Kill(cause) = record.decide(false, at(20)) else {
+        panic!("it has had its time");
+    };
+    record.take(Fact::Killed(cause), at(20));
+    assert_eq!(record.decide(false, at(20)), Move::Wait(None));
+    record.take(Fact::Ended(Cause::Signalled(9)), at(20));
+    assert_eq!(
+        (record.decide(false, at(20)), record.trouble(at(20))),
+        (Move::Retire, None)
+    );
+}
+
+#[test]
+fn one_that_stands_still_is_ended_and_started_again() {
+    let mut record = working(0);
+    assert_eq!(record.decide(true, at(5)), Move::Ask);
+    record.take(Fact::Asked, at(5));
+    assert_eq!(record.decide(true, at(24)), Move::Wait(Some(at(25))));
+    let silent = Cause::Silent(PATIENCE);
+    assert_eq!(record.decide(true, at(25)), Move::Kill(silent.clone()));
+    record.take(Fact::Killed(silent.clone()), at(25));
+    assert_eq!(record.decide(true, at(25)), Move::Wait(None));
+    // The kernel says that a signal ended it; why it was sent is what is told.
+    record.take(Fact::Ended(Cause::Signalled(9)), at(26));
+    let trouble = record.trouble(at(26)).expect("trouble");
+    assert_eq!((trouble.cause, trouble.until), (silent, at(27)));
+    assert_eq!(record.decide(true, at(26)), Move::Wait(Some(at(27))));
+    assert_eq!(record.decide(true, at(27)), Move::Start);
+}
+
+#[test]
+fn it_is_started_later_and_later_until_it_was_up_for_long() {
+    let mut record = ProcessRecord::new(PATIENCE);
+    let mut now = at(0);
+    let mut pauses = Vec::new();
+    for _ in 0..11 {
+        record.take(Fact::Started, now);
+        record.take(Fact::Works, now);
+        assert_eq!(record.trouble(now), None);
+        record.take(Fact::Ended(Cause::Exited(1)), now);
+        let until = record.trouble(now).expect("trouble").until;
+        pauses.push((until - now).as_secs());
+        now = until;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+    record.take(Fact::Started, now);
+    record.take(Fact::Ended(Cause::Exited(1)), now + LONG_UP);
+    let trouble = record.trouble(now + LONG_UP).expect("trouble");
+    assert_eq!((trouble.ends, trouble.until), (1, now + LONG_UP + at(1)));
+    assert_eq!(find_pause(u32::MAX), LONGEST_PAUSE);
+}
+
+#[test]
+fn trouble_ends_when_it_works_again_and_not_before() {
+    let mut record = working(0);
+    record.take(Fact::Ended(Cause::Signalled(6)), at(9));
+    record.take(Fact::Started, at(10));
+    assert_eq!(record.trouble(at(10)).map(|trouble| trouble.until), Some(at(10)));
+    record.take(Fact::Works, at(11));
+    assert_eq!(record.trouble(at(11)), None);
+}
+
+#[test]
+fn what_comes_late_changes_nothing() {
+    let mut record = working(0);
+    record.take(Fact::Ended(Cause::Exited(1)), at(9));
+    let before = record.clone();
+    for fact in [
+        Fact::Asked,
+        Fact::Answered,
+        Fact::Works,
+        Fact::Stopped,
+        Fact::Killed(Cause::HeldOn),
+    ] {
+        record.take(fact, at(9));
+    }
+    assert_eq!(record, before);
+}
+
+#[test]
+fn trouble_says_who_why_and_until_when() {
+    let until: Timestamp = "2026-01-01T00:00:04.5Z".parse().unwrap();
+    let describe = |ends, cause| {
+        let trouble = Trouble {
+            ends,
+            cause,
+            until: at(4),
+        };
+        trouble.describe("tenant/evil", until)
+    };
+    let told = [
+        describe(1, Cause::Signalled(9)),
+        describe(2, Cause::Signalled(6)),
+        describe(3, Cause::Silent(PATIENCE)),
+        describe(1, Cause::Misspoke("a frame of 4294967295 bytes".to_owned())),
+        describe(1, Cause::NotStarted("No such file or directory".to_owned())),
+        describe(1, Cause::Exited(74)),
+        describe(1, Cause::Signalled(11)),
+        describe(1, Cause::HeldOn),
+    ];
+    let expected = [
+        ("it was killed (signal 9)", ""),
+        ("it gave up (signal 6), as it does without memory", ", twice in a row"),
+        ("it gave no answer for 20 s and was ended", ", 3 times in a row"),
+        (
+            "it was ended since it doesn't speak as a lane does: a frame of 4294967295 bytes",
+            "",
+        ),
+        ("it could not be started: No such file or directory", ""),
+        ("it ended with exit code 74", ""),
+        ("signal 11 ended it", ""),
+        ("it was ended since it held on to a namespace that is no longer its", ""),
+    ];
+    let expected = expected.map(|(cause, times)| {
+        format!(
+            "Waiting for lane tenant/evil: of its process it is known that {cause}{times}; it is started again at 2026-01-01T00:00:04Z. What is applied stays as it is"
+        )
+    });
+    assert_eq!(told, expected);
+}

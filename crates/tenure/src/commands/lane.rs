@@ -1,0 +1,78 @@
+//! `tenure lane`: the process of one lane, which the controllers start; nobody else has use for it. Everything that it is told comes over its
+//! standard input, and it shuts itself in before it does anything with that.
+
+use std::io::{IsTerminal as _, stdin};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use clap::Args;
+use tenure_controllers::{LaneError, LaneProcess};
+
+use crate::allocator;
+use crate::confinement::{self, Confinement};
+use crate::failure::{Failure, chain};
+
+/// Threads that reconcile: what is large has threads of its own.
+const THREADS: usize = 2;
+/// Threads that read and write files, and resolve names, at the most.
+const BLOCKING_THREADS: usize = 16;
+
+/// The process of one lane, for the controllers to start.
+#[derive(Debug, Args)]
+pub(crate) struct Lane {}
+
+/// A lane that has its orders and is shut in.
+pub(crate) struct ShutIn {
+    process: LaneProcess,
+    confinement: Confinement,
+}
+
+impl Lane {
+    /// Waits for the orders, and gives up everything else. Must be called while there is one thread only.
+    pub(crate) fn shut_in(self) -> Result<ShutIn, Failure> {
+        confinement::die_with_parent();
+        confinement::close_inherited();
+        if stdin().is_terminal() {
+            return Err(
+                Failure::usage("this is for the controllers to start: nobody gives orders here")
+                    .hint("tenure up --lanes process"),
+            );
+        }
+        let line = stdin()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| Failure::environment(format!("standard input: {error}")))?;
+        let process = LaneProcess::receive(UnixStream::from(line)).map_err(|error| fail(&error))?;
+        confinement::take_name(process.name());
+        let confinement = Confinement::enter(process.folder(), process.memory());
+        Ok(ShutIn { process, confinement })
+    }
+}
+
+impl ShutIn {
+    /// Reconciles until it is told to stop, or the controllers are gone.
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        self.confinement.log(self.process.name());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .max_blocking_threads(BLOCKING_THREADS)
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::internal(format!("can't start the run time: {error}")))?;
+        let ended = runtime.block_on(async {
+            tokio::select! {
+                ended = self.process.run() => ended,
+                () = allocator::give_back_freed_memory() => Ok(()),
+            }
+        });
+        // What still computes is not waited for: what it makes is of use to nobody.
+        runtime.shutdown_background();
+        ended.map_err(|error| fail(&error))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn fail(error: &LaneError) -> Failure {
+    Failure::environment(format!("a lane ends: {}", chain(error)))
+}

@@ -1,0 +1,525 @@
+//! Lanes that are processes of their own: what each has and has not, and what becomes of the others when one is killed, stands still, has no
+//! memory left, or says what no lane says. Each with a control: the other tenant's commit is applied meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tenure_git_server::{GitServer, Options, Repository};
+
+use crate::process::{Up, tenure};
+use crate::world::{Admin, Cluster, Controllers, PATIENCE, manifest, path, prepare_shop, wait_for_greeting};
+
+/// Two tenants, each with a Surface, and controllers whose lanes are processes.
+struct Scene {
+    cluster: Cluster,
+    controllers: Controllers,
+    data: PathBuf,
+    blue: Shop,
+    red: Shop,
+    _git: GitServer,
+    _git_folder: tempfile::TempDir,
+}
+
+/// A tenant's repository and what it has come to.
+struct Shop {
+    tenant: &'static str,
+    repository: Repository,
+    number: u32,
+}
+
+impl Shop {
+    async fn prepare(admin: &Admin, git: &GitServer, tenant: &'static str) -> Self {
+        let repository = git.create(tenant).await.unwrap();
+        let shop = Self {
+            tenant,
+            repository,
+            number: 1,
+        };
+        shop.commit().await;
+        admin
+            .apply(
+                json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": tenant},
+                "spec": {"owners": [{"kind": "User", "name": format!("{tenant}-owner")}]}}),
+            )
+            .await;
+        admin
+            .apply(json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": tenant, "labels": {"capsule.clastix.io/tenant": tenant}}}))
+            .await;
+        admin
+            .wait_for(
+                json!({"apiVersion": "v1", "kind": "ServiceAccount",
+                    "metadata": {"namespace": tenant, "name": format!("{tenant}-gitops")}}),
+                |_| true,
+            )
+            .await;
+        admin
+            .apply(json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
+                "metadata": {"namespace": tenant, "name": "apps"},
+                "spec": {"sources": [{"name": "app", "url": git.http_url(tenant), "ref": {"branch": "main"},
+                    "interval": "1s", "retryInterval": "1s", "targetNamespace": tenant}]}}))
+            .await;
+        shop
+    }
+
+    /// Commits what it has come to.
+    async fn commit(&self) {
+        let manifest = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\ndata:\n  number: \"{}\"\n",
+            self.number
+        );
+        let message = format!("number {}", self.number);
+        self.repository
+            .commit([("app.yaml", manifest)], &message)
+            .await
+            .unwrap();
+    }
+
+    /// Commits something new.
+    async fn change(&mut self) {
+        self.number += 1;
+        self.commit().await;
+    }
+
+    async fn wait_until_applied(&self, admin: &Admin) {
+        let greeting = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": self.tenant, "name": "greeting"}});
+        let number = self.number.to_string();
+        admin
+            .wait_for(greeting, |found| found["data"]["number"] == number.as_str())
+            .await;
+    }
+
+    /// Its next commit is applied.
+    async fn check_that_it_goes_on(&mut self, admin: &Admin) {
+        self.change().await;
+        self.wait_until_applied(admin).await;
+    }
+
+    /// An event at its Surface says this.
+    async fn wait_until_told(&self, admin: &Admin, words: &str) {
+        let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": self.tenant, "name": ""}});
+        wait_until(&format!("an event says {words:?}"), async || {
+            let events = admin.api(&event).list(&Default::default()).await.unwrap();
+            let told = events.items.iter().any(|event| {
+                event.data["message"].as_str().is_some_and(|said| said.contains(words))
+                    && event.data["involvedObject"]["kind"] == "Surface"
+            });
+            told.then_some(())
+        })
+        .await;
+    }
+
+    /// Its Surface is well, and says nothing of its lane any more.
+    async fn wait_until_well(&self, admin: &Admin) {
+        let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
+            "metadata": {"namespace": self.tenant, "name": "apps"}});
+        admin
+            .wait_for(surface, |surface| {
+                let conditions = surface["status"]["conditions"].as_array();
+                conditions.is_some_and(|conditions| {
+                    let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+                    conditions.iter().any(is_ready)
+                        && !conditions.iter().any(|condition| condition["type"] == "Reconciling")
+                })
+            })
+            .await;
+    }
+}
+
+impl Scene {
+    async fn set(more: &[&str]) -> Self {
+        let cluster = Cluster::start_installed().await;
+        let git_folder = tempfile::tempdir().unwrap();
+        let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+        let allowed = format!("http://{}", git.http_address());
+        let mut arguments = vec!["--lanes", "process", "--allow-source", &allowed];
+        arguments.extend(more);
+        let data = cluster.data("run");
+        // With a file open that nobody has use for, as a shell or a service manager may leave one.
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "exec \"$0\" \"$@\" 9<Cargo.toml"])
+            .arg(env!("CARGO_BIN_EXE_tenure"))
+            .args(["run", "--data", path(&data), "--kubeconfig", path(&cluster.kubeconfig)])
+            .args(arguments)
+            .env_remove("TENURE_LOG");
+        let controllers = Controllers::spawn(command);
+        cluster.admin.wait_for_leader(&controllers.candidate).await;
+        let scene = Self {
+            blue: Shop::prepare(&cluster.admin, &git, "blue").await,
+            red: Shop::prepare(&cluster.admin, &git, "red").await,
+            cluster,
+            controllers,
+            data,
+            _git: git,
+            _git_folder: git_folder,
+        };
+        for shop in [&scene.blue, &scene.red] {
+            shop.wait_until_applied(&scene.cluster.admin).await;
+            shop.wait_until_well(&scene.cluster.admin).await;
+        }
+        scene
+    }
+
+    fn admin(&self) -> &Admin {
+        &self.cluster.admin
+    }
+
+    /// The processes of lanes, by the names that they go by.
+    fn list_lanes(&self) -> BTreeMap<String, Pid> {
+        list_children(self.controllers.child.id())
+    }
+
+    /// The process of a tenant's lane, other than one that was before.
+    async fn wait_for_lane(&self, tenant: &str, before: Option<Pid>) -> Pid {
+        let name = format!("tenant/{tenant}");
+        wait_until(&format!("there is another process of {name}"), async || {
+            self.list_lanes()
+                .get(&name)
+                .copied()
+                .filter(|found| Some(*found) != before)
+        })
+        .await
+    }
+}
+
+/// Waits until there is something.
+async fn wait_until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if let Some(found) = find().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("in vain: {what}");
+}
+
+/// The processes that another one has started and that have not ended, by the names that they go by.
+fn list_children(parent: u32) -> BTreeMap<String, Pid> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else {
+            continue;
+        };
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        if field("PPid:") == parent.to_string() && !field("State:").starts_with('Z') {
+            found.insert(field("Name:"), Pid::from_raw(id));
+        }
+    }
+    found
+}
+
+fn is_there(process: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // Between the name, which may hold anything, and the parent.
+    status
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+}
+
+async fn wait_until_gone(process: Pid) {
+    wait_until("a process is gone", async || (!is_there(process)).then_some(())).await;
+}
+
+/// What a process has open.
+fn list_open(process: u32) -> BTreeSet<PathBuf> {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect()
+}
+
+fn read(process: Pid, what: &str) -> String {
+    let bytes = std::fs::read(format!("/proc/{process}/{what}")).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test]
+async fn a_lane_has_its_own_things_and_no_others() {
+    let mut scene = Scene::set(&[]).await;
+    let lanes = scene.list_lanes();
+    assert_eq!(lanes.keys().collect::<Vec<_>>(), ["tenant/blue", "tenant/red"]);
+    let hub = list_open(scene.controllers.child.id());
+    assert!(hub.iter().any(|open| open.ends_with("Cargo.toml")), "{hub:?}");
+    for (name, process) in &lanes {
+        // What others may read says nothing.
+        assert_eq!(read(*process, "cmdline"), "tenure\0lane\0");
+        let environment = read(*process, "environ");
+        let names: BTreeSet<&str> = environment
+            .split_terminator('\0')
+            .filter_map(|variable| Some(variable.split_once('=')?.0))
+            .collect();
+        let known = [
+            "MIMALLOC_ARENA_EAGER_COMMIT",
+            "SSL_CERT_DIR",
+            "SSL_CERT_FILE",
+            "TENURE_LOG",
+            "TENURE_LOG_FORMAT",
+        ];
+        assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
+        // Of what the hub has open it has where the log goes, and what everybody has.
+        let own = list_open(process.as_raw().cast_unsigned());
+        let shared: Vec<&PathBuf> = own
+            .intersection(&hub)
+            .filter(|open| !open.starts_with("/dev/null") && !open.to_string_lossy().starts_with("anon_inode:"))
+            .collect();
+        let log = std::fs::read_link(format!("/proc/{process}/fd/2")).unwrap();
+        assert!(shared.iter().all(|open| **open == log), "{name}: {shared:?}");
+        let folder = scene.data.join("artifacts/lanes").join(name.replace('/', "-"));
+        let files: Vec<&PathBuf> = own
+            .iter()
+            .filter(|open| open.starts_with(&scene.data) && !open.starts_with(&folder))
+            .collect();
+        assert!(files.is_empty(), "{name}: {files:?}");
+        assert_eq!(std::fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        // What the kernel holds it to.
+        let status = read(*process, "status");
+        assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
+        if Path::new("/proc/sys/kernel/seccomp").exists() {
+            assert!(status.contains("Seccomp:\t2\n"), "{status}");
+        }
+        let limits = read(*process, "limits");
+        let limit = |name: &str| {
+            let line = limits.lines().find(|line| line.starts_with(name)).expect("a limit");
+            line[name.len()..].split_whitespace().next().unwrap().to_owned()
+        };
+        let memory: u64 = limit("Max data size").parse().expect("a number");
+        assert!((512 << 20..2 << 30).contains(&memory), "{memory}");
+        assert_eq!(
+            (limit("Max core file size").as_str(), limit("Max open files").as_str()),
+            ("0", "4096")
+        );
+    }
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+    // What the lanes fetched is in their folders, and only there; in good order all end.
+    assert!(std::fs::read_dir(scene.data.join("artifacts/lanes/tenant-blue/store")).is_ok());
+    assert_eq!(scene.controllers.signal(Signal::SIGTERM), Some(0));
+    assert!(
+        lanes.values().all(|process| !is_there(*process)),
+        "a lane outlived the hub"
+    );
+}
+
+#[tokio::test]
+async fn a_lane_that_is_killed_comes_back_later_each_time() {
+    let mut scene = Scene::set(&[]).await;
+    let red = scene.wait_for_lane("red", None).await;
+    let mut before = None;
+    for words in [
+        "it was killed (signal 9); it is started again at ",
+        "it was killed (signal 9), twice in a row; ",
+        "it was killed (signal 9), 3 times in a row; ",
+    ] {
+        let blue = scene.wait_for_lane("blue", before).await;
+        kill(blue, Signal::SIGKILL).unwrap();
+        scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+        scene.blue.wait_until_told(scene.admin(), words).await;
+        before = Some(blue);
+    }
+    // Nothing is lost: what was committed meanwhile is applied, and its Surface is well again.
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene.blue.wait_until_well(scene.admin()).await;
+    assert!(is_there(red), "the other lane was ended, too");
+}
+
+#[tokio::test]
+async fn a_lane_that_stands_still_is_ended_and_started_again() {
+    let mut scene = Scene::set(&["--lane-patience", "3"]).await;
+    let blue = scene.wait_for_lane("blue", None).await;
+    kill(blue, Signal::SIGSTOP).unwrap();
+    scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene
+        .blue
+        .wait_until_told(scene.admin(), "it gave no answer for 3 s")
+        .await;
+    assert!(!is_there(blue));
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene.blue.wait_until_well(scene.admin()).await;
+}
+
+#[tokio::test]
+async fn a_lane_without_memory_ends_alone() {
+    let mut scene = Scene::set(&[]).await;
+    let (blue, red) = (
+        scene.wait_for_lane("blue", None).await,
+        scene.wait_for_lane("red", None).await,
+    );
+    let none = rustix::process::Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let number = rustix::process::Pid::from_raw(blue.as_raw());
+    rustix::process::prlimit(number, rustix::process::Resource::Data, none).unwrap();
+    // It has something left; what it does takes more, until nothing is.
+    wait_until("the lane ends", async || {
+        let filler = "x".repeat(900_000);
+        let manifest = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: filler\n  annotations:\n    at: \"{:?}\"\ndata:\n  x: {filler}\n",
+            Instant::now()
+        );
+        let files = (0..8).map(|number| (format!("filler-{number}.txt"), filler.clone()));
+        let files = files.chain([("filler.yaml".to_owned(), manifest)]);
+        scene.blue.repository.commit(files, "more").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        (!is_there(blue)).then_some(())
+    })
+    .await;
+    scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene
+        .blue
+        .wait_until_told(scene.admin(), "(signal 6), as it does without memory")
+        .await;
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    assert!(is_there(red), "the other lane was ended, too");
+}
+
+#[tokio::test]
+async fn a_lane_that_says_what_no_lane_says_ends_alone() {
+    let mut scene = Scene::set(&[]).await;
+    let mut before = None;
+    for (garbage, words) in [
+        (&b"\xff\xff\xff\xff"[..], "a frame of 4294967295 bytes"),
+        (&b"\0\0\0\x0e{\"Obey\":\"pass\"}"[..], "a frame that can't be read"),
+    ] {
+        let blue = scene.wait_for_lane("blue", before).await;
+        // As if the lane said it: its own end of the line.
+        use std::io::Write as _;
+        let handle = rustix::process::Pid::from_raw(blue.as_raw()).unwrap();
+        let handle = rustix::process::pidfd_open(handle, rustix::process::PidfdFlags::empty()).unwrap();
+        let line = rustix::process::pidfd_getfd(&handle, 0, rustix::process::PidfdGetfdFlags::empty()).unwrap();
+        UnixStream::from(line).write_all(garbage).unwrap();
+        wait_until_gone(blue).await;
+        scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+        scene.blue.wait_until_told(scene.admin(), words).await;
+        before = Some(blue);
+    }
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene.blue.wait_until_well(scene.admin()).await;
+}
+
+/// What is nobody's has one process together, until a tenant has it: the first lets go of it, and the tenant's goes on with it.
+#[tokio::test]
+async fn a_namespace_moves_from_lane_to_lane() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let git_folder = tempfile::tempdir().unwrap();
+    let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+    let repository = prepare_shop(admin, &git).await;
+    let allowed = format!("http://{}", git.http_address());
+    let data = cluster.data("run");
+    let more = ["--lanes", "process", "--allow-source", &allowed];
+    let controllers = Controllers::start(&cluster.kubeconfig, &data, &more);
+    wait_for_greeting(admin, 1).await;
+    let list = || list_children(controllers.child.id()).into_keys().collect::<Vec<_>>();
+    assert_eq!(list(), ["pool"]);
+    admin
+        .apply(
+            json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": "blue"},
+            "spec": {"owners": [{"kind": "User", "name": "blue-owner"}]}}),
+        )
+        .await;
+    let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": "blue"}});
+    let tenant = admin.find(&tenant).await.expect("the Tenant");
+    admin
+        .apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": "shop", "labels": {"capsule.clastix.io/tenant": "blue"},
+            "ownerReferences": [{"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue",
+                "uid": tenant["metadata"]["uid"]}]}}))
+        .await;
+    wait_until("the tenant's lane has it, and the pool's has ended", async || {
+        (list() == ["tenant/blue"]).then_some(())
+    })
+    .await;
+    repository
+        .commit([("app.yaml", manifest(2))], "a change")
+        .await
+        .unwrap();
+    wait_for_greeting(admin, 2).await;
+    // What the pool's lane fetched went with it.
+    wait_until("its folder is gone", async || {
+        (!data.join("artifacts/lanes/pool").exists()).then_some(())
+    })
+    .await;
+    // When nothing is reconciled there, there is no lane either.
+    for (api_version, kind) in [
+        ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
+        ("source.toolkit.fluxcd.io/v1", "GitRepository"),
+    ] {
+        let object =
+            json!({"apiVersion": api_version, "kind": kind, "metadata": {"namespace": "shop", "name": "shop"}});
+        admin.delete(&object).await;
+        admin.wait_until_gone(&object).await;
+    }
+    wait_until("no lane is left", async || list().is_empty().then_some(())).await;
+}
+
+/// The embedded control plane with lanes as processes, which reach it over its own address.
+#[tokio::test]
+async fn the_embedded_control_plane_has_lanes_as_processes_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let git_folder = tempfile::tempdir().unwrap();
+    let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+    let allowed = format!("http://{}", git.http_address());
+    let _up = Up::start(folder.path(), &["--lanes", "process", "--allow-source", &allowed]);
+    let admin = Admin(crate::process::client(folder.path()).await);
+    let mut blue = Shop::prepare(&admin, &git, "blue").await;
+    blue.wait_until_applied(&admin).await;
+    blue.check_that_it_goes_on(&admin).await;
+    blue.wait_until_well(&admin).await;
+    assert!(folder.path().join("artifacts/lanes/tenant-blue").is_dir());
+}
+
+#[tokio::test]
+async fn no_lane_outlives_the_hub() {
+    let mut scene = Scene::set(&[]).await;
+    let lanes = scene.list_lanes();
+    assert_eq!(lanes.len(), 2);
+    // One of them can't see that its line ended.
+    kill(lanes["tenant/red"], Signal::SIGSTOP).unwrap();
+    scene.controllers.signal(Signal::SIGKILL);
+    for process in lanes.into_values() {
+        wait_until_gone(process).await;
+    }
+}
+
+/// What the hub says is read no further than it can be, and without a hub there is no lane.
+#[test]
+fn a_lane_takes_orders_from_a_hub_only() {
+    use std::io::Write as _;
+    use std::process::Stdio;
+    for (said, words) in [
+        (&b"\xff\xff\xff\xff"[..], "a frame of 4294967295 bytes"),
+        (&b"\0\0\0\x06\"Stop\""[..], "something else came before the orders"),
+        (&b"\0\0\0\x06sesame"[..], "a frame that can't be read"),
+        (&b""[..], "failed to fill whole buffer"),
+    ] {
+        let (mut own, theirs) = UnixStream::pair().unwrap();
+        let lane = tenure(&["lane"])
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        own.write_all(said).unwrap();
+        drop(own);
+        let output = lane.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{told}");
+        assert!(told.contains(words) && !told.contains("sesame"), "{told}");
+    }
+}
