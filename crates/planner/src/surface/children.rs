@@ -156,8 +156,12 @@ fn kustomization(
         set("dependsOn", Value::Array(depends_on));
     }
     let mut child = child(surface, source, KUSTOMIZE_API, "Kustomization", child_name, spec);
-    if let (Some(mode), Some(metadata)) = (&source.apply, child.wanted.object.get_mut("metadata")) {
-        metadata["annotations"][APPLY_MODE] = json!(mode);
+    let metadata = child.wanted.object.get_mut("metadata").and_then(Value::as_object_mut);
+    if let (Some(mode), Some(metadata)) = (&source.apply, metadata) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(APPLY_MODE.to_owned(), json!(mode));
+        }
     }
     child
 }
