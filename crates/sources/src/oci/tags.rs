@@ -15,7 +15,7 @@ pub(super) fn read_page(bytes: &[u8], look: &mut dyn FnMut(&str) -> bool) -> Res
 }
 
 struct Page<'f>(&'f mut dyn FnMut(&str) -> bool);
-struct Tags<'f>(&'f mut dyn FnMut(&str) -> bool);
+struct TagList<'f>(&'f mut dyn FnMut(&str) -> bool);
 struct Tag<'f>(&'f mut dyn FnMut(&str) -> bool);
 
 impl<'de> Visitor<'de> for Page<'_> {
@@ -28,7 +28,7 @@ impl<'de> Visitor<'de> for Page<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             if key == "tags" {
-                map.next_value_seed(Tags(&mut *self.0))?;
+                map.next_value_seed(TagList(&mut *self.0))?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -37,7 +37,7 @@ impl<'de> Visitor<'de> for Page<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Tags<'_> {
+impl<'de> DeserializeSeed<'de> for TagList<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -45,7 +45,7 @@ impl<'de> DeserializeSeed<'de> for Tags<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Tags<'_> {
+impl<'de> Visitor<'de> for TagList<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

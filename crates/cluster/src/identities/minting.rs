@@ -1,0 +1,276 @@
+//! Where tokens come from: asked for, handed over or read again, held until they end, and made anew when one was refused.
+//!
+//! Owns who may ask for whose token, and how soon again after a refusal. Refuses to send anything else with them.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::Method;
+use serde_json::json;
+use tenure_api::ObjectView;
+use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
+use tenure_tenancy::{Identity, LaneAccount};
+
+use super::{Sender, Shared, controller};
+use crate::connection::{ControllerCredentials, Issue};
+use crate::error::ClusterError;
+use crate::path::write_path;
+use crate::token::Token;
+use crate::transport::{Call, JSON};
+
+/// How long a token is asked for, in seconds.
+const TOKEN_SECONDS: u64 = 3600;
+/// How long after one refused token no other is made for the same identity; twice as long after each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+impl Shared {
+    /// The token to send; none when the controller's transport brings its own credentials.
+    pub(super) async fn token(&self, sender: &Sender) -> Result<Option<Token>, ClusterError> {
+        let identity = &sender.identity;
+        match (identity, &self.connection.elsewhere) {
+            // Its transport brings them.
+            (Identity::Elsewhere(_), Some(_)) => return Ok(None),
+            (Identity::Elsewhere(_), None) | (_, Some(_)) => {
+                return Err(ClusterError::Unauthorized {
+                    identity: identity.clone(),
+                    message: "it is nobody in this cluster".to_owned(),
+                });
+            }
+            (_, None) => {}
+        }
+        if matches!(
+            (identity, &self.connection.controller),
+            (Identity::Controller(_), ControllerCredentials::Transport(_))
+        ) {
+            return Ok(None);
+        }
+        let slot = self.tokens().slot(identity, SystemTime::now());
+        // Held while a token is minted, so that concurrent requests of one identity mint one.
+        let mut held = slot.lock().await;
+        let now = SystemTime::now();
+        if let Some(token) = held.as_ref().filter(|token| !token.stale(now)) {
+            return Ok(Some(token.clone()));
+        }
+        match (identity, held.clone()) {
+            (Identity::ServiceAccount(account), _) => {
+                let Some(lane) = &sender.lane else {
+                    return Err(ClusterError::Unauthorized {
+                        identity: identity.clone(),
+                        message: "no lane asks for a token for it".to_owned(),
+                    });
+                };
+                let lane = Identity::from(lane.clone()).into();
+                let target = (account.namespace(), account.name());
+                let minted = self.mint_as(&lane, target).await?;
+                *held = Some(minted.clone());
+                Ok(Some(minted))
+            }
+            (Identity::Lane(account), _) if self.is_apart() => {
+                let given = self.ask_for_token(account).await?;
+                *held = Some(given.clone());
+                Ok(Some(given))
+            }
+            (Identity::Lane(account), _) => {
+                let target = (account.namespace(), account.name());
+                let minted = self.mint_as(&controller().into(), target).await;
+                let minted = minted.map_err(|error| match error {
+                    // That a lane's own account is missing says nothing about the accounts that it asks for.
+                    ClusterError::IdentityMissing { .. } => ClusterError::Unauthorized {
+                        identity: identity.clone(),
+                        message: "its ServiceAccount is not there (yet)".to_owned(),
+                    },
+                    other => other,
+                })?;
+                *held = Some(minted.clone());
+                Ok(Some(minted))
+            }
+            (Identity::Controller(_), old) if self.issuer().is_some() => self.issue(&mut held, old, now),
+            (Identity::Controller(_), Some(old)) => {
+                let target = (PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT);
+                match self.mint(&controller(), target, Some(&old)).await {
+                    Ok(minted) => {
+                        *held = Some(minted.clone());
+                        Ok(Some(minted))
+                    }
+                    // The old one is good for some minutes more; the next request tries again.
+                    Err(error) => {
+                        tracing::warn!(%error, "the controller's own token could not be renewed");
+                        Ok(Some(old))
+                    }
+                }
+            }
+            (Identity::Controller(_) | Identity::Elsewhere(_), _) => Err(ClusterError::Unauthorized {
+                identity: identity.clone(),
+                message: "there is no token for it".to_owned(),
+            }),
+        }
+    }
+
+    pub(super) fn issuer(&self) -> Option<&Issue> {
+        match &self.connection.controller {
+            ControllerCredentials::Token(_, issuer) => issuer.as_ref(),
+            ControllerCredentials::Transport(_) | ControllerCredentials::Nothing | ControllerCredentials::Lane(..) => {
+                None
+            }
+        }
+    }
+
+    /// Whether here is one lane, apart from the controller.
+    pub(super) fn is_apart(&self) -> bool {
+        matches!(self.connection.controller, ControllerCredentials::Lane(..))
+    }
+
+    /// Asks for the token of the lane that is here. There is none of another.
+    pub(super) async fn ask_for_token(&self, account: &LaneAccount) -> Result<Token, ClusterError> {
+        let refuse = |message: String| ClusterError::Unauthorized {
+            identity: account.clone().into(),
+            message,
+        };
+        match &self.connection.controller {
+            ControllerCredentials::Lane(own, ask) if own == account => {
+                let refused = self.lane_refused.swap(false, Ordering::AcqRel);
+                ask(refused).await.map_err(refuse)
+            }
+            _ => Err(refuse("it is another lane's".to_owned())),
+        }
+    }
+
+    /// Takes the controller's next token from where they are made.
+    fn issue(
+        &self,
+        held: &mut Option<Token>,
+        old: Option<Token>,
+        now: SystemTime,
+    ) -> Result<Option<Token>, ClusterError> {
+        let issued = self
+            .issuer()
+            .map_or_else(|| Err("there is no token for it".to_owned()), |issue| issue());
+        match (issued, old.filter(|old| !old.ended(now))) {
+            (Ok(issued), _) => {
+                *held = Some(issued.clone());
+                Ok(Some(issued))
+            }
+            (Err(problem), Some(old)) => {
+                tracing::warn!(%problem, "the controller's own token could not be renewed");
+                Ok(Some(old))
+            }
+            (Err(message), None) => {
+                self.connection.health.set_accepted(false);
+                Err(ClusterError::Unauthorized {
+                    identity: controller(),
+                    message,
+                })
+            }
+        }
+    }
+
+    /// Asks for the token of a ServiceAccount as a lane, or as the controller: once more with a new token of its own when that was refused.
+    pub(super) async fn mint_as(&self, minter: &Sender, target: (&str, &str)) -> Result<Token, ClusterError> {
+        let credentials = Box::pin(self.token(minter)).await?;
+        match self.mint(&minter.identity, target, credentials.as_ref()).await {
+            Err(ClusterError::Unauthorized { .. }) if self.renewable(&minter.identity, credentials.as_ref()).await => {
+                let credentials = Box::pin(self.token(minter)).await?;
+                self.mint(&minter.identity, target, credentials.as_ref()).await
+            }
+            minted => minted,
+        }
+    }
+
+    async fn mint(
+        &self,
+        minter: &Identity,
+        (namespace, name): (&str, &str),
+        credentials: Option<&Token>,
+    ) -> Result<Token, ClusterError> {
+        let resource = crate::discovery::Resource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "ServiceAccount".to_owned(),
+            plural: "serviceaccounts".to_owned(),
+            namespaced: true,
+            watchable: true,
+        };
+        let path = write_path(&resource, Some(namespace), Some(name), Some("token"))?;
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": { "expirationSeconds": TOKEN_SECONDS }
+        });
+        let call = Call::with_body(Method::POST, path, JSON, &request);
+        let answer = self.ask_once(minter, credentials, &call).await;
+        let answer = answer.map_err(|error| match error {
+            // Named in the answer: the account, or its namespace.
+            ClusterError::NotFound { .. } => ClusterError::IdentityMissing {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            },
+            other => other,
+        })?;
+        let answer = answer.read(&call)?;
+        let text = |path: &str| ObjectView::of(&answer).find_text(path);
+        // The answer itself must not be quoted: it holds the token.
+        let Some(token) = text("/status/token").filter(|token| !token.is_empty()) else {
+            return Err(ClusterError::Decode {
+                what: format!("the TokenRequest for ServiceAccount {namespace}/{name}"),
+                problem: "it has no status.token".to_owned(),
+            });
+        };
+        let expires = text("/status/expirationTimestamp")
+            .and_then(|text| text.parse::<jiff::Timestamp>().ok())
+            .map(SystemTime::from);
+        Ok(Token::new(token, expires))
+    }
+
+    /// Forgets the token `used`, which the API server refused, and answers whether another one can be had now. Where even new
+    /// ones are refused there is a pause, longer each time, in which none is made.
+    pub(super) async fn renewable(&self, identity: &Identity, used: Option<&Token>) -> bool {
+        if self.connection.elsewhere.is_some() {
+            // Others come with another kubeconfig.
+            return false;
+        }
+        let slot = self.tokens().slot(identity, SystemTime::now());
+        let mut held = slot.lock().await;
+        if let (Some(used), Some(held)) = (used, held.as_ref())
+            && !held.is(used)
+        {
+            // Another request has seen to it already.
+            return true;
+        }
+        {
+            let now = Instant::now();
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let (count, until) = refused.entry(identity.clone()).or_insert((0, now));
+            if now < *until {
+                return false;
+            }
+            let pause = FIRST_PAUSE.saturating_mul(1 << (*count).min(6)).min(LONGEST_PAUSE);
+            (*count, *until) = (*count + 1, now + pause);
+        }
+        match (identity, &self.connection.controller) {
+            (Identity::ServiceAccount(_) | Identity::Lane(_), _) | (_, ControllerCredentials::Token(_, Some(_))) => {
+                if matches!(identity, Identity::Lane(_)) {
+                    self.lane_refused.store(true, Ordering::Release);
+                }
+                *held = None;
+                true
+            }
+            (
+                Identity::Controller(_),
+                ControllerCredentials::Token(_, None)
+                | ControllerCredentials::Nothing
+                | ControllerCredentials::Lane(..),
+            )
+            | (Identity::Elsewhere(_), _) => false,
+            (Identity::Controller(_), ControllerCredentials::Transport(transport)) => {
+                let read = transport.read_again();
+                if let Err(error) = &read {
+                    tracing::warn!(%error, "the controller's credentials could not be read again");
+                }
+                read.is_ok()
+            }
+        }
+    }
+}
