@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tenure_testkit::ServedCluster;
+use tenure_testkit::{ServedCluster, Webhook};
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map, request_token};
 
@@ -246,5 +246,78 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
         .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
         .await;
     until_there(&one, "a", has_value("1")).await;
+    stage.end().await;
+}
+
+/// A server that says it is a cluster's and does its worst costs its own Kustomization its attempts: it leads nowhere, nothing that it was sent
+/// is repeated, and a neighbour's commits are applied meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
+    let (namespace, near) = ("elsewhere-c", "elsewhere-near");
+    let canary = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let canary_port = canary.local_addr().unwrap().port();
+    let hostile = Webhook::start(json!({})).await.unwrap();
+    let endpoint = format!("https://127.0.0.1:{}", hostile.port);
+    // The canary's address is allowed, too: that nobody follows there is not the policy's doing.
+    let allowed = [endpoint.clone(), format!("https://127.0.0.1:{canary_port}")];
+    let stage = Stage::set_allowing(namespace, &allowed).await;
+    stage.namespace(near).await;
+    let files = [("ns.yaml", NAMESPACE), ("a.yaml", &*in_shop("a", "1"))];
+    stage.repository(namespace, "app", &files).await;
+    let neighbour = stage
+        .repository(near, "near", &[("a.yaml", &config_map("a", "0"))])
+        .await;
+    stage.kustomization(near, "near", "near", json!({})).await;
+    let mut spec = by_kubeconfig();
+    spec["timeout"] = json!("2s");
+    stage.kustomization(namespace, "app", "app", spec).await;
+
+    let redirect = json!({ "status": 307, "headers": { "location": format!("https://127.0.0.1:{canary_port}/api") } });
+    let large = json!({ "body": "x".repeat(9 << 20) });
+    let quotes = json!({ "status": 403, "body": {
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "Bearer canary-of-a-token-2 \u{1b}[31m may not",
+    } });
+    let escapes = json!({ "status": 403, "body": {
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": format!("never\u{1b}[31m {}", "long ".repeat(10_000)),
+    } });
+    let attacks = [
+        (redirect, "307"),
+        (large, "longer than 8388608 bytes"),
+        (quotes, "not repeated"),
+        (escapes, "never"),
+        (json!({ "body": "{" }), "can't be read: EOF"),
+        (json!({ "hang": true }), "timeout"),
+    ];
+    for (number, (answer, expected)) in attacks.into_iter().enumerate() {
+        for path in ["/api", "/apis"] {
+            hostile.answer(path, answer.clone());
+        }
+        let cluster = json!({ "server": endpoint, "certificate-authority-data": hostile.ca });
+        let user = json!({ "token": format!("canary-of-a-token-{number}") });
+        let kubeconfig = write_kubeconfig(&cluster, &user);
+        stage.admin.apply(secret(namespace, &kubeconfig)).await.unwrap();
+        let told = stage
+            .until(KUSTOMIZATION, (namespace, "app"), |object| {
+                let ready = object.and_then(|object| condition(object, "Ready"));
+                ready.is_some_and(|ready| {
+                    ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected)
+                })
+            })
+            .await
+            .unwrap();
+        let message = condition(&told, "Ready").unwrap()["message"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(message.len() < 4096 && !message.contains('\u{1b}'), "{message}");
+        is_nowhere(&stage, namespace, &["canary-of"]).await;
+        let value = (number + 1).to_string();
+        let applied = commit(&neighbour, &[("a.yaml", &config_map("a", &value))]).await;
+        stage.applied((near, "near"), &applied).await;
+    }
+    let nobody = tokio::time::timeout(std::time::Duration::ZERO, canary.accept()).await;
+    assert!(nobody.is_err(), "a redirect was followed");
     stage.end().await;
 }

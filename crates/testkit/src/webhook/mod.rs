@@ -1,4 +1,5 @@
-//! A webhook for tests: a server over TLS that answers each path as a table says, and remembers what it was sent.
+//! A webhook for tests: a server over TLS that answers each path as a table says, and remembers what it was sent. What it is asked without a
+//! body it answers likewise, so it is good for any server that is not to be trusted.
 //!
 //! An answer has a `status`, `headers`, and a `body`, in which `@UID` stands for the review's and `@ASKED` for what was asked;
 //! or it says by what rules it is to [`convert`](conversion). One with `held` waits for [`Webhook::release`], and one with
@@ -159,7 +160,11 @@ fn broken(error: &anyhow::Error) -> Response<Full<Bytes>> {
 async fn answer(request: Request<Incoming>, shared: &Shared) -> anyhow::Result<Response<Full<Bytes>>> {
     let uri = request.uri().clone();
     let body = request.into_body().collect().await?.to_bytes();
-    let review: Value = serde_json::from_slice(&body)?;
+    let review: Value = if body.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(&body)?
+    };
     let text = |pointer: &str| review.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if text("/request/userInfo/username") == "alice" {
         let seen = json!({"path": uri.to_string(), "review": review});
