@@ -1,5 +1,7 @@
 //! Lanes that are processes of their own: what each has and has not, and what becomes of the others when one is killed, stands still, has no
 //! memory left, or says what no lane says. Each with a control: the other tenant's commit is applied meanwhile.
+//!
+//! On control planes of their own: hubs are killed here, and what they leave in a namespace would keep it from going where tests share a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -136,7 +138,7 @@ impl Shop {
 
 impl Scene {
     async fn set(more: &[&str]) -> Self {
-        let cluster = Cluster::start_installed().await;
+        let cluster = Cluster::start_own_installed().await;
         let git_folder = tempfile::tempdir().unwrap();
         let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
         let allowed = format!("http://{}", git.http_address());
@@ -415,7 +417,7 @@ async fn a_lane_that_says_what_no_lane_says_ends_alone() {
 /// What is nobody's has one process together, until a tenant has it: the first lets go of it, and the tenant's goes on with it.
 #[tokio::test]
 async fn a_namespace_moves_from_lane_to_lane() {
-    let cluster = Cluster::start_installed().await;
+    let cluster = Cluster::start_own_installed().await;
     let admin = &cluster.admin;
     let git_folder = tempfile::tempdir().unwrap();
     let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();

@@ -29,8 +29,12 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// `tenure up --bare`, or the real one that `TENURE_TEST_KUBECONFIG` names, cleared of what other tests left there.
     pub(crate) async fn start() -> Self {
+        Self::start_or_share(std::env::var_os(tenure_testkit::TEST_KUBECONFIG)).await
+    }
+
+    async fn start_or_share(shared: Option<std::ffi::OsString>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (up, kubeconfig) = match std::env::var_os(tenure_testkit::TEST_KUBECONFIG) {
+        let (up, kubeconfig) = match shared {
             None => {
                 let data = folder.path().join("cluster");
                 (Some(Up::start(&data, &["--bare"])), data.join("kubeconfig"))
@@ -52,7 +56,17 @@ impl Cluster {
 
     /// The same with everything that the controllers need.
     pub(crate) async fn start_installed() -> Self {
-        let cluster = Self::start().await;
+        Self::start().await.install().await
+    }
+
+    /// One of this test's own, with everything that the controllers need: `tenure up --bare`, for controllers that end so that what they
+    /// leave in a namespace keeps it from going.
+    pub(crate) async fn start_own_installed() -> Self {
+        Self::start_or_share(None).await.install().await
+    }
+
+    async fn install(self) -> Self {
+        let cluster = self;
         let installed = cluster.run(&["install", "--without-deployment"]);
         assert!(installed.status.success(), "{}", describe(&installed));
         // A Lease of an earlier test's controllers would be waited for.
@@ -234,6 +248,11 @@ impl Admin {
     pub(crate) async fn apply(&self, mut object: Value) {
         if object["kind"] == "Namespace" {
             object["metadata"]["labels"][TEST_LABEL] = json!("true");
+            // One of an earlier test may be on its way out of a cluster that they share.
+            let before = self.find(&object).await.unwrap_or_default();
+            if before["metadata"]["deletionTimestamp"].is_string() {
+                self.wait_until_gone(&object).await;
+            }
         }
         let name = object["metadata"]["name"].as_str().unwrap();
         let parameters = PatchParams::apply("test").force();
