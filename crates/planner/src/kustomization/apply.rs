@@ -74,7 +74,7 @@ fn needs(object: &DesiredObject, other: &DesiredObject) -> bool {
     let text = |path: &str| other.object.view().find_text(path);
     let refers = |path: &str| object.object.view().find_text(path);
     match other.target.id.kind.as_str() {
-        "Role" | "ClusterRole" => {
+        "Role" | "ClusterRole" if other.target.id.group == "rbac.authorization.k8s.io" => {
             refers("/roleRef/kind") == Some(other.target.id.kind.as_str())
                 && refers("/roleRef/name") == Some(other.target.id.name.as_str())
                 && [object.target.id.namespace.as_str(), ""].contains(&other.target.id.namespace.as_str())
@@ -115,14 +115,14 @@ struct Found<'a> {
     reads: Vec<Request>,
     dry_runs: Vec<&'a DesiredObject>,
     tries: Vec<Request>,
-    take_overs: Vec<(&'a DesiredObject, crate::plan::TakeOver)>,
+    take_overs: Vec<crate::plan::TakeOver>,
     applies: Vec<(&'a DesiredObject, Change)>,
     deletes: Vec<(&'a DesiredObject, crate::plan::Delete)>,
     gone: Vec<&'a DesiredObject>,
     refused: Vec<(&'a DesiredObject, Failure)>,
     kept: Vec<(&'a DesiredObject, Kept)>,
-    /// Who may be about to drop what is wanted.
-    owners: BTreeSet<String>,
+    /// What somebody, named here, may be about to drop.
+    awaited: Vec<(&'a DesiredObject, String)>,
     /// Whether kubectl wrote at the same time.
     overtaken: bool,
 }
@@ -140,13 +140,13 @@ impl<'a> Found<'a> {
                     let trial = recreate::make_trial(object, apply_of(object));
                     found.tries.push(Request::Try(trial));
                 }
-                Todo::TakeOver(step) => found.take_overs.push((*object, step)),
+                Todo::TakeOver(step) => found.take_overs.push(step),
                 Todo::Apply(change) => found.applies.push((*object, change)),
                 Todo::Delete(delete) => found.deletes.push((*object, delete)),
                 Todo::WaitGone => found.gone.push(*object),
                 Todo::WaitOwner(owner) => {
                     context.withhold(object.target.id.subject(), format!("{owner} may be about to drop it"));
-                    found.owners.insert(owner);
+                    found.awaited.push((*object, owner));
                 }
                 Todo::Kept(why) => found.kept.push((*object, why)),
                 Todo::LookAgain => {
@@ -191,9 +191,10 @@ fn stage<'a>(
     if context.mode == ApplyMode::All {
         refuse(context, stage, objects.len(), &found)?;
     }
-    if !found.owners.is_empty() {
+    if !found.awaited.is_empty() {
         let deadline = context.deadline();
-        let owners: Vec<String> = found.owners.into_iter().collect();
+        let owners: BTreeSet<String> = found.awaited.into_iter().map(|(_, owner)| owner).collect();
+        let owners: Vec<String> = owners.into_iter().collect();
         let message = format!("Waiting until objects may be taken over from {}", owners.join(", "));
         return Err(ending::waiting(context.fork(), deadline, message));
     }
@@ -211,10 +212,8 @@ fn stage<'a>(
         ));
     }
     if !found.take_overs.is_empty() {
-        let steps = found.take_overs.into_iter();
-        return Err(context
-            .fork()
-            .again(steps.map(|(_, step)| Request::TakeOver(step)).collect()));
+        let steps = found.take_overs.into_iter().map(Request::TakeOver).collect();
+        return Err(context.fork().again(steps));
     }
     if !found.applies.is_empty() {
         return Err(write(context, desired, stage, found.applies));
@@ -270,6 +269,9 @@ fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObj
         if !exists {
             missing.push(object);
         }
+    }
+    for (object, owner) in found.awaited {
+        mode::note(context, object, &format!("would be taken over if {owner} drops it"));
     }
     for (object, _) in found.deletes {
         mode::note(

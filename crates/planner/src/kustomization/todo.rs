@@ -96,7 +96,10 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
         if is_settled(context, object, live) {
             return Todo::Nothing;
         }
-        if let Some(why) = contest::find_back_off(context, id) {
+        // Who only looks fights with nobody, and says what is there.
+        if context.mode != ApplyMode::DetectOnly
+            && let Some(why) = contest::find_back_off(context, id)
+        {
             return Todo::Skip(why);
         }
     }
