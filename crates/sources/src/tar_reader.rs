@@ -238,7 +238,6 @@ fn read_records(text: &[u8]) -> Result<Vec<Record<'_>>, TarError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 mod tests {
     use super::*;
 

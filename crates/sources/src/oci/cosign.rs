@@ -161,7 +161,6 @@ pub(super) async fn verify(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 mod tests {
     use ring::rand::SystemRandom;
     use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
