@@ -27,6 +27,9 @@ use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
 /// The first pause after a request without an answer; doubled up to the retry interval.
 const FIRST_TRANSIENT_PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest pause before what differs, and changes all the time, is looked at again.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
+
 /// How many steps a message names that were not done in time.
 const STEPS_NAMED: usize = 5;
 
@@ -333,17 +336,19 @@ pub(super) fn waiting(mut context: Context<'_>, deadline: Timestamp, message: St
     Box::new(plan)
 }
 
-/// What is there differs from Git, and only that was asked. No failure: it is looked at again at the interval, or when something changes.
+/// What is there differs from Git, and only that was asked. It is looked at again at the interval, or when something changes; but whoever
+/// goes on changing it doesn't have it looked at as often.
 pub(super) fn differs(mut context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
-    let snapshot = context.snapshot;
+    let (snapshot, now) = (context.snapshot, context.now);
+    let pause = context.interval.min(LONGEST_LOOK);
+    retry::remember(snapshot, now, &mut context.memory, &context.watch, pause);
     context.memory.transient_failures = 0;
-    context.memory.retry = None;
     context.memory.waiting = None;
     let mut status = context.status();
     condition::remove(&mut status.conditions, condition::RECONCILING);
     condition::remove(&mut status.conditions, condition::STALLED);
     let ready = (condition::READY, ConditionStatus::False, reason, &*message);
-    set(&mut status, snapshot, context.now, ready);
+    set(&mut status, snapshot, now, ready);
     status.last_attempted_revision.clone_from(&context.revision);
     status.observed_generation = snapshot.kustomization.metadata.generation;
     handled(&mut status, snapshot);
