@@ -4,9 +4,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response};
-use kube::client::{AuthError, Body, ClientBuilder};
-use tower::{BoxError, Service};
+use http::{Request, Response, Uri};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::client::{AuthError, Body, ClientBuilder, ConfigExt as _};
+use tokio::net::TcpStream;
+use tower::{BoxError, Layer as _, Service};
 
 use crate::elsewhere::Terms;
 use crate::health::ControllerHealth;
@@ -134,7 +136,8 @@ impl Connection {
     }
 
     /// Reaches an API server over the network as one lane, which has no controller beside it. `ask` brings the lane's token, and is told
-    /// whether the last one was refused; whatever the configuration has of credentials is left out.
+    /// whether the last one was refused; `connect` opens each connection to the server, which is verified here. Whatever the configuration has
+    /// of credentials is left out.
     ///
     /// # Errors
     /// [`ConnectionError`] when the address or the CA can't be used.
@@ -142,9 +145,10 @@ impl Connection {
         configuration: kube::Config,
         account: LaneAccount,
         ask: impl Fn(bool) -> BoxFuture<'static, Result<Token, String>> + Send + Sync + 'static,
+        connect: impl Fn() -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync + 'static,
     ) -> Result<Self, ConnectionError> {
         Ok(Self {
-            bare: client(without_credentials(configuration))?,
+            bare: client_over(&without_credentials(configuration), connect)?,
             controller: ControllerCredentials::Lane(account, Arc::new(ask)),
             health: ControllerHealth::default(),
             elsewhere: None,
@@ -189,6 +193,26 @@ fn client(configuration: kube::Config) -> Result<kube::Client, ConnectionError> 
         Err(kube::Error::Auth(error)) => Err(ConnectionError::Credentials(Box::new(error))),
         Err(error) => Err(ConnectionError::Configuration(Box::new(error))),
     }
+}
+
+/// A client whose connections somebody else opens.
+fn client_over(
+    configuration: &kube::Config,
+    connect: impl Fn() -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync + 'static,
+) -> Result<kube::Client, ConnectionError> {
+    let connect = Arc::new(connect);
+    // Wherever a request points, it goes to the one API server.
+    let connector = tower::service_fn(move |_: Uri| {
+        let connected = connect();
+        async move { Ok::<_, std::io::Error>(TokioIo::new(connected.await?)) }
+    });
+    let secured = configuration.rustls_https_connector_with_connector(connector);
+    let secured = secured.map_err(|error| ConnectionError::Configuration(Box::new(error)))?;
+    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build::<_, Body>(secured);
+    Ok(kube::Client::new(
+        configuration.base_uri_layer().layer(client),
+        "default",
+    ))
 }
 
 impl std::fmt::Debug for Connection {
