@@ -70,6 +70,11 @@ impl Default for ElsewhereBudgets {
 }
 
 impl ElsewhereBudgets {
+    /// The room for clusters, for connections for requests and for watches, for what they say, and for what is looked at.
+    pub(crate) fn rooms(&self) -> [&ByteBudget; 5] {
+        [&self.clusters, &self.requests, &self.watches, &self.told, &self.looking]
+    }
+
     /// Room for what attempts look at elsewhere.
     pub(crate) fn looking(&self) -> LookingRoom {
         LookingRoom::new(self.looking.clone())
