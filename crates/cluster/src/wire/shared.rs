@@ -56,6 +56,10 @@ impl Purpose {
                 streams: 64,
                 window: 256 << 10,
             },
+            Self::Leadership => Load {
+                streams: 8,
+                window: 64 << 10,
+            },
         }
     }
 }
