@@ -1,6 +1,7 @@
 //! Clients for identities: tokens by TokenRequest, cached, renewed before they end. The controller asks for the tokens of lanes, and each
 //! lane for those of the ServiceAccounts in its namespaces, with its own. Refuses to serve an identity whose ServiceAccount does not exist.
 
+mod foreign;
 mod minting;
 
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ use crate::transport::{self, Answer, Call};
 use crate::turns::{SharedTurns, WorkTurns};
 use crate::wire::{Channel, Holder, Purpose, Wire};
 use tenure_tenancy::{Identity, LaneAccount, ServiceAccount, identity};
+
+pub use foreign::{ForeignToken, TokenTrouble};
 
 /// How often a request is sent again when it was throttled or no answer came, before the caller hears of it.
 const RETRIES: u32 = 2;
