@@ -42,6 +42,8 @@ pub(crate) enum Purpose {
     Requests,
     /// What stays open.
     Watches,
+    /// Who leads: whatever else is under way, it is not late for it.
+    Leadership,
 }
 
 /// The way to an API server. Cheap to clone.
