@@ -118,7 +118,8 @@ pub(crate) async fn drive<R: Reconciler>(
             reconciler.restart();
         }
         let marked = marks.as_ref().map(|under_way| under_way.begin(reconciler.key()));
-        let next = attempt(&mut reconciler, end).await;
+        // What an attempt works with is there while it works: of thousands, few do.
+        let next = Box::pin(attempt(&mut reconciler, end)).await;
         drop((marked, first.take(), turn.take()));
         drop(permits);
         match next {

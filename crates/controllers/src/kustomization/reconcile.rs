@@ -43,7 +43,7 @@ const LOOKING: Duration = Duration::from_secs(60);
 pub(crate) struct KustomizationReconciler {
     shard: Arc<Shard>,
     key: Key,
-    snapshot: Option<Snapshot>,
+    snapshot: Option<Box<Snapshot>>,
     held: Held,
     /// What it looks at in this cluster, when it applies to another one.
     here: Here,
@@ -150,26 +150,28 @@ impl KustomizationReconciler {
         let here = self.here.look();
         let survey = self.asked.as_ref();
         let survey = survey.map(|request| observe::observe_siblings(shard, kustomization, request));
-        let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
-            kustomization: kustomization.clone(),
-            placement: placement.clone(),
-            source: SourceFacts::NotFound,
-            grants: shard.means.settings.reference_grants.clone(),
-            dependencies: BTreeMap::new(),
-            cycle: None,
-            service_account: ServiceAccountFacts::NotLooked,
-            endings: Endings::default(),
-            kinds: BTreeMap::new(),
-            live: BTreeMap::new(),
-            here: BTreeMap::new(),
-            guards: shard.means.guards.clone(),
-            settings: shard.means.applying.clone(),
-            strict_sops: shard.means.strict_sops,
-            owners: BTreeMap::new(),
-            rivals: BTreeMap::new(),
-            survey: None,
-            attempt: Attempt::begin(Timestamp::now(), kustomization),
-            memory: Memory::default(),
+        let snapshot = self.snapshot.get_or_insert_with(|| {
+            Box::new(Snapshot {
+                kustomization: kustomization.clone(),
+                placement: placement.clone(),
+                source: SourceFacts::NotFound,
+                grants: shard.means.settings.reference_grants.clone(),
+                dependencies: BTreeMap::new(),
+                cycle: None,
+                service_account: ServiceAccountFacts::NotLooked,
+                endings: Endings::default(),
+                kinds: BTreeMap::new(),
+                live: BTreeMap::new(),
+                here: BTreeMap::new(),
+                guards: shard.means.guards.clone(),
+                settings: shard.means.applying.clone(),
+                strict_sops: shard.means.strict_sops,
+                owners: BTreeMap::new(),
+                rivals: BTreeMap::new(),
+                survey: None,
+                attempt: Attempt::begin(Timestamp::now(), kustomization),
+                memory: Memory::default(),
+            })
         });
         snapshot.kustomization = kustomization.clone();
         snapshot.placement = placement;
@@ -231,6 +233,10 @@ impl KustomizationReconciler {
 
     /// Nobody looks at anything until the next round: only texts stay.
     async fn end_looking(&mut self, is_done: bool) {
+        if is_done {
+            // The next attempt begins with what watches tell, and reads the rest again.
+            self.answered.clear();
+        }
         let lane = self.shard.lane().await;
         if let Some(snapshot) = &mut self.snapshot {
             let (attempt, live) = (&mut snapshot.attempt, &mut snapshot.live);
