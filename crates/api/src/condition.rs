@@ -21,6 +21,8 @@ pub const STALLED: &str = "Stalled";
 pub const HEALTHY: &str = "Healthy";
 /// Another writer keeps reverting what is applied.
 pub const CONTESTED: &str = "Contested";
+/// What of Flux's installation is left as it is, since Tenure does it in its place. Tenure's own.
+pub const FLUX_REPLACED: &str = "FluxReplaced";
 /// Which other cluster the inventory is of. Tenure's own.
 pub const APPLIED_ELSEWHERE: &str = "AppliedElsewhere";
 /// Whether the artifact of a source is in the store.

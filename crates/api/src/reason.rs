@@ -72,6 +72,8 @@ pub const FIELD_CONTESTED: &str = "FieldContested";
 pub const DELETION_GUARDED: &str = "DeletionGuarded";
 /// The inventory is of another cluster than the one that spec.kubeConfig leads to.
 pub const CLUSTER_CHANGED: &str = "ClusterChanged";
+/// Ours: a repository holds what Flux's installation consists of.
+pub const FLUX_REPLACED: &str = "FluxReplaced";
 /// The inventory is of the cluster that spec.kubeConfig leads to.
 pub const OTHER_CLUSTER: &str = "OtherCluster";
 /// Ours: another Kustomization owns an object.

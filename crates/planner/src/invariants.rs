@@ -188,6 +188,7 @@ fn loses_inventory(snapshot: &kustomization::Snapshot, plan: &kustomization::Pla
             (Some(Live::Present(live)), _) => {
                 let says = |key: &str, value: &str| live.view().has_annotation(key, value);
                 !inventory::is_owned(&live.0, namespace, name)
+                    || kustomization::keeps_kinds(snapshot, &id)
                     || says(tenure_api::metadata::PRUNE, "disabled")
                     || says(tenure_api::metadata::RECONCILE, "disabled")
                     || says(tenure_api::metadata::SSA, "Ignore")

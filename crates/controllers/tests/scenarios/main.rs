@@ -31,4 +31,5 @@ mod registries;
 mod secrets;
 mod sources;
 mod stage;
+mod switching;
 mod tenants;

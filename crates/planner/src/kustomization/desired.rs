@@ -11,7 +11,7 @@ use tenure_tenancy::reach::{self, Scope};
 use super::context::Context;
 use super::mode::ApplyMode;
 use super::order;
-use super::{Phase, ending, watching};
+use super::{Phase, ending, flux_components, watching};
 use crate::answer::KindAnswer;
 use crate::artifact::ArtifactFacts;
 use crate::confidential;
@@ -37,9 +37,11 @@ pub(super) struct Desired {
     pub(super) objects: Vec<DesiredObject>,
     /// Objects of kinds that the cluster does not know: not applied, and not pruned either.
     pub(super) unknown: Vec<(ObjectId, String)>,
+    /// What Tenure does in the place of Flux's installation: neither applied nor pruned.
+    pub(super) replaced: Vec<ObjectId>,
     /// Digest of everything that was built.
     pub(super) digest: String,
-    /// The ids of both.
+    /// The ids of all of them.
     ids: HashSet<ObjectId>,
     /// Those that hold what may be in no text.
     confidential: HashSet<ObjectId>,
@@ -107,6 +109,11 @@ pub(super) fn find_desired(
             let message = format!("{} is defined twice: {first} and {origin}", id.subject());
             return Err(ending::failed(context.fork(), reason::BUILD_FAILED, message));
         }
+        if flux_components::is_replaced(context.snapshot, &id, &object) {
+            desired.ids.insert(id.clone());
+            desired.replaced.push(id);
+            continue;
+        }
         write_owner_labels(&mut object, context.namespace, context.name);
         desired.ids.insert(id.clone());
         if rendered.confidential {
@@ -141,6 +148,12 @@ pub(super) fn find_desired(
         let stages = one.stage.cmp(&other.stage);
         stages.then_with(|| order::compare(&one.target.id, &other.target.id))
     });
+    for id in &desired.replaced {
+        context.withhold(
+            id.subject(),
+            "Tenure does in its place what Flux's installation does: it is left as it is",
+        );
+    }
     for (id, message) in &desired.unknown {
         context.withhold(id.subject(), message.clone());
     }

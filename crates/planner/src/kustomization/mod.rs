@@ -16,6 +16,7 @@ mod desired;
 mod elsewhere;
 mod ending;
 mod expression_memory;
+mod flux_components;
 mod guard;
 mod health_check;
 mod history;
@@ -52,6 +53,7 @@ use tenure_tenancy::ServiceAccount;
 pub use dependency_facts::{DependencyFacts, FoundDependency, WholeKustomization, find_cycle, find_dependencies};
 pub use elsewhere::find_place;
 pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
+pub(crate) use flux_components::keeps_kinds;
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use kube_config::TokenAnswer;
 pub use references::{find_source_namespace, name_dependency, name_source};
@@ -123,5 +125,7 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     let pruned = prune::prune(&mut context, &desired)?;
     mode::report(&mut context, &desired)?;
     health_check::check_health(&mut context, &desired, &pruned)?;
-    Ok(ending::succeeded(context, &desired, &pruned))
+    let mut plan = ending::succeeded(context, &desired, &pruned);
+    flux_components::tell(snapshot, &mut plan, &desired, now);
+    Ok(plan)
 }

@@ -13,7 +13,7 @@ use super::mode::ApplyMode;
 use super::order;
 use super::step::{Step, SurveyRequest};
 use super::todo::find_version;
-use super::{Phase, ending, guard, siblings};
+use super::{Phase, ending, flux_components, guard, siblings};
 use crate::answer::{DeleteAnswer, Live};
 use crate::ending::name_some;
 use crate::plan::{Delete, Propagation, Request, Watched, Withheld};
@@ -273,6 +273,10 @@ pub(super) fn judge_candidate(context: &mut Context<'_>, target: &Watched, why: 
             return Verdict::Read;
         }
         return Verdict::Released("its owner labels do not name this Kustomization: it is left".to_owned());
+    }
+    if flux_components::keeps_kinds(context.snapshot, &target.id) {
+        let why = "objects of its kind are reconciled here, and would go with it: it is left";
+        return Verdict::Released(why.to_owned());
     }
     let says = |key: &str, value: &str| ObjectView::of(live).has_annotation(key, value);
     for (key, value) in [(PRUNE, "disabled"), (RECONCILE, "disabled"), (SSA, "Ignore")] {

@@ -51,7 +51,12 @@ pub(super) fn list_inventory_after(context: &Context<'_>, desired: &Desired, pru
     let mut entries: Vec<ResourceRef> = desired.objects.iter().map(|object| entry(&object.target)).collect();
     entries.extend(pruned.remaining.iter().map(entry));
     let old = context.status().inventory.unwrap_or_default();
-    let unknown: HashSet<String> = desired.unknown.iter().map(|(unknown, _)| unknown.to_string()).collect();
-    entries.extend(old.entries.into_iter().filter(|entry| unknown.contains(&entry.id)));
+    let left = desired
+        .unknown
+        .iter()
+        .map(|(unknown, _)| unknown)
+        .chain(&desired.replaced);
+    let left: HashSet<String> = left.map(ToString::to_string).collect();
+    entries.extend(old.entries.into_iter().filter(|entry| left.contains(&entry.id)));
     ResourceInventory { entries }
 }

@@ -1,0 +1,115 @@
+//! What Flux's own installation consists of and Tenure does in its place. A repository that was bootstrapped with Flux holds it, as
+//! `gotk-components.yaml`: the controllers of the kinds that are reconciled here, and the definitions of these kinds. Two controllers of one
+//! kind fight over every object of it, and a definition that goes takes all objects with it.
+//!
+//! Owns what of it is left as it is, neither applied nor pruned, and that this is told. It refuses to judge anything else of Flux: the
+//! controllers of other kinds, accounts and roles are objects like others, and so is all of it in another cluster.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tenure_api::condition::{self, ConditionStatus};
+use tenure_api::{ObjectId, ObjectView, reason};
+
+use super::desired::Desired;
+use super::types::Snapshot;
+use super::{Plan, elsewhere, ending};
+use crate::ending::name_some;
+use crate::plan::EventKind;
+
+/// Flux's controllers of kinds that are reconciled here.
+const CONTROLLERS: [&str; 2] = ["source-controller", "kustomize-controller"];
+/// The definitions of Flux's kinds that are reconciled here.
+const DEFINITIONS: [&str; 3] = [
+    "gitrepositories.source.toolkit.fluxcd.io",
+    "kustomizations.kustomize.toolkit.fluxcd.io",
+    "ocirepositories.source.toolkit.fluxcd.io",
+];
+const COMPONENT: &str = "app.kubernetes.io/component";
+const PART_OF: &str = "app.kubernetes.io/part-of";
+const FLUX: &str = "flux";
+/// How many bytes of names stand in a condition.
+const NAMED: usize = 700;
+
+/// Whether an object is left as it is, because Tenure does in this cluster what it is for.
+pub(super) fn is_replaced(snapshot: &Snapshot, id: &ObjectId, object: &Value) -> bool {
+    let object = ObjectView::of(object);
+    let label = |key: &str| object.find_label(key).unwrap_or_default();
+    // Whoever keeps Tenure's own definitions in a repository means these.
+    let is_of_flux = label(PART_OF) == FLUX && !elsewhere::is_elsewhere(snapshot);
+    is_of_flux && (is_definition(id) || is_controller(id, label(COMPONENT)))
+}
+
+/// Whether it is one of Flux's controllers; that of a shard has a name behind its own.
+fn is_controller(id: &ObjectId, component: &str) -> bool {
+    let is_named = |name: &&str| {
+        component
+            .strip_prefix(*name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    id.group == "apps" && id.kind == "Deployment" && CONTROLLERS.iter().any(is_named)
+}
+
+/// Whether the deletion of an object would take the objects with it that are reconciled here.
+pub(crate) fn keeps_kinds(snapshot: &Snapshot, id: &ObjectId) -> bool {
+    !elsewhere::is_elsewhere(snapshot) && is_definition(id)
+}
+
+fn is_definition(id: &ObjectId) -> bool {
+    id.group == "apiextensions.k8s.io"
+        && id.kind == "CustomResourceDefinition"
+        && DEFINITIONS.contains(&id.name.as_str())
+}
+
+/// Tells in a condition what is left as it is, and once in an event.
+pub(super) fn tell(snapshot: &Snapshot, plan: &mut Plan, desired: &Desired, now: Timestamp) {
+    let before = snapshot.kustomization.status.as_ref();
+    let conditions = before.map_or(&[][..], |status| &status.conditions);
+    let known = condition::find(conditions, condition::FLUX_REPLACED);
+    if desired.replaced.is_empty() && known.is_none() {
+        return;
+    }
+    let Some(mut status) = plan.status.clone().or_else(|| before.cloned()) else {
+        return;
+    };
+    if desired.replaced.is_empty() {
+        condition::remove(&mut status.conditions, condition::FLUX_REPLACED);
+    } else {
+        let names: Vec<String> = desired.replaced.iter().map(ObjectId::subject).collect();
+        let message = format!(
+            "left as they are, since Tenure does in their place what Flux's installation does: {}; take Flux's controllers out of the \
+             repository when you don't go back to them",
+            name_some(&names, NAMED)
+        );
+        if known.is_none_or(|known| known.message != message) {
+            plan.events.push(ending::event(
+                EventKind::Warning,
+                reason::FLUX_REPLACED,
+                message.clone(),
+                None,
+            ));
+        }
+        let entry = (
+            condition::FLUX_REPLACED,
+            ConditionStatus::True,
+            reason::FLUX_REPLACED,
+            message.as_str(),
+        );
+        crate::ending::set_condition(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
+    }
+    plan.status = ending::changed(snapshot, &status);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_those_of_flux_that_tenure_brings() {
+        let of_flux = |crd: &Value| {
+            let name = ObjectView::of(crd).read_text("/metadata/name").to_owned();
+            name.ends_with(".toolkit.fluxcd.io").then_some(name)
+        };
+        let brought: Vec<String> = tenure_api::crds::crds().unwrap().iter().filter_map(of_flux).collect();
+        assert_eq!(brought, DEFINITIONS);
+    }
+}
