@@ -49,6 +49,12 @@ pub const READ_OPERATION_FAILED: &str = "ReadOperationFailed";
 pub const VERIFICATION_ERROR: &str = "VerificationError";
 /// What was fetched could not be stored.
 pub const ARCHIVE_OPERATION_FAILED: &str = "ArchiveOperationFailed";
+/// What is to be included could not be put where it belongs.
+pub const COPY_FAILURE: &str = "CopyFailure";
+/// Something that is to be included does not exist.
+pub const NOT_FOUND: &str = "NotFound";
+/// Something that is to be included has nothing stored yet.
+pub const NO_ARTIFACT: &str = "NoArtifact";
 /// An artifact was fetched and stored.
 pub const SUCCEEDED: &str = "Succeeded";
 /// A new artifact was stored (events).

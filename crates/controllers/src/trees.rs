@@ -232,11 +232,8 @@ mod tests {
                     branch: Some("main".to_owned()),
                     ..GitRepositoryRef::default()
                 },
-                secret: None,
-                ignore: None,
                 timeout: Duration::from_secs(60),
-                known: None,
-                platform: false,
+                ..FetchRequest::default()
             };
             let request = GitRequest::read(source.clone(), asked, None).unwrap();
             let policy = Policy {

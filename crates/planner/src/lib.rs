@@ -20,6 +20,7 @@ pub mod answered;
 pub mod artifact;
 pub mod confidential;
 pub mod crash;
+mod cycle;
 pub mod dependents;
 pub mod digest;
 pub mod election;

@@ -89,6 +89,7 @@ implement_source_status!(OciRepositoryStatus);
 impl Source for OciRepository {
     type Status = OciRepositoryStatus;
     type Request = FetchRequest;
+    type Beside = ();
 
     const NAME: &'static str = "OCIRepository";
 
@@ -188,7 +189,7 @@ impl Source for OciRepository {
         .collect()
     }
 
-    fn write_request(&self, basis: RequestBasis) -> FetchRequest {
+    fn write_request(&self, basis: RequestBasis, (): &()) -> FetchRequest {
         let spec = &self.spec;
         let name = |reference: &Option<LocalObjectReference>| reference.as_ref().map(|it| it.name.clone());
         let layer = spec.layer_selector.as_ref();
@@ -232,7 +233,7 @@ impl Source for OciRepository {
         message
     }
 
-    fn note_observed(&self, status: &mut OciRepositoryStatus) {
+    fn note_observed(&self, status: &mut OciRepositoryStatus, _stored: &StoredArtifact) {
         status.observed_layer_selector.clone_from(&self.spec.layer_selector);
     }
 }

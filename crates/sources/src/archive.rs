@@ -18,6 +18,8 @@ use crate::tree::check_path;
 
 /// Bytes of all ignore files of a commit.
 const IGNORE_BYTES: usize = 256 << 10;
+/// Bytes of one of them.
+const IGNORE_FILE_BYTES: u64 = 64 << 10;
 
 /// Why a commit can't be made into an archive.
 #[derive(Debug)]
@@ -29,6 +31,10 @@ pub(crate) enum ArchiveError {
         what: &'static str,
         limit: String,
     },
+    /// A folder or file that is to be taken is not there.
+    MissingFolder(String),
+    /// What comes from elsewhere can't be put where it should go.
+    Misplaced(String),
     /// There is no room for its files, or for their list.
     OverBudget(OverBudget),
     /// The archive could not be written.
@@ -52,6 +58,51 @@ impl From<WriteError> for ArchiveError {
     }
 }
 
+/// The ignore files of an artifact, each with its folder.
+#[derive(Default)]
+pub(crate) struct IgnoreFiles {
+    files: Vec<(String, String)>,
+    bytes: usize,
+}
+
+impl IgnoreFiles {
+    /// Refuses one that is too large.
+    pub(crate) fn check_size(path: &str, size: u64) -> Result<(), ArchiveError> {
+        if size > IGNORE_FILE_BYTES {
+            return Err(ArchiveError::InvalidTree(format!("{path:?} is larger than 64 KiB")));
+        }
+        Ok(())
+    }
+
+    /// Takes one, if there is room.
+    pub(crate) fn add(&mut self, folder: &str, content: String) -> Result<(), ArchiveError> {
+        self.bytes += content.len();
+        if self.bytes > IGNORE_BYTES {
+            return Err(ArchiveError::TooLarge {
+                what: "bytes of all ignore files",
+                limit: describe_bytes(IGNORE_BYTES as u64),
+            });
+        }
+        self.files.push((folder.to_owned(), content));
+        Ok(())
+    }
+
+    /// Patterns of an inner folder come after, and so win over, those of the folders around it.
+    pub(crate) fn into_sorted(mut self) -> Vec<(String, String)> {
+        self.files.sort();
+        self.files
+    }
+}
+
+/// Which files of a commit are taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Selection<'a> {
+    /// Folders or files; all when there is none.
+    pub(crate) sparse: &'a [String],
+    /// Whether files are left out by patterns: the repository's, and these of the specification.
+    pub(crate) ignoring: Option<Option<&'a str>>,
+}
+
 type Walked = (Vec<Found>, Vec<(String, String)>);
 
 struct Found {
@@ -65,21 +116,23 @@ struct Found {
 pub(crate) fn write_archive(
     pack: &mut Pack<'_>,
     tree: Oid,
-    ignore: Option<&str>,
+    selection: Selection<'_>,
     limits: &Limits,
     (trees, memory): (&Room, &mut Growing),
     out: impl Write,
 ) -> Result<Written, ArchiveError> {
-    let (mut files, ignores) = walk(pack, tree, limits, memory)?;
-    let ignore = Ignore::new(&ignores, ignore);
-    for file in &mut files {
-        pack.check()?;
-        let excluded = ignore.excludes(&file.path);
-        file.excluded = excluded.ok_or_else(|| {
-            ArchiveError::InvalidTree("its ignore files take too much work for so many files".to_owned())
-        })?;
+    let (mut files, ignores) = walk(pack, tree, selection.sparse, limits, memory)?;
+    if let Some(ignore) = selection.ignoring {
+        let ignore = Ignore::new(&ignores, ignore);
+        for file in &mut files {
+            pack.check()?;
+            let excluded = ignore.excludes(&file.path);
+            file.excluded = excluded.ok_or_else(|| {
+                ArchiveError::InvalidTree("its ignore files take too much work for so many files".to_owned())
+            })?;
+        }
+        files.retain(|file| !file.excluded);
     }
-    files.retain(|file| !file.excluded);
     files.sort_by(|a, b| a.path.cmp(&b.path));
 
     let mut archive = ArchiveWriter::new(out, limits, trees);
@@ -95,13 +148,19 @@ pub(crate) fn write_archive(
     Ok(archive.finish()?)
 }
 
-/// Lists all files and links, and the content of all ignore files with their folders.
-fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -> Result<Walked, ArchiveError> {
+/// Lists the files and links that are taken, and the content of all ignore files among them with their folders.
+fn walk(
+    pack: &mut Pack<'_>,
+    root: Oid,
+    sparse: &[String],
+    limits: &Limits,
+    memory: &mut Growing,
+) -> Result<Walked, ArchiveError> {
     let algorithm: Algorithm = root.algorithm();
     let mut files = Vec::new();
-    let mut ignores = Vec::new();
+    let mut ignores = IgnoreFiles::default();
+    let mut taken = Taken::new(sparse);
     let mut visited = 0_u32;
-    let mut ignore_bytes = 0;
     let mut folders = vec![(String::new(), root)];
     while let Some((folder, oid)) = folders.pop() {
         let missing = || ArchiveError::InvalidTree(format!("the server did not send folder {folder:?} ({oid})"));
@@ -136,6 +195,9 @@ fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -
             memory.add(bytes as u64).map_err(ArchiveError::OverBudget)?;
             check_path(&path, limits)
                 .map_err(|problem| ArchiveError::InvalidTree(format!("the path {path:?} {problem}")))?;
+            if !taken.takes(&path) {
+                continue;
+            }
             match entry.mode {
                 Mode::Tree => folders.push((path, entry.oid)),
                 Mode::Submodule => {}
@@ -148,23 +210,50 @@ fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -
                     };
                     if name == IGNORE_FILE {
                         let content = ignore_file(pack, &file)?;
-                        ignore_bytes += content.len();
-                        if ignore_bytes > IGNORE_BYTES {
-                            return Err(ArchiveError::TooLarge {
-                                what: "bytes of all ignore files",
-                                limit: describe_bytes(IGNORE_BYTES as u64),
-                            });
-                        }
-                        ignores.push((folder.clone(), content));
+                        ignores.add(&folder, content)?;
                     }
                     files.push(file);
                 }
             }
         }
     }
-    // Patterns of an inner folder come after, and so win over, those of the folders around it.
-    ignores.sort();
-    Ok((files, ignores))
+    taken.refuse_missing()?;
+    Ok((files, ignores.into_sorted()))
+}
+
+/// Which folders and files are taken, and which of those that were asked for are there.
+struct Taken<'a> {
+    folders: &'a [String],
+    found: Vec<bool>,
+}
+
+impl<'a> Taken<'a> {
+    fn new(folders: &'a [String]) -> Self {
+        Self {
+            folders,
+            found: vec![false; folders.len()],
+        }
+    }
+
+    /// Whether a path is in what is taken, or on the way there.
+    fn takes(&mut self, path: &str) -> bool {
+        let mut takes = self.folders.is_empty();
+        for (folder, found) in self.folders.iter().zip(&mut self.found) {
+            *found |= folder == path;
+            takes |= is_same_or_below(path, folder) || is_same_or_below(folder, path);
+        }
+        takes
+    }
+
+    fn refuse_missing(&self) -> Result<(), ArchiveError> {
+        let missing = self.folders.iter().zip(&self.found).find(|(_, found)| !**found);
+        missing.map_or(Ok(()), |(folder, _)| Err(ArchiveError::MissingFolder(folder.clone())))
+    }
+}
+
+fn is_same_or_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<String, ArchiveError> {
@@ -173,9 +262,7 @@ fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<String, ArchiveError
         return Err(invalid("is a symbolic link; ignore files must be regular files"));
     }
     let content = blob(pack, file)?;
-    if content.len() > 64 << 10 {
-        return Err(invalid("is larger than 64 KiB"));
-    }
+    IgnoreFiles::check_size(&file.path, content.len() as u64)?;
     String::from_utf8(content.to_vec()).map_err(|_| invalid("is not UTF-8 text"))
 }
 

@@ -170,6 +170,20 @@ pub enum FetchError {
         /// The path and what is wrong with it.
         problem: String,
     },
+    /// A folder of `spec.sparseCheckout` is not in the commit.
+    #[error("failed to sparse checkout directories: sparse checkout dir {folder:?} does not exist in commit {commit}")]
+    MissingFolder {
+        /// The folder.
+        folder: String,
+        /// The commit, in hex.
+        commit: String,
+    },
+    /// What is to be included can't be put where it should go.
+    #[error("failed to include: {problem}")]
+    Misplaced {
+        /// What stands in the way, and what to do.
+        problem: String,
+    },
     /// The whole fetch took longer than `spec.timeout`.
     #[error("fetching {url} took longer than {} s (spec.timeout)", .timeout.as_secs_f64())]
     Timeout {
@@ -262,6 +276,7 @@ impl FetchError {
                 FetchReason::AuthenticationFailed
             }
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
+            Self::Misplaced { .. } => FetchReason::CopyFailure,
             Self::InvalidField { .. }
             | Self::AddressDenied(_)
             | Self::Resolve { .. }
@@ -277,6 +292,7 @@ impl FetchError {
             | Self::OverBudget(_)
             | Self::InvalidPack { .. }
             | Self::InvalidTree { .. }
+            | Self::MissingFolder { .. }
             | Self::Timeout { .. } => FetchReason::GitOperationFailed,
         }
     }

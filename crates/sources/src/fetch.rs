@@ -8,28 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_planner::git_repository::Fetched;
 use tokio::time::Instant;
 
-use crate::account::{self, Account, Growing};
-use crate::archive::{self, ArchiveError};
+use crate::account::{Account, Growing};
 use crate::artifact::{ArtifactStore, Incoming};
-use crate::budget::{Held, Room};
 use crate::dialer::Dialer;
-use crate::error::{FetchError, StorageError};
-use crate::git::measure::Measure;
-use crate::git::object;
+use crate::error::FetchError;
+use crate::fingerprint::write_fingerprint;
 use crate::git::oid::{Algorithm, Oid};
-use crate::git::pack::{ObjectKind, Pack, PackError};
 use crate::git::wire::{self, Advertisement, PackRequest, PackWriter, RemoteReference};
 use crate::limits::Limits;
 use crate::policy::Policy;
 use crate::request::{GitRequest, Reference};
 use crate::select::{self, Selected};
 use crate::transport::Transport;
+use crate::unpack::Work;
 
 /// Bytes of the buffers of a connection.
 const CONNECTION_BYTES: u64 = 512 << 10;
@@ -71,7 +65,7 @@ async fn fetch_in_time(
         store,
         account,
         deadline: Instant::now() + request.asked.timeout.saturating_sub(spare),
-        fingerprint: fingerprint(request),
+        fingerprint: write_fingerprint(request),
     };
     let result = match tokio::time::timeout(request.asked.timeout, fetching.run()).await {
         Ok(result) => result,
@@ -84,19 +78,6 @@ async fn fetch_in_time(
     };
     // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
     result.map_err(|error| dialer.budget().exceeded().unwrap_or(error))
-}
-
-/// What besides the commit decides the content of an artifact.
-fn fingerprint(request: &GitRequest) -> String {
-    let mut hash = Sha256::new();
-    hash.update(b"1\0");
-    hash.update(request.url.to_string().as_bytes());
-    hash.update(b"\0");
-    if let Some(ignore) = &request.asked.ignore {
-        hash.update(b"ignore\0");
-        hash.update(ignore.as_bytes());
-    }
-    format!("sha256:{}", hex::encode(hash.finalize()))
 }
 
 struct Fetch<'a> {
@@ -351,133 +332,5 @@ struct CancelOnDrop(Arc<AtomicBool>);
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// What is left to do when the pack is there; it blocks.
-struct Work {
-    request: GitRequest,
-    limits: Limits,
-    store: ArtifactStore,
-    lane: String,
-    trees: Room,
-    fingerprint: String,
-    cancelled: Arc<AtomicBool>,
-}
-
-impl Work {
-    fn measure(&self, received: &Incoming, algorithm: Algorithm) -> Result<Measure, FetchError> {
-        Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
-    }
-
-    fn run(
-        &self,
-        received: &Incoming,
-        algorithm: Algorithm,
-        selected: &Selected,
-        (measure, memory): (Measure, Held),
-    ) -> Result<Fetched, FetchError> {
-        let measured = (&measure, memory.bytes());
-        let mut memory = Growing::used(memory);
-        let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
-            .map_err(|error| self.pack_error(error))?;
-        let commit_id = self.peel(&mut pack, selected.want)?;
-        let content = pack
-            .read(&commit_id, ObjectKind::Commit)
-            .map_err(|error| self.pack_error(error))?;
-        let content = content.ok_or_else(|| FetchError::ReferenceNotFound {
-            what: select::describe_reference(&self.request.reference),
-            url: self.request.url.to_string(),
-            close: Vec::new(),
-        })?;
-        let commit = object::read_commit(&content)
-            .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
-        let mut target = self.store.incoming_file(&self.lane)?;
-        let written = archive::write_archive(
-            &mut pack,
-            commit.tree,
-            self.request.asked.ignore.as_deref(),
-            &self.limits,
-            (&self.trees, &mut memory),
-            target.writer(&self.store),
-        )
-        .map_err(|error| self.archive_error(error, &commit_id, target.path()))?;
-        let path = self.store.keep(&self.request.source, target, &written.digest)?;
-        let artifact = StoredArtifact {
-            facts: ArtifactFacts {
-                revision: select::write_revision(&self.request.reference, selected.name.as_deref(), &commit_id),
-                digest: written.digest,
-                origin_revision: None,
-            },
-            size: written.size,
-            path,
-            stored_at: Some(Timestamp::now()),
-            ignore: self.request.asked.ignore.clone(),
-            fingerprint: self.fingerprint.clone(),
-            metadata: std::collections::BTreeMap::new(),
-        };
-        Ok(Fetched::Stored {
-            artifact,
-            subject: Some(commit.subject),
-        })
-    }
-
-    /// Follows tag objects to the commit.
-    fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<Oid, FetchError> {
-        let mut at = from;
-        for _ in 0..8 {
-            if pack.kind(&at) != Some(ObjectKind::Tag) {
-                return Ok(at);
-            }
-            let content = pack
-                .read(&at, ObjectKind::Tag)
-                .map_err(|error| self.pack_error(error))?;
-            at = content
-                .and_then(|content| object::read_tag_target(&content))
-                .ok_or_else(|| self.pack_error(PackError::Malformed(format!("tag {at} is malformed"))))?;
-        }
-        Err(self.pack_error(PackError::Malformed(format!("tag {from} points to tags without end"))))
-    }
-
-    fn pack_error(&self, error: PackError) -> FetchError {
-        let url = self.request.url.to_string();
-        match error {
-            PackError::Io(source) => StorageError::Io {
-                action: "read",
-                path: "the received pack".to_owned(),
-                source,
-            }
-            .into(),
-            PackError::Malformed(problem) => FetchError::InvalidPack { url, problem },
-            PackError::TooLarge { what, limit } => too_large(what, limit),
-            // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
-            PackError::Cancelled => FetchError::Timeout {
-                url,
-                timeout: self.request.asked.timeout,
-            },
-        }
-    }
-
-    fn archive_error(&self, error: ArchiveError, commit: &Oid, target: &std::path::Path) -> FetchError {
-        match error {
-            ArchiveError::Pack(error) => self.pack_error(error),
-            ArchiveError::InvalidTree(problem) => FetchError::InvalidTree {
-                commit: commit.to_string(),
-                problem,
-            },
-            ArchiveError::TooLarge { what, limit } => too_large(what, limit),
-            ArchiveError::OverBudget(refused) => refused.into(),
-            ArchiveError::Write(source) if account::find_refusal(&source).is_some() => account::find_refusal(&source)
-                .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from),
-            ArchiveError::Write(source) => self.store.io("write", target, source).into(),
-        }
-    }
-}
-
-fn too_large(what: &'static str, limit: String) -> FetchError {
-    FetchError::TooLarge {
-        what,
-        limit,
-        advice: "take files out of the repository, or ask an admin for a larger limit",
     }
 }

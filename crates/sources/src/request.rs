@@ -5,7 +5,7 @@
 
 use go_words::version::Range;
 use tenure_api::git_repository::GitRepositoryRef;
-use tenure_planner::git_repository::FetchRequest;
+use tenure_planner::git_repository::{FetchRequest, IncludeRequest};
 
 use crate::artifact::SourceKey;
 use crate::error::FetchError;
@@ -29,6 +29,8 @@ pub struct GitRequest {
     pub credentials: Credentials,
     /// What TLS believes and shows.
     pub tls: TlsOptions,
+    /// The sources of `asked.include`, in that order.
+    pub included: Vec<SourceKey>,
 }
 
 /// Which commit of a repository is meant: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
@@ -59,6 +61,11 @@ impl GitRequest {
     pub fn read(source: SourceKey, asked: FetchRequest, secret: Option<&SecretData>) -> Result<Self, FetchError> {
         let url = RemoteUrl::parse(asked.url.reveal())?;
         let (credentials, tls) = secret::read_secret(&url, secret)?;
+        // Of the namespace of the source that includes them, whatever they are called.
+        let find = |include: &IncludeRequest| {
+            SourceKey::new(source.kind(), source.namespace(), &include.name, &include.uid).map_err(FetchError::from)
+        };
+        let included = asked.include.iter().map(find).collect::<Result<_, _>>()?;
         Ok(Self {
             source,
             url,
@@ -66,6 +73,7 @@ impl GitRequest {
             asked,
             credentials,
             tls,
+            included,
         })
     }
 }

@@ -3,16 +3,13 @@
 //! Of a dependency little is kept, unless an expression is to look at it: then it is kept as it is in the cache, and made into data only
 //! while it is looked at. It refuses to look at another namespace: names are all that it is given.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tenure_api::{Condition, Kustomization, KustomizationSpec};
 
-use crate::maxima;
-
-/// How many dependencies are followed in search of a circle.
-const MOST_FOLLOWED: usize = 2_000;
+use crate::{cycle, maxima};
 
 /// What is known of a dependency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,51 +123,13 @@ pub(super) fn has_expression(text: Option<&str>) -> bool {
 /// longer than what is followed is not found.
 #[must_use]
 pub fn find_cycle(own: &Kustomization, get: impl Fn(&str) -> Option<Arc<Kustomization>>) -> Option<Vec<String>> {
-    let start = own.metadata.name.as_deref()?;
-    let mut came_from: BTreeMap<String, String> = BTreeMap::new();
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    let mut next: VecDeque<(String, Vec<String>)> = VecDeque::new();
     let names = |kustomization: &Kustomization| {
         let named = kustomization.spec.depends_on.iter().take(maxima::DEPENDENCIES);
         named.map(|dependency| dependency.name.clone()).collect::<Vec<_>>()
     };
-    next.push_back((start.to_owned(), names(own)));
-    let mut followed = 0;
-    while let Some((from, dependencies)) = next.pop_front() {
-        for name in dependencies {
-            followed += 1;
-            if followed > MOST_FOLLOWED {
-                return None;
-            }
-            if name == start {
-                return Some(trace(start, &from, &came_from));
-            }
-            if !seen.insert(name.clone()) {
-                continue;
-            }
-            came_from.insert(name.clone(), from.clone());
-            if let Some(found) = get(&name) {
-                next.push_back((name, names(&found)));
-            }
-        }
-    }
-    None
-}
-
-/// The way to the last before the start, closed.
-fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<String> {
-    let mut way = vec![start.to_owned()];
-    let mut at = last;
-    while at != start {
-        way.push(at.to_owned());
-        match came_from.get(at) {
-            Some(before) => at = before,
-            None => break,
-        }
-    }
-    way.push(start.to_owned());
-    way.reverse();
-    way
+    cycle::find_cycle(own.metadata.name.as_deref()?, names(own), |name| {
+        get(name).map(|found| names(&found))
+    })
 }
 
 #[cfg(test)]
@@ -178,6 +137,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cycle::MOST_FOLLOWED;
 
     /// Kustomizations by name, each with what it depends on.
     fn find(own: &str, all: &[(&str, &[&str])]) -> Option<Vec<String>> {

@@ -35,6 +35,7 @@ fn snapshot(fields: &Value) -> Snapshot {
         placement: realm.place("blue"),
         stored: None,
         attempt: Attempt::begin(start(), &repository),
+        beside: (),
         memory: Memory::default(),
         repository,
     }
@@ -58,6 +59,7 @@ fn stored() -> StoredArtifact {
         stored_at: Some(start()),
         ignore: None,
         fingerprint: String::new(),
+        included: Vec::new(),
         metadata: BTreeMap::from([
             ("org.opencontainers.image.revision".to_owned(), "main@sha1:3".to_owned()),
             (

@@ -160,11 +160,10 @@ pub(crate) fn read_spec(mut spec: Value, secret: Option<&SecretData>) -> Result<
     let asked = FetchRequest {
         url: spec.url,
         reference: spec.reference.unwrap_or_default(),
-        secret: None,
+        sparse: spec.sparse_checkout,
         ignore: spec.ignore,
         timeout: Duration::from_secs(60),
-        known: None,
-        platform: false,
+        ..FetchRequest::default()
     };
     GitRequest::read(source(), asked, secret)
 }

@@ -15,6 +15,7 @@ mod bounds;
 mod budgets;
 mod content;
 mod oci;
+mod parts;
 mod policy;
 mod redirects;
 mod references;

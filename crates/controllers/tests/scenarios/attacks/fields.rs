@@ -208,9 +208,7 @@ async fn no_field_of_a_source_leads_out() {
         .map(|listener| format!("http://{}", listener.local_addr().unwrap()))
         .collect();
     let scene = Scene::set_allowing("attacks-b", &hosts).await;
-    scene
-        .repository("EVIL-files", &[("a.yaml".to_owned(), "a: b\n".to_owned())])
-        .await;
+    scene.serve(&[("a.yaml".to_owned(), "a: b\n".to_owned())]).await;
     let good = scene.stage.git.http_url(&scene.fill("EVIL-files"));
     let port = scene.stage.git.http_address().port();
     let targets = [
@@ -286,10 +284,34 @@ async fn no_field_of_a_source_leads_out() {
             json!({ "timeout": "59m" }),
         ),
         attack(
-            "include",
-            json!({ "include": [{ "repository": { "name": "x" }, "toPath": "../x" }] }),
-            "spec.include",
-            json!({}),
+            "include-to",
+            json!({ "include": [{ "repository": { "name": "files" }, "toPath": "../x" }] }),
+            "spec.include[0].toPath",
+            json!({ "include": [{ "repository": { "name": "files" }, "toPath": "x" }] }),
+        ),
+        attack(
+            "include-from",
+            json!({ "include": [{ "repository": { "name": "files" }, "fromPath": "x/../../../y" }] }),
+            "spec.include[0].fromPath",
+            json!({ "include": [{ "repository": { "name": "files" }, "fromPath": "./", "toPath": "./y/" }] }),
+        ),
+        attack(
+            "include-foreign",
+            json!({ "include": [{ "repository": { "name": "ALPHA/files" } }] }),
+            "spec.include[0].repository.name",
+            json!({ "include": [{ "repository": { "name": "files" } }] }),
+        ),
+        attack(
+            "include-itself",
+            json!({ "include": [{ "repository": { "name": "include-itself" } }] }),
+            "include each other: include-itself -> include-itself",
+            json!({ "include": [{ "repository": { "name": "files" } }] }),
+        ),
+        attack(
+            "sparse-dots",
+            json!({ "sparseCheckout": ["../../ALPHA"] }),
+            "spec.sparseCheckout[0]",
+            json!({ "sparseCheckout": ["./a.yaml"] }),
         ),
         attack(
             "submodules",

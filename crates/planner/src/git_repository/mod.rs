@@ -1,16 +1,23 @@
 //! What a GitRepository is among the sources: its fields, and what is fetched for it.
 
+mod include;
+mod paths;
+
 use std::time::Duration;
 
 use serde::Serialize;
+use tenure_api::artifact::Artifact;
 use tenure_api::git_repository::GitRepositoryRef;
 use tenure_api::{GitRepository, GitRepositoryStatus, ObjectMeta, SourceUrl};
 
+pub use self::include::{Beside, IncludeRequest, IncludedRepository, find_included};
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
 use crate::artifact::StoredArtifact;
+use crate::ending::cut_to_seconds;
+use crate::maxima::SPARSE_FOLDERS;
 use crate::source::{
-    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, TimingFields, implement_source_status,
+    self, FetchStep, Obstacle, Refusal, RequestBasis, Source, SourceReference, TimingFields, implement_source_status,
 };
 
 /// A plan for a GitRepository.
@@ -22,7 +29,7 @@ pub type Step = source::Step<FetchRequest>;
 
 /// What to fetch: the one form of it, from the plan to the connection. `sources` reads its address and its reference, and the Secret's
 /// data beside it, and keeps what it read to itself, because that holds credentials.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
     /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
@@ -32,6 +39,10 @@ pub struct FetchRequest {
     pub reference: GitRepositoryRef,
     /// Secret with the credentials, in the repository's namespace, read as the plan's identity.
     pub secret: Option<String>,
+    /// Folders, or files, that are taken, each without `./` in front and `/` at the end; all when there is none.
+    pub sparse: Vec<String>,
+    /// Files of other repositories that are added.
+    pub include: Vec<IncludeRequest>,
     /// Patterns of files to leave out.
     pub ignore: Option<String>,
     /// How long it may take.
@@ -57,6 +68,7 @@ implement_source_status!(GitRepositoryStatus);
 impl Source for GitRepository {
     type Status = GitRepositoryStatus;
     type Request = FetchRequest;
+    type Beside = Beside;
 
     const NAME: &'static str = "GitRepository";
 
@@ -80,7 +92,6 @@ impl Source for GitRepository {
     fn list_unimplemented(&self) -> Vec<&'static str> {
         let spec = &self.spec;
         let set = [
-            ("spec.include", !spec.include.is_empty()),
             (
                 "spec.provider",
                 spec.provider.as_deref().is_some_and(|provider| provider != "generic"),
@@ -88,7 +99,6 @@ impl Source for GitRepository {
             ("spec.proxySecretRef", spec.proxy_secret_ref.is_some()),
             ("spec.recurseSubmodules", spec.recurse_submodules),
             ("spec.serviceAccountName", spec.service_account_name.is_some()),
-            ("spec.sparseCheckout", !spec.sparse_checkout.is_empty()),
             ("spec.verify", spec.verify.is_some()),
         ];
         set.into_iter()
@@ -106,7 +116,8 @@ impl Source for GitRepository {
                 "spec.url must begin with http://, https:// or ssh://",
             ));
         }
-        Ok(())
+        read_sparse(&self.spec.sparse_checkout)?;
+        include::check_includes(&self.spec.include)
     }
 
     fn list_references(&self) -> Vec<SourceReference<'_>> {
@@ -118,7 +129,15 @@ impl Source for GitRepository {
         secret.collect()
     }
 
-    fn write_request(&self, basis: RequestBasis) -> FetchRequest {
+    fn check_beside(&self, beside: &Beside) -> Result<(), Obstacle> {
+        include::check_beside(&self.spec.include, beside)
+    }
+
+    fn mark_beside(beside: &Beside) -> String {
+        include::mark(beside)
+    }
+
+    fn write_request(&self, basis: RequestBasis, beside: &Beside) -> FetchRequest {
         let spec = &self.spec;
         let reference = spec.reference.clone().unwrap_or_default();
         let nothing_named = GitRepositoryRef::default() == reference;
@@ -133,6 +152,8 @@ impl Source for GitRepository {
                 reference
             },
             secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
+            sparse: read_sparse(&spec.sparse_checkout).unwrap_or_default(),
+            include: include::write_requests(&spec.include, beside),
             ignore: spec.ignore.clone(),
             timeout: basis.timeout,
             known: basis.known,
@@ -151,4 +172,39 @@ impl Source for GitRepository {
             format!("stored artifact for commit '{subject}'")
         }
     }
+
+    fn note_observed(&self, status: &mut GitRepositoryStatus, stored: &StoredArtifact) {
+        status.observed_include.clone_from(&self.spec.include);
+        status.observed_sparse_checkout.clone_from(&self.spec.sparse_checkout);
+        let included = stored.included.iter().map(|included| Artifact {
+            digest: Some(included.facts.digest.clone()),
+            last_update_time: cut_to_seconds(included.stored_at.unwrap_or_default()),
+            metadata: None,
+            path: included.path.clone(),
+            revision: included.facts.revision.clone(),
+            size: i64::try_from(included.size).ok(),
+            url: String::new(),
+        });
+        status.included_artifacts = included.collect();
+    }
+}
+
+/// The folders that are taken; nothing when all are.
+fn read_sparse(folders: &[String]) -> Result<Vec<String>, Refusal> {
+    if folders.len() > SPARSE_FOLDERS {
+        return Err(Refusal::invalid(format!(
+            "spec.sparseCheckout has {} entries, and may have {SPARSE_FOLDERS}",
+            folders.len()
+        )));
+    }
+    let mut read = Vec::with_capacity(folders.len());
+    for (index, folder) in folders.iter().enumerate() {
+        let path = paths::read_path(&format!("spec.sparseCheckout[{index}]"), folder)?;
+        if path.is_empty() {
+            // The root: everything.
+            return Ok(Vec::new());
+        }
+        read.push(path);
+    }
+    Ok(read)
 }

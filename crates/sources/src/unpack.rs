@@ -1,0 +1,198 @@
+//! From a received pack to a stored artifact. It blocks, and belongs on threads for blocking work.
+//!
+//! Owns what happens to the objects of a pack, in their order, and what each failure is called. Refuses to ask anybody for anything: whatever
+//! it needs is on the disk.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use jiff::Timestamp;
+use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_planner::git_repository::Fetched;
+
+use crate::account::{self, Growing};
+use crate::archive::{self, ArchiveError, Selection};
+use crate::archive_writer::Written;
+use crate::artifact::{ArtifactStore, Incoming};
+use crate::budget::{Held, Room};
+use crate::error::{FetchError, StorageError};
+use crate::git::measure::Measure;
+use crate::git::object;
+use crate::git::oid::{Algorithm, Oid};
+use crate::git::pack::{ObjectKind, Pack, PackError};
+use crate::limits::Limits;
+use crate::merge::{Part, merge_archives};
+use crate::request::GitRequest;
+use crate::select::{self, Selected};
+
+/// What is left to do when the pack is there; it blocks.
+pub(crate) struct Work {
+    pub(crate) request: GitRequest,
+    pub(crate) limits: Limits,
+    pub(crate) store: ArtifactStore,
+    pub(crate) lane: String,
+    pub(crate) trees: Room,
+    pub(crate) fingerprint: String,
+    pub(crate) cancelled: Arc<AtomicBool>,
+}
+
+impl Work {
+    /// What the pack would cost.
+    pub(crate) fn measure(&self, received: &Incoming, algorithm: Algorithm) -> Result<Measure, FetchError> {
+        Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
+    }
+
+    /// Makes the artifact and keeps it.
+    pub(crate) fn run(
+        &self,
+        received: &Incoming,
+        algorithm: Algorithm,
+        selected: &Selected,
+        (measure, memory): (Measure, Held),
+    ) -> Result<Fetched, FetchError> {
+        let measured = (&measure, memory.bytes());
+        let mut memory = Growing::used(memory);
+        let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
+            .map_err(|error| self.pack_error(error))?;
+        let commit_id = self.peel(&mut pack, selected.want)?;
+        let content = pack
+            .read(&commit_id, ObjectKind::Commit)
+            .map_err(|error| self.pack_error(error))?;
+        let content = content.ok_or_else(|| FetchError::ReferenceNotFound {
+            what: select::describe_reference(&self.request.reference),
+            url: self.request.url.to_string(),
+            close: Vec::new(),
+        })?;
+        let commit = object::read_commit(&content)
+            .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
+        let asked = &self.request.asked;
+        let selection = Selection {
+            sparse: &asked.sparse,
+            ignoring: Some(asked.ignore.as_deref()),
+        };
+        let mut target = self.store.incoming_file(&self.lane)?;
+        let written = archive::write_archive(
+            &mut pack,
+            commit.tree,
+            selection,
+            &self.limits,
+            (&self.trees, &mut memory),
+            target.writer(&self.store),
+        );
+        let mut written = written.map_err(|error| self.archive_error(error, &commit_id, target.path()))?;
+        drop(pack);
+        if !asked.include.is_empty() {
+            target.complete();
+            (target, written) = self.include(&target, &commit_id, &mut memory)?;
+        }
+        let path = self.store.keep(&self.request.source, target, &written.digest)?;
+        let artifact = StoredArtifact {
+            facts: ArtifactFacts {
+                revision: select::write_revision(&self.request.reference, selected.name.as_deref(), &commit_id),
+                digest: written.digest,
+                origin_revision: None,
+            },
+            size: written.size,
+            path,
+            stored_at: Some(Timestamp::now()),
+            ignore: self.request.asked.ignore.clone(),
+            fingerprint: self.fingerprint.clone(),
+            included: asked.include.iter().map(|include| include.artifact.clone()).collect(),
+            metadata: std::collections::BTreeMap::new(),
+        };
+        Ok(Fetched::Stored {
+            artifact,
+            subject: Some(commit.subject),
+        })
+    }
+
+    /// Adds files of other sources to an archive.
+    fn include(&self, own: &Incoming, commit: &Oid, memory: &mut Growing) -> Result<(Incoming, Written), FetchError> {
+        let reopened = own.reopen();
+        let mut parts = vec![Part {
+            name: "the repository itself".to_owned(),
+            file: reopened.map_err(|error| self.store.io("read", own.path(), error))?,
+            from: String::new(),
+            to: String::new(),
+        }];
+        for (include, source) in self.request.asked.include.iter().zip(&self.request.included) {
+            parts.push(Part {
+                name: format!("the included repository {:?}", include.name),
+                file: self.store.open_verified(source, &include.artifact.facts.digest)?,
+                from: include.from.clone(),
+                to: include.to.clone(),
+            });
+        }
+        let mut target = self.store.incoming_file(&self.lane)?;
+        let ignore = self.request.asked.ignore.as_deref();
+        let room = (&self.trees, memory);
+        let out = target.writer(&self.store);
+        let written = merge_archives(&mut parts, ignore, &self.limits, room, out, &self.cancelled);
+        let written = written.map_err(|error| self.archive_error(error, commit, target.path()))?;
+        Ok((target, written))
+    }
+
+    /// Follows tag objects to the commit.
+    fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<Oid, FetchError> {
+        let mut at = from;
+        for _ in 0..8 {
+            if pack.kind(&at) != Some(ObjectKind::Tag) {
+                return Ok(at);
+            }
+            let content = pack
+                .read(&at, ObjectKind::Tag)
+                .map_err(|error| self.pack_error(error))?;
+            at = content
+                .and_then(|content| object::read_tag_target(&content))
+                .ok_or_else(|| self.pack_error(PackError::Malformed(format!("tag {at} is malformed"))))?;
+        }
+        Err(self.pack_error(PackError::Malformed(format!("tag {from} points to tags without end"))))
+    }
+
+    fn pack_error(&self, error: PackError) -> FetchError {
+        let url = self.request.url.to_string();
+        match error {
+            PackError::Io(source) => StorageError::Io {
+                action: "read",
+                path: "the received pack".to_owned(),
+                source,
+            }
+            .into(),
+            PackError::Malformed(problem) => FetchError::InvalidPack { url, problem },
+            PackError::TooLarge { what, limit } => too_large(what, limit),
+            // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
+            PackError::Cancelled => FetchError::Timeout {
+                url,
+                timeout: self.request.asked.timeout,
+            },
+        }
+    }
+
+    fn archive_error(&self, error: ArchiveError, commit: &Oid, target: &std::path::Path) -> FetchError {
+        match error {
+            ArchiveError::Pack(error) => self.pack_error(error),
+            ArchiveError::InvalidTree(problem) => FetchError::InvalidTree {
+                commit: commit.to_string(),
+                problem,
+            },
+            ArchiveError::MissingFolder(folder) => FetchError::MissingFolder {
+                folder,
+                commit: commit.to_string(),
+            },
+            ArchiveError::Misplaced(problem) => FetchError::Misplaced { problem },
+            ArchiveError::TooLarge { what, limit } => too_large(what, limit),
+            ArchiveError::OverBudget(refused) => refused.into(),
+            ArchiveError::Write(source) if account::find_refusal(&source).is_some() => account::find_refusal(&source)
+                .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from),
+            ArchiveError::Write(source) => self.store.io("write", target, source).into(),
+        }
+    }
+}
+
+fn too_large(what: &'static str, limit: String) -> FetchError {
+    FetchError::TooLarge {
+        what,
+        limit,
+        advice: "take files out of the repository, or ask an admin for a larger limit",
+    }
+}
