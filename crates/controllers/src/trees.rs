@@ -184,7 +184,7 @@ mod tests {
     use tenure_api::git_repository::GitRepositoryRef;
     use tenure_git_server::{Content, GitServer, Options, Repository};
     use tenure_planner::git_repository::{FetchRequest, Fetched};
-    use tenure_sources::{Account, GitRequest, Policy, Room, fetch};
+    use tenure_sources::{Account, GitRequest, GitSecrets, Policy, Room, fetch};
 
     use super::*;
 
@@ -235,7 +235,7 @@ mod tests {
                 timeout: Duration::from_secs(60),
                 ..FetchRequest::default()
             };
-            let request = GitRequest::read(source.clone(), asked, None).unwrap();
+            let request = GitRequest::read(source.clone(), asked, &GitSecrets::default()).unwrap();
             let policy = Policy {
                 allow: vec![request.url.endpoint().clone()],
                 cluster: Vec::new(),

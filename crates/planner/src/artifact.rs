@@ -40,6 +40,9 @@ pub struct StoredArtifact {
     /// Digest of what, besides the revision, decided its content: another request makes another artifact of the same revision.
     #[serde(default)]
     pub fingerprint: String,
+    /// Whose signatures of it were verified, in words; nothing when none had to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<String>,
     /// What of other sources was put into it, in the order of the fields that name them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub included: Vec<IncludedArtifact>,

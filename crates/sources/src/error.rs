@@ -178,6 +178,20 @@ pub enum FetchError {
         /// The commit, in hex.
         commit: String,
     },
+    /// What has to be signed is not, or not by anybody who may.
+    #[error("{problem}")]
+    Unverified {
+        /// Which reason of Flux it is.
+        reason: FetchReason,
+        /// Of which object, and why.
+        problem: String,
+    },
+    /// The Secret with the keys of those who may sign can't be used.
+    #[error("the Secret of spec.verify.secretRef can't be used: {problem}")]
+    InvalidKeys {
+        /// Which entry, and what it must hold.
+        problem: String,
+    },
     /// What is to be included can't be put where it should go.
     #[error("failed to include: {problem}")]
     Misplaced {
@@ -276,6 +290,8 @@ impl FetchError {
                 FetchReason::AuthenticationFailed
             }
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
+            Self::Unverified { reason, .. } => *reason,
+            Self::InvalidKeys { .. } => FetchReason::VerificationError,
             Self::Misplaced { .. } => FetchReason::CopyFailure,
             Self::InvalidField { .. }
             | Self::AddressDenied(_)

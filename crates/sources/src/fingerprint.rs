@@ -31,5 +31,8 @@ pub(crate) fn write_fingerprint(request: &GitRequest) -> String {
         add("include", &which);
         add("include at", &[&include.from, &include.to]);
     }
+    if let Some(trusted) = &request.trusted {
+        add("verified", &[trusted.digest()]);
+    }
     format!("sha256:{}", hex::encode(hash.finalize()))
 }

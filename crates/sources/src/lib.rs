@@ -36,6 +36,7 @@ mod transport;
 mod tree;
 mod unpack;
 mod url;
+mod verify;
 
 pub use account::Account;
 pub use artifact::{ArtifactStore, SourceKey};
@@ -47,7 +48,7 @@ pub use limits::Limits;
 pub use oci::{ArtifactReference, Digest, OciError, OciRequest, OciSecrets, RepositoryUrl, fetch_artifact};
 pub use peer::{Peer, PeerClient, PeerConnection, PeerError, PeerTls};
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
-pub use request::{GitRequest, Reference};
+pub use request::{GitRequest, GitSecrets, Reference};
 pub use secret::{Credentials, Hidden, SecretData, TlsOptions};
 pub use select::read_tag_version;
 pub use tree::{Entry, Node, Tree};

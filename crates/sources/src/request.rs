@@ -12,6 +12,7 @@ use crate::error::FetchError;
 use crate::secret::{self, Credentials, SecretData, TlsOptions};
 
 use crate::url::RemoteUrl;
+use crate::verify::Trusted;
 
 /// What the planner asks for, and what was read of it and of its Secret: everything that decides a fetch. It is not the planner's, since it
 /// holds credentials. Its `Debug` shows none.
@@ -29,8 +30,19 @@ pub struct GitRequest {
     pub credentials: Credentials,
     /// What TLS believes and shows.
     pub tls: TlsOptions,
+    /// Whose signatures are good, if any is needed.
+    pub(crate) trusted: Option<Trusted>,
     /// The sources of `asked.include`, in that order.
     pub included: Vec<SourceKey>,
+}
+
+/// The data of the Secrets that a request names.
+#[derive(Debug, Clone, Default)]
+pub struct GitSecrets {
+    /// `spec.secretRef`.
+    pub credentials: Option<SecretData>,
+    /// `spec.verify.secretRef`.
+    pub keys: Option<SecretData>,
 }
 
 /// Which commit of a repository is meant: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
@@ -54,13 +66,17 @@ pub enum Reference {
 }
 
 impl GitRequest {
-    /// Reads what is asked for, with the data of the Secret that it names.
+    /// Reads what is asked for, with the data of the Secrets that it names.
     ///
     /// # Errors
     /// A [`FetchError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
-    pub fn read(source: SourceKey, asked: FetchRequest, secret: Option<&SecretData>) -> Result<Self, FetchError> {
+    pub fn read(source: SourceKey, asked: FetchRequest, secrets: &GitSecrets) -> Result<Self, FetchError> {
         let url = RemoteUrl::parse(asked.url.reveal())?;
-        let (credentials, tls) = secret::read_secret(&url, secret)?;
+        let (credentials, tls) = secret::read_secret(&url, secrets.credentials.as_ref())?;
+        let trusted = match (&asked.verify, &secrets.keys) {
+            (None, _) => None,
+            (Some(verify), keys) => Some(Trusted::read(verify.mode, keys.as_ref())?),
+        };
         // Of the namespace of the source that includes them, whatever they are called.
         let find = |include: &IncludeRequest| {
             SourceKey::new(source.kind(), source.namespace(), &include.name, &include.uid).map_err(FetchError::from)
@@ -73,6 +89,7 @@ impl GitRequest {
             asked,
             credentials,
             tls,
+            trusted,
             included,
         })
     }

@@ -24,6 +24,7 @@ use crate::limits::Limits;
 use crate::merge::{Part, merge_archives};
 use crate::request::GitRequest;
 use crate::select::{self, Selected};
+use crate::verify::{ReceivedTag, Trusted};
 
 /// What is left to do when the pack is there; it blocks.
 pub(crate) struct Work {
@@ -54,7 +55,7 @@ impl Work {
         let mut memory = Growing::used(memory);
         let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
             .map_err(|error| self.pack_error(error))?;
-        let commit_id = self.peel(&mut pack, selected.want)?;
+        let (commit_id, tag) = self.peel(&mut pack, selected.want)?;
         let content = pack
             .read(&commit_id, ObjectKind::Commit)
             .map_err(|error| self.pack_error(error))?;
@@ -65,6 +66,12 @@ impl Work {
         })?;
         let commit = object::read_commit(&content)
             .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
+        let trusted = self.request.trusted.as_ref();
+        let verified = trusted.map(|trusted| {
+            let now = Timestamp::now().as_second();
+            trusted.verify(selected.name.as_deref(), tag.as_ref(), (&commit_id, &content), now)
+        });
+        let verified = verified.transpose()?;
         let asked = &self.request.asked;
         let selection = Selection {
             sparse: &asked.sparse,
@@ -97,6 +104,7 @@ impl Work {
             stored_at: Some(Timestamp::now()),
             ignore: self.request.asked.ignore.clone(),
             fingerprint: self.fingerprint.clone(),
+            verified,
             included: asked.include.iter().map(|include| include.artifact.clone()).collect(),
             metadata: std::collections::BTreeMap::new(),
         };
@@ -132,16 +140,23 @@ impl Work {
         Ok((target, written))
     }
 
-    /// Follows tag objects to the commit.
-    fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<Oid, FetchError> {
+    /// Follows tag objects to the commit; with the first of them, if its signature is to be verified.
+    fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<(Oid, Option<ReceivedTag>), FetchError> {
         let mut at = from;
+        let mut first = None;
         for _ in 0..8 {
             if pack.kind(&at) != Some(ObjectKind::Tag) {
-                return Ok(at);
+                return Ok((at, first));
             }
             let content = pack
                 .read(&at, ObjectKind::Tag)
                 .map_err(|error| self.pack_error(error))?;
+            if at == from && self.request.trusted.as_ref().is_some_and(Trusted::needs_tag) {
+                first = content.as_ref().map(|content| ReceivedTag {
+                    id: from,
+                    content: content.to_vec(),
+                });
+            }
             at = content
                 .and_then(|content| object::read_tag_target(&content))
                 .ok_or_else(|| self.pack_error(PackError::Malformed(format!("tag {at} is malformed"))))?;

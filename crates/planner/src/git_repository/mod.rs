@@ -2,15 +2,17 @@
 
 mod include;
 mod paths;
+mod verify;
 
 use std::time::Duration;
 
 use serde::Serialize;
 use tenure_api::artifact::Artifact;
 use tenure_api::git_repository::GitRepositoryRef;
-use tenure_api::{GitRepository, GitRepositoryStatus, ObjectMeta, SourceUrl};
+use tenure_api::{GitRepository, GitRepositorySpec, GitRepositoryStatus, ObjectMeta, SourceUrl};
 
 pub use self::include::{Beside, IncludeRequest, IncludedRepository, find_included};
+pub use self::verify::{VerifyMode, VerifyRequest};
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
 use crate::artifact::StoredArtifact;
@@ -43,6 +45,8 @@ pub struct FetchRequest {
     pub sparse: Vec<String>,
     /// Files of other repositories that are added.
     pub include: Vec<IncludeRequest>,
+    /// What has to be signed, and by whom.
+    pub verify: Option<VerifyRequest>,
     /// Patterns of files to leave out.
     pub ignore: Option<String>,
     /// How long it may take.
@@ -55,7 +59,7 @@ pub struct FetchRequest {
 
 impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {
-        self.secret.is_none()
+        self.secret.is_none() && self.verify.is_none()
     }
 
     fn describe(&self) -> String {
@@ -99,7 +103,6 @@ impl Source for GitRepository {
             ("spec.proxySecretRef", spec.proxy_secret_ref.is_some()),
             ("spec.recurseSubmodules", spec.recurse_submodules),
             ("spec.serviceAccountName", spec.service_account_name.is_some()),
-            ("spec.verify", spec.verify.is_some()),
         ];
         set.into_iter()
             .filter(|(_, is_set)| *is_set)
@@ -117,16 +120,25 @@ impl Source for GitRepository {
             ));
         }
         read_sparse(&self.spec.sparse_checkout)?;
+        read_verification(&self.spec)?;
         include::check_includes(&self.spec.include)
     }
 
     fn list_references(&self) -> Vec<SourceReference<'_>> {
-        let secret = self.spec.secret_ref.iter().map(|secret| SourceReference {
-            field: "spec.secretRef.name",
-            kind: "Secret",
-            name: &secret.name,
+        let spec = &self.spec;
+        let keys = spec.verify.as_ref().map(|verify| &verify.secret_ref);
+        let named = [
+            ("spec.secretRef.name", spec.secret_ref.as_ref()),
+            ("spec.verify.secretRef.name", keys),
+        ];
+        let references = named.into_iter().filter_map(|(field, reference)| {
+            Some(SourceReference {
+                field,
+                kind: "Secret",
+                name: &reference?.name,
+            })
         });
-        secret.collect()
+        references.collect()
     }
 
     fn check_beside(&self, beside: &Beside) -> Result<(), Obstacle> {
@@ -154,11 +166,20 @@ impl Source for GitRepository {
             secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
             sparse: read_sparse(&spec.sparse_checkout).unwrap_or_default(),
             include: include::write_requests(&spec.include, beside),
+            verify: read_verification(&self.spec).unwrap_or_default(),
             ignore: spec.ignore.clone(),
             timeout: basis.timeout,
             known: basis.known,
             platform: basis.platform,
         }
+    }
+
+    fn is_verified(&self) -> bool {
+        self.spec.verify.is_some()
+    }
+
+    fn describe_verified(stored: &StoredArtifact) -> String {
+        stored.verified.clone().unwrap_or_default()
     }
 
     fn describe_stored(stored: &StoredArtifact) -> String {
@@ -186,7 +207,14 @@ impl Source for GitRepository {
             url: String::new(),
         });
         status.included_artifacts = included.collect();
+        let verified = read_verification(&self.spec).ok().flatten();
+        status.source_verification_mode = verified.map(|verified| verified.mode.as_str().to_owned());
     }
+}
+
+/// What has to be signed.
+fn read_verification(spec: &GitRepositorySpec) -> Result<Option<VerifyRequest>, Refusal> {
+    verify::read_verification(spec.verify.as_ref(), spec.reference.as_ref())
 }
 
 /// The folders that are taken; nothing when all are.

@@ -151,7 +151,10 @@ pub(super) fn failed<S: Source>(
         FetchReason::ArchiveOperationFailed | FetchReason::CopyFailure => {
             (condition::STORAGE_OPERATION_FAILED, ConditionStatus::True)
         }
-        FetchReason::VerificationError => (condition::SOURCE_VERIFIED, ConditionStatus::False),
+        FetchReason::VerificationError
+        | FetchReason::InvalidGitObject
+        | FetchReason::InvalidTagSignature
+        | FetchReason::InvalidCommitSignature => (condition::SOURCE_VERIFIED, ConditionStatus::False),
         _ => (condition::FETCH_FAILED, ConditionStatus::True),
     };
     for other in [
@@ -247,7 +250,7 @@ pub(super) fn succeeded<S: Source>(
         ),
     );
     if snapshot.repository.is_verified() {
-        let message = format!("verified signature of revision {}", stored.facts.revision);
+        let message = S::describe_verified(stored);
         let entry = (
             condition::SOURCE_VERIFIED,
             ConditionStatus::True,

@@ -237,6 +237,8 @@ pub enum RefusalReason {
     InvalidSpec,
     /// The address is not one of this kind.
     UrlInvalid,
+    /// What is to be verified is not what is fetched.
+    InvalidVerificationMode,
     /// Tenancy refuses it.
     Denied(DenialReason),
 }
@@ -248,6 +250,7 @@ impl RefusalReason {
             Self::UnsupportedField => reason::UNSUPPORTED_FIELD,
             Self::InvalidSpec => reason::INVALID_SPEC,
             Self::UrlInvalid => reason::URL_INVALID,
+            Self::InvalidVerificationMode => reason::INVALID_VERIFICATION_MODE,
             Self::Denied(denial) => denial.as_str(),
         }
     }

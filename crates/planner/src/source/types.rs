@@ -67,6 +67,11 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
         false
     }
 
+    /// What the condition about signatures says of what is stored.
+    fn describe_verified(stored: &StoredArtifact) -> String {
+        format!("verified signature of revision {}", stored.facts.revision)
+    }
+
     /// What Ready says of what is stored.
     fn describe_stored(stored: &StoredArtifact) -> String;
 
@@ -275,6 +280,7 @@ impl<R: FetchStep> fmt::Display for Step<R> {
 }
 
 /// What a fetch found.
+#[expect(clippy::large_enum_variant, reason = "there is one of them for a fetch, for a moment")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fetched {
@@ -326,6 +332,12 @@ pub enum FetchReason {
     OciArtifactLayerOperationFailed,
     /// A signature could not be verified.
     VerificationError,
+    /// What is to be verified is not signed.
+    InvalidGitObject,
+    /// The signature of a tag is not good.
+    InvalidTagSignature,
+    /// The signature of a commit is not good.
+    InvalidCommitSignature,
     /// It was fetched and could not be stored.
     ArchiveOperationFailed,
     /// What is to be included could not be put where it belongs.
@@ -344,6 +356,9 @@ impl FetchReason {
             Self::OciArtifactPullFailed => reason::OCI_ARTIFACT_PULL_FAILED,
             Self::OciArtifactLayerOperationFailed => reason::OCI_ARTIFACT_LAYER_OPERATION_FAILED,
             Self::VerificationError => reason::VERIFICATION_ERROR,
+            Self::InvalidGitObject => reason::INVALID_GIT_OBJECT,
+            Self::InvalidTagSignature => reason::INVALID_TAG_SIGNATURE,
+            Self::InvalidCommitSignature => reason::INVALID_COMMIT_SIGNATURE,
             Self::ArchiveOperationFailed => reason::ARCHIVE_OPERATION_FAILED,
             Self::CopyFailure => reason::COPY_FAILURE,
         }

@@ -180,8 +180,8 @@ fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
 fn what_is_not_implemented_or_not_allowed_stalls() {
     let cases = [
         (
-            json!({ "recurseSubmodules": true, "verify": { "secretRef": { "name": "x" } } }),
-            "spec.recurseSubmodules, spec.verify is set",
+            json!({ "recurseSubmodules": true, "serviceAccountName": "x" }),
+            "spec.recurseSubmodules, spec.serviceAccountName is set",
         ),
         (json!({ "provider": "aws" }), "spec.provider is set"),
         (
@@ -194,6 +194,14 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         (json!({ "interval": "-1s" }), "spec.interval"),
         (json!({ "url": "file:///etc" }), "must begin with http://"),
         (json!({ "secretRef": { "name": "../x" } }), "spec.secretRef.name"),
+        (
+            json!({ "verify": { "secretRef": { "name": "../x" } } }),
+            "spec.verify.secretRef.name",
+        ),
+        (
+            json!({ "verify": { "mode": "all", "secretRef": { "name": "x" } } }),
+            "spec.verify.mode",
+        ),
     ];
     for (fields, message) in cases {
         let mut spec = json!({ "url": "https://example.com/r.git", "interval": "1m" });
@@ -434,4 +442,79 @@ fn paths_that_lead_anywhere_else_are_refused() {
         panic!("{fetch}")
     };
     assert_eq!(request.sparse, Vec::<String>::new());
+}
+
+#[test]
+fn what_has_to_be_signed_is_asked_for_and_said() {
+    let verified = |mode: Value, reference: Value| {
+        let mut spec = json!({ "url": "https://example.com/r.git", "interval": "10m", "verify": { "secretRef": { "name": "keys" } } });
+        if !mode.is_null() {
+            spec["verify"]["mode"] = mode;
+        }
+        if !reference.is_null() {
+            spec["ref"] = reference;
+        }
+        snapshot(spec)
+    };
+    for (mode, reference, expected) in [
+        (Value::Null, Value::Null, "HEAD"),
+        (json!("head"), json!({ "commit": "0".repeat(40) }), "HEAD"),
+        (json!("Tag"), json!({ "tag": "v1", "branch": "main" }), "Tag"),
+        (json!("Tag"), json!({ "semver": "1.x" }), "Tag"),
+        (json!("TagAndHEAD"), json!({ "name": "refs/tags/v1" }), "TagAndHEAD"),
+    ] {
+        let mut snapshot = verified(mode, reference);
+        let fetch = planned(&snapshot, start());
+        let [Step::Fetch(request)] = fetch.steps.as_slice() else {
+            panic!("{fetch}")
+        };
+        let verify = request.verify.as_ref().unwrap();
+        assert_eq!((verify.mode.as_str(), verify.secret.as_str()), (expected, "keys"));
+        let identity = fetch.identity.as_ref().unwrap().to_string();
+        assert_eq!(identity, "system:serviceaccount:blue:blue-gitops");
+        carry(&mut snapshot, &fetch, start());
+        let mut artifact = stored("master@sha1:1");
+        artifact.verified = Some("verified signature of it".to_owned());
+        snapshot.stored = Some(artifact.clone());
+        snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
+            artifact,
+            subject: None,
+        }));
+        let done = planned(&snapshot, start());
+        let status = done.status.as_ref().unwrap();
+        assert_eq!(status.source_verification_mode.as_deref(), Some(expected));
+        assert!(
+            done.to_string()
+                .contains("SourceVerified=True Succeeded: verified signature of it"),
+            "{done}"
+        );
+        carry(&mut snapshot, &done, start());
+
+        // What is not signed is no artifact, and the one before stays.
+        snapshot.attempt.fetched = Some(Err(FetchFailure {
+            reason: FetchReason::InvalidCommitSignature,
+            message: "signature verification of commit '2' failed".to_owned(),
+            terminal: false,
+        }));
+        let failed = planned(&snapshot, start());
+        let text = failed.to_string();
+        assert!(text.contains("SourceVerified=False InvalidCommitSignature"), "{text}");
+        assert!(text.contains("Ready=False InvalidCommitSignature"), "{text}");
+        assert_eq!(failed.status.unwrap().artifact.unwrap().revision, "master@sha1:1");
+    }
+    for reference in [
+        Value::Null,
+        json!({ "branch": "main" }),
+        json!({ "name": "refs/heads/main", "tag": "v1" }),
+        json!({ "commit": "0".repeat(40), "tag": "v1" }),
+    ] {
+        let refused = planned(&verified(json!("Tag"), reference), start());
+        assert!(refused.steps.is_empty());
+        assert!(
+            refused
+                .to_string()
+                .contains("Stalled=True InvalidVerificationMode: cannot verify tag object's"),
+            "{refused}"
+        );
+    }
 }

@@ -59,6 +59,7 @@ fn stored() -> StoredArtifact {
         stored_at: Some(start()),
         ignore: None,
         fingerprint: String::new(),
+        verified: None,
         included: Vec::new(),
         metadata: BTreeMap::from([
             ("org.opencontainers.image.revision".to_owned(), "main@sha1:3".to_owned()),

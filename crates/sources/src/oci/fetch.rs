@@ -401,6 +401,7 @@ impl Fetch<'_> {
                 path,
                 stored_at: Some(Timestamp::now()),
                 ignore: self.request.asked.ignore.clone(),
+                verified: None,
                 included: Vec::new(),
                 fingerprint: self.fingerprint.clone(),
                 metadata,

@@ -20,5 +20,7 @@ mod policy;
 mod redirects;
 mod references;
 mod request;
+mod signing;
 mod ssh;
 mod store;
+mod verification;

@@ -4,7 +4,7 @@ use serde_json::json;
 use tenure_git_server::Content;
 use tenure_planner::artifact::IncludedArtifact;
 use tenure_planner::git_repository::{Fetched, IncludeRequest};
-use tenure_sources::{FetchError, GitRequest, SourceKey};
+use tenure_sources::{FetchError, GitRequest, GitSecrets, SourceKey};
 
 use crate::bed::{Bed, source};
 
@@ -89,7 +89,7 @@ fn including(bed: &Bed, includes: &[(&str, &IncludedArtifact, &str, &str)]) -> G
         to: (*to).to_owned(),
     };
     asked.include = includes.iter().map(include).collect();
-    GitRequest::read(source(), asked, None).unwrap()
+    GitRequest::read(source(), asked, &GitSecrets::default()).unwrap()
 }
 
 #[tokio::test]
