@@ -1,6 +1,6 @@
 //! What an OCIRepository is among the sources: its fields, which of them are implemented, and what is fetched for it.
 //!
-//! Refuses what would need a cloud provider's identity, a proxy, or trust in anything but keys that the namespace's own Secret holds.
+//! Refuses what would need a cloud provider's identity, or trust in anything but keys that the namespace's own Secret holds.
 
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ pub struct FetchRequest {
     pub service_account: Option<String>,
     /// Secret with what TLS believes and shows.
     pub certificates: Option<String>,
+    /// Secret with the address of a proxy, and credentials for it.
+    pub proxy: Option<String>,
     /// Secret with the public keys of which one must have signed the artifact.
     pub keys: Option<String>,
     /// Patterns of files to leave out.
@@ -75,7 +77,13 @@ pub enum LayerOperation {
 
 impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {
-        let read = [&self.secret, &self.service_account, &self.certificates, &self.keys];
+        let read = [
+            &self.secret,
+            &self.service_account,
+            &self.certificates,
+            &self.proxy,
+            &self.keys,
+        ];
         read.into_iter().all(Option::is_none)
     }
 
@@ -119,9 +127,6 @@ impl Source for OciRepository {
             Some("gcp") => vec!["spec.provider: gcp"],
             Some(_) => vec!["spec.provider"],
         };
-        if spec.proxy_secret_ref.is_some() {
-            fields.push("spec.proxySecretRef");
-        }
         if let Some(verify) = &spec.verify {
             match verify.provider.as_str() {
                 "cosign" => {}
@@ -173,6 +178,11 @@ impl Source for OciRepository {
                 spec.cert_secret_ref.as_ref().map(|it| it.name.as_str()),
             ),
             (
+                "spec.proxySecretRef.name",
+                "Secret",
+                spec.proxy_secret_ref.as_ref().map(|it| it.name.as_str()),
+            ),
+            (
                 "spec.verify.secretRef.name",
                 "Secret",
                 verify.map(|it| it.name.as_str()),
@@ -204,6 +214,7 @@ impl Source for OciRepository {
             secret: name(&spec.secret_ref),
             service_account: spec.service_account_name.clone(),
             certificates: name(&spec.cert_secret_ref),
+            proxy: name(&spec.proxy_secret_ref),
             keys: spec.verify.as_ref().and_then(|verify| name(&verify.secret_ref)),
             ignore: spec.ignore.clone(),
             timeout: basis.timeout,

@@ -36,6 +36,12 @@ pub enum FetchError {
         /// Which key, and what it must hold; never the value.
         problem: String,
     },
+    /// The Secret with the proxy can't be used.
+    #[error("the Secret of spec.proxySecretRef can't be used: {problem}")]
+    InvalidProxy {
+        /// Which key, and what it must hold; never the value.
+        problem: String,
+    },
     /// The address that a connection was about to be opened to is not allowed.
     #[error("{0}")]
     AddressDenied(#[from] Denied),
@@ -286,9 +292,10 @@ impl FetchError {
     pub fn reason(&self) -> FetchReason {
         match self {
             Self::InvalidUrl { .. } => FetchReason::UrlInvalid,
-            Self::InvalidSecret { .. } | Self::Unauthorized { .. } | Self::HostKey { .. } => {
-                FetchReason::AuthenticationFailed
-            }
+            Self::InvalidSecret { .. }
+            | Self::InvalidProxy { .. }
+            | Self::Unauthorized { .. }
+            | Self::HostKey { .. } => FetchReason::AuthenticationFailed,
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
             Self::Unverified { reason, .. } => *reason,
             Self::InvalidKeys { .. } => FetchReason::VerificationError,

@@ -9,6 +9,7 @@ use tenure_planner::git_repository::{FetchRequest, IncludeRequest};
 
 use crate::artifact::SourceKey;
 use crate::error::FetchError;
+use crate::proxy::Proxy;
 use crate::secret::{self, Credentials, SecretData, TlsOptions};
 
 use crate::url::RemoteUrl;
@@ -30,6 +31,8 @@ pub struct GitRequest {
     pub credentials: Credentials,
     /// What TLS believes and shows.
     pub tls: TlsOptions,
+    /// What stands between, if anything does.
+    pub proxy: Option<Proxy>,
     /// Whose signatures are good, if any is needed.
     pub(crate) trusted: Option<Trusted>,
     /// The sources of `asked.include`, in that order.
@@ -43,6 +46,8 @@ pub struct GitSecrets {
     pub credentials: Option<SecretData>,
     /// `spec.verify.secretRef`.
     pub keys: Option<SecretData>,
+    /// `spec.proxySecretRef`.
+    pub proxy: Option<SecretData>,
 }
 
 /// Which commit of a repository is meant: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
@@ -73,6 +78,7 @@ impl GitRequest {
     pub fn read(source: SourceKey, asked: FetchRequest, secrets: &GitSecrets) -> Result<Self, FetchError> {
         let url = RemoteUrl::parse(asked.url.reveal())?;
         let (credentials, tls) = secret::read_secret(&url, secrets.credentials.as_ref())?;
+        let proxy = Proxy::read_if_named(asked.proxy.is_some(), secrets.proxy.as_ref())?;
         let trusted = match (&asked.verify, &secrets.keys) {
             (None, _) => None,
             (Some(verify), keys) => Some(Trusted::read(verify.mode, keys.as_ref())?),
@@ -89,6 +95,7 @@ impl GitRequest {
             asked,
             credentials,
             tls,
+            proxy,
             trusted,
             included,
         })

@@ -1,4 +1,10 @@
 //! Objects and keys that git, gpg and ssh-keygen have made (`tests/data/record.sh`), and what becomes of them when they are changed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests read their files and fail loudly"
+)]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -45,6 +45,8 @@ pub struct FetchRequest {
     pub sparse: Vec<String>,
     /// Files of other repositories that are added.
     pub include: Vec<IncludeRequest>,
+    /// Secret with the address of a proxy, and credentials for it.
+    pub proxy: Option<String>,
     /// What has to be signed, and by whom.
     pub verify: Option<VerifyRequest>,
     /// Patterns of files to leave out.
@@ -59,7 +61,7 @@ pub struct FetchRequest {
 
 impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {
-        self.secret.is_none() && self.verify.is_none()
+        self.secret.is_none() && self.verify.is_none() && self.proxy.is_none()
     }
 
     fn describe(&self) -> String {
@@ -100,7 +102,6 @@ impl Source for GitRepository {
                 "spec.provider",
                 spec.provider.as_deref().is_some_and(|provider| provider != "generic"),
             ),
-            ("spec.proxySecretRef", spec.proxy_secret_ref.is_some()),
             ("spec.recurseSubmodules", spec.recurse_submodules),
             ("spec.serviceAccountName", spec.service_account_name.is_some()),
         ];
@@ -130,6 +131,7 @@ impl Source for GitRepository {
         let named = [
             ("spec.secretRef.name", spec.secret_ref.as_ref()),
             ("spec.verify.secretRef.name", keys),
+            ("spec.proxySecretRef.name", spec.proxy_secret_ref.as_ref()),
         ];
         let references = named.into_iter().filter_map(|(field, reference)| {
             Some(SourceReference {
@@ -166,6 +168,7 @@ impl Source for GitRepository {
             secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
             sparse: read_sparse(&spec.sparse_checkout).unwrap_or_default(),
             include: include::write_requests(&spec.include, beside),
+            proxy: spec.proxy_secret_ref.as_ref().map(|secret| secret.name.clone()),
             verify: read_verification(&self.spec).unwrap_or_default(),
             ignore: spec.ignore.clone(),
             timeout: basis.timeout,

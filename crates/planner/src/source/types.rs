@@ -280,7 +280,10 @@ impl<R: FetchStep> fmt::Display for Step<R> {
 }
 
 /// What a fetch found.
-#[expect(clippy::large_enum_variant, reason = "there is one of them for a fetch, for a moment")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of them for a fetch, for a moment"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fetched {

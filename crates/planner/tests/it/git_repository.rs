@@ -73,13 +73,16 @@ fn stored(revision: &str) -> StoredArtifact {
 
 #[test]
 fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_nothing() {
-    let mut snapshot =
-        snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m", "secretRef": { "name": "key" } }));
+    let mut snapshot = snapshot(
+        json!({ "url": "https://example.com/r.git", "interval": "10m", "secretRef": { "name": "key" },
+            "proxySecretRef": { "name": "way" } }),
+    );
     let first = planned(&snapshot, start());
     let [Step::Fetch(request)] = first.steps.as_slice() else {
         panic!("{first}")
     };
     assert_eq!(request.secret.as_deref(), Some("key"));
+    assert_eq!(request.proxy.as_deref(), Some("way"));
     assert_eq!(request.reference.branch.as_deref(), Some("master"));
     assert!(!request.platform);
     assert_eq!(
@@ -185,8 +188,8 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         ),
         (json!({ "provider": "aws" }), "spec.provider is set"),
         (
-            json!({ "proxySecretRef": { "name": "x" } }),
-            "spec.proxySecretRef is set",
+            json!({ "proxySecretRef": { "name": "../x" } }),
+            "spec.proxySecretRef.name",
         ),
         (json!({ "serviceAccountName": "x" }), "spec.serviceAccountName is set"),
         (json!({ "timeout": "1d" }), "spec.timeout"),

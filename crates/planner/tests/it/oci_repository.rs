@@ -176,8 +176,8 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         (json!({ "provider": "azure" }), "spec.provider: azure is set"),
         (json!({ "provider": "gcp" }), "spec.provider: gcp is set"),
         (
-            json!({ "proxySecretRef": { "name": "x" } }),
-            "spec.proxySecretRef is set",
+            json!({ "proxySecretRef": { "name": "../x" } }),
+            "spec.proxySecretRef.name",
         ),
         (
             json!({ "verify": { "provider": "notation", "secretRef": { "name": "x" } } }),

@@ -17,6 +17,7 @@ mod content;
 mod oci;
 mod parts;
 mod policy;
+mod proxies;
 mod redirects;
 mod references;
 mod request;

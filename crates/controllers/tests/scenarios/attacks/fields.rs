@@ -321,7 +321,7 @@ async fn no_field_of_a_source_leads_out() {
         ),
         attack(
             "proxy",
-            json!({ "proxySecretRef": { "name": "x" } }),
+            json!({ "proxySecretRef": { "name": "../../ALPHA/secrets/x" } }),
             "spec.proxySecretRef",
             json!({}),
         ),
