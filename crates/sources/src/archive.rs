@@ -1,7 +1,7 @@
 //! From a commit in a pack to an archive: the walk over its trees, and the bytes.
 //!
 //! Owns what an artifact holds: regular files and symbolic links, sorted by path. Blobs go from the pack into the archive one at a time; there
-//! is no working tree. Submodules are left out, as Flux does without `recurseSubmodules`.
+//! is no working tree. Submodules are left out, and told to whoever asks for them.
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use std::rc::Rc;
 use crate::account::Growing;
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
 use crate::budget::{OverBudget, Room};
+use crate::git::modules;
 use crate::git::object::{self, Mode};
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
@@ -20,6 +21,10 @@ use crate::tree::check_path;
 const IGNORE_BYTES: usize = 256 << 10;
 /// Bytes of one of them.
 const IGNORE_FILE_BYTES: u64 = 64 << 10;
+/// The file that says where submodules are.
+const MODULES_FILE: &str = ".gitmodules";
+/// Submodules that are told of one commit, whether anybody says where they are or not.
+const MOST_LINKS: usize = 1000;
 
 /// Why a commit can't be made into an archive.
 #[derive(Debug)]
@@ -101,9 +106,25 @@ pub(crate) struct Selection<'a> {
     pub(crate) sparse: &'a [String],
     /// Whether files are left out by patterns: the repository's, and these of the specification.
     pub(crate) ignoring: Option<Option<&'a str>>,
+    /// Whether it is told which submodules there are.
+    pub(crate) submodules: bool,
 }
 
-type Walked = (Vec<Found>, Vec<(String, String)>);
+/// The submodules of a commit.
+#[derive(Debug, Default)]
+pub(crate) struct Submodules {
+    /// Their paths and commits.
+    pub(crate) links: Vec<(String, Oid)>,
+    /// The file that says where they are.
+    pub(crate) file: Option<String>,
+}
+
+/// What a walk over a commit's trees found.
+struct Walked {
+    files: Vec<Found>,
+    ignores: Vec<(String, String)>,
+    submodules: Submodules,
+}
 
 struct Found {
     path: String,
@@ -120,8 +141,12 @@ pub(crate) fn write_archive(
     limits: &Limits,
     (trees, memory): (&Room, &mut Growing),
     out: impl Write,
-) -> Result<Written, ArchiveError> {
-    let (mut files, ignores) = walk(pack, tree, selection.sparse, limits, memory)?;
+) -> Result<(Written, Submodules), ArchiveError> {
+    let Walked {
+        mut files,
+        ignores,
+        submodules,
+    } = walk(pack, tree, selection, limits, memory)?;
     if let Some(ignore) = selection.ignoring {
         let ignore = Ignore::new(&ignores, ignore);
         for file in &mut files {
@@ -145,21 +170,22 @@ pub(crate) fn write_archive(
             archive.add_file(&file.path, is_executable, (content.len() as u64, content.as_slice()))?;
         }
     }
-    Ok(archive.finish()?)
+    Ok((archive.finish()?, submodules))
 }
 
 /// Lists the files and links that are taken, and the content of all ignore files among them with their folders.
 fn walk(
     pack: &mut Pack<'_>,
     root: Oid,
-    sparse: &[String],
+    selection: Selection<'_>,
     limits: &Limits,
     memory: &mut Growing,
 ) -> Result<Walked, ArchiveError> {
     let algorithm: Algorithm = root.algorithm();
     let mut files = Vec::new();
     let mut ignores = IgnoreFiles::default();
-    let mut taken = Taken::new(sparse);
+    let mut taken = Taken::new(selection.sparse);
+    let mut submodules = Submodules::default();
     let mut visited = 0_u32;
     let mut folders = vec![(String::new(), root)];
     while let Some((folder, oid)) = folders.pop() {
@@ -195,11 +221,23 @@ fn walk(
             memory.add(bytes as u64).map_err(ArchiveError::OverBudget)?;
             check_path(&path, limits)
                 .map_err(|problem| ArchiveError::InvalidTree(format!("the path {path:?} {problem}")))?;
+            if selection.submodules && path == MODULES_FILE {
+                submodules.file = Some(modules_file(pack, entry.mode, entry.oid)?);
+            }
             if !taken.takes(&path) {
                 continue;
             }
             match entry.mode {
                 Mode::Tree => folders.push((path, entry.oid)),
+                Mode::Submodule if selection.submodules => {
+                    if submodules.links.len() >= MOST_LINKS {
+                        return Err(ArchiveError::TooLarge {
+                            what: "submodules",
+                            limit: MOST_LINKS.to_string(),
+                        });
+                    }
+                    submodules.links.push((path, entry.oid));
+                }
                 Mode::Submodule => {}
                 mode => {
                     let file = Found {
@@ -218,7 +256,25 @@ fn walk(
         }
     }
     taken.refuse_missing()?;
-    Ok((files, ignores.into_sorted()))
+    Ok(Walked {
+        files,
+        ignores: ignores.into_sorted(),
+        submodules,
+    })
+}
+
+/// The content of `.gitmodules`.
+fn modules_file(pack: &mut Pack<'_>, mode: Mode, oid: Oid) -> Result<String, ArchiveError> {
+    let invalid = |problem: &str| ArchiveError::InvalidTree(format!("{MODULES_FILE:?} {problem}"));
+    if !matches!(mode, Mode::File | Mode::Executable) {
+        return Err(invalid("is no regular file"));
+    }
+    let content = pack.read(&oid, ObjectKind::Blob)?;
+    let content = content.ok_or_else(|| invalid("was not sent by the server"))?;
+    if content.len() as u64 > modules::LONGEST {
+        return Err(invalid("is larger than 256 KiB"));
+    }
+    String::from_utf8(content.to_vec()).map_err(|_| invalid("is not UTF-8 text"))
 }
 
 /// Which folders and files are taken, and which of those that were asked for are there.

@@ -184,6 +184,14 @@ pub enum FetchError {
         /// The commit, in hex.
         commit: String,
     },
+    /// A submodule could not be fetched.
+    #[error("submodule {path:?}: {error}")]
+    Submodule {
+        /// Where it belongs.
+        path: String,
+        /// Why.
+        error: Box<Self>,
+    },
     /// What has to be signed is not, or not by anybody who may.
     #[error("{problem}")]
     Unverified {
@@ -298,6 +306,11 @@ impl FetchError {
             | Self::HostKey { .. } => FetchReason::AuthenticationFailed,
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
             Self::Unverified { reason, .. } => *reason,
+            Self::Submodule { error, .. } => match error.reason() {
+                // The URL is not the object's.
+                FetchReason::UrlInvalid => FetchReason::GitOperationFailed,
+                reason => reason,
+            },
             Self::InvalidKeys { .. } => FetchReason::VerificationError,
             Self::Misplaced { .. } => FetchReason::CopyFailure,
             Self::InvalidField { .. }
@@ -329,6 +342,7 @@ impl FetchError {
             | Self::Timeout { .. }
             | Self::Remote { .. } => true,
             Self::Storage(StorageError::Io { .. }) => true,
+            Self::Submodule { error, .. } => error.transient(),
             Self::OverBudget(refused) | Self::Storage(StorageError::OverBudget(refused)) => refused.transient(),
             Self::HttpStatus { status, .. } => *status == 408 || *status == 429 || *status >= 500,
             _ => false,

@@ -11,22 +11,23 @@ use futures::future::BoxFuture;
 use tenure_planner::git_repository::Fetched;
 use tokio::time::Instant;
 
-use crate::account::{Account, Growing};
-use crate::artifact::{ArtifactStore, Incoming};
+use crate::account::Account;
+use crate::artifact::ArtifactStore;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::fingerprint::write_fingerprint;
-use crate::git::oid::{Algorithm, Oid};
-use crate::git::wire::{self, Advertisement, PackRequest, PackWriter, RemoteReference};
-use crate::limits::Limits;
+use crate::git::oid::Oid;
+use crate::git::wire::PackRequest;
+use crate::limits::{Limits, describe_bytes};
 use crate::policy::Policy;
+use crate::receive::{Received, Receiving, Remote};
 use crate::request::{GitRequest, Reference};
 use crate::select::{self, Selected};
-use crate::transport::Transport;
-use crate::unpack::Work;
+use crate::submodules::{self, Pending};
+use crate::unpack::{Unpacked, Wanted, Work};
 
-/// Bytes of the buffers of a connection.
-const CONNECTION_BYTES: u64 = 512 << 10;
+/// Bytes that putting archives together begins with; the list of their files comes on top.
+const MERGE_BYTES: u64 = 512 << 10;
 /// Bytes that are left to the list of a commit's files where there is room for it beside its objects.
 const LIST_BYTES: u64 = 16 << 20;
 
@@ -60,6 +61,11 @@ async fn fetch_in_time(
     let dialer = Dialer::new(policy, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
         request,
+        home: Remote {
+            url: request.url.clone(),
+            credentials: request.credentials.clone(),
+            tls: request.tls.clone(),
+        },
         dialer: &dialer,
         limits,
         store,
@@ -82,6 +88,8 @@ async fn fetch_in_time(
 
 struct Fetch<'a> {
     request: &'a GitRequest,
+    /// The source's own repository.
+    home: Remote,
     dialer: &'a Dialer,
     limits: &'a Limits,
     store: &'a ArtifactStore,
@@ -92,7 +100,6 @@ struct Fetch<'a> {
 
 impl Fetch<'_> {
     async fn run(&self) -> Result<Fetched, FetchError> {
-        let url = self.request.url.to_string();
         if let Reference::Commit { id, branch } = &self.request.reference {
             let oid = Oid::from_hex(id.as_bytes()).ok_or_else(|| self.not_found(Vec::new()))?;
             let name = branch.as_ref().map(|branch| format!("refs/heads/{branch}"));
@@ -105,15 +112,21 @@ impl Fetch<'_> {
             if let Some(unchanged) = self.unchanged(&selected) {
                 return Ok(unchanged);
             }
-            return self.commit(selected).await;
+            let receiving = self.receiving(&self.home);
+            let received = receiving.receive_commit(oid, selected.name.as_deref()).await?;
+            let received = received.ok_or_else(|| self.not_found(Vec::new()))?;
+            return self.store(received, selected).await;
         }
-        let mut memory = self.memory().await?;
-        let (mut transport, advertisement) = self.connect(&mut memory).await?;
+        let receiving = self.receiving(&self.home);
+        let mut memory = receiving.memory().await?;
+        let (mut transport, advertisement) = receiving.connect(&mut memory).await?;
         let prefixes = select::list_prefixes(&self.request.reference);
-        let references = self.list(&mut transport, &advertisement, prefixes, &mut memory).await?;
+        let references = receiving
+            .list(&mut transport, &advertisement, prefixes, &mut memory)
+            .await?;
         let Some(selected) = select::select_reference(&self.request.reference, &references) else {
             let neighbours = select::list_neighbours(&self.request.reference);
-            let references = self
+            let references = receiving
                 .list(&mut transport, &advertisement, neighbours, &mut memory)
                 .await?;
             return Err(self.not_found(select::find_close_names(&self.request.reference, &references)));
@@ -122,178 +135,131 @@ impl Fetch<'_> {
             return Ok(unchanged);
         }
         let ask = PackRequest::new(&advertisement, &[selected.want], true);
-        let pack = self
-            .receive(&mut transport, ask)
-            .await
-            .map_err(|error| transport.explain(error, &url))??;
-        drop((transport, references));
-        drop(memory);
-        self.store_pack(pack, advertisement.algorithm(), selected).await
-    }
-
-    /// Room for a connection. What the server lists comes on top.
-    async fn memory(&self) -> Result<Growing, FetchError> {
-        let Account { lane, memory, .. } = self.account;
-        let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
-        Ok(Growing::used(held))
-    }
-
-    /// Fetches a bare commit: directly where the server allows it, else with the history of the branch it is on.
-    async fn commit(&self, selected: Selected) -> Result<Fetched, FetchError> {
-        let url = self.request.url.to_string();
-        let mut memory = self.memory().await?;
-        let (mut transport, advertisement) = self.connect(&mut memory).await?;
+        let pack = receiving.receive_explained(&mut transport, ask).await?;
         let algorithm = advertisement.algorithm();
-        let direct = match &advertisement {
-            Advertisement::Two { .. } => true,
-            Advertisement::Zero {
-                capabilities,
-                references,
-                ..
-            } => {
-                references.iter().any(|reference| reference.oid == selected.want)
-                    || capabilities.iter().any(|offered| {
-                        matches!(
-                            offered.as_str(),
-                            "allow-reachable-sha1-in-want" | "allow-any-sha1-in-want"
-                        )
-                    })
-            }
-        };
-        if direct {
-            let ask = PackRequest::new(&advertisement, &[selected.want], true);
-            match self.receive(&mut transport, ask).await {
-                Ok(pack) => {
-                    drop((transport, advertisement));
-                    drop(memory);
-                    return self.store_pack(pack?, algorithm, selected).await;
-                }
-                // It may only give out what a branch points to.
-                Err(wire::WireError::Remote(message)) => {
-                    tracing::debug!(%message, "the server refuses a commit by its id");
-                }
-                Err(error) => return Err(transport.explain(error, &url)),
-            }
-        }
-        drop(transport);
-        let (mut transport, advertisement) = self.connect(&mut memory).await?;
-        let prefix = selected.name.clone().unwrap_or_else(|| "refs/heads/".to_owned());
-        let references = self
-            .list(&mut transport, &advertisement, vec![prefix], &mut memory)
-            .await?;
-        let mut wants: Vec<Oid> = references
-            .iter()
-            .filter(|reference| match &selected.name {
-                Some(name) => reference.name == *name,
-                None => reference.name.starts_with("refs/heads/"),
-            })
-            .map(|reference| reference.oid)
-            .collect();
-        wants.sort_unstable();
-        wants.dedup();
-        if wants.is_empty() {
-            return Err(self.not_found(Vec::new()));
-        }
-        let ask = PackRequest::new(&advertisement, &wants, false);
-        let pack = self
-            .receive(&mut transport, ask)
-            .await
-            .map_err(|error| transport.explain(error, &url))??;
-        drop((transport, advertisement, references, wants));
+        drop((transport, references, advertisement));
         drop(memory);
-        self.store_pack(pack, algorithm, selected).await
+        self.store(Received { pack, algorithm }, selected).await
     }
 
-    async fn connect(&self, memory: &mut Growing) -> Result<(Transport, Advertisement), FetchError> {
-        let mut transport = Transport::open(self.request, self.dialer).await?;
-        match Advertisement::read(transport.reader(), self.limits, memory).await {
-            Ok(advertisement) => Ok((transport, advertisement)),
-            Err(error) => Err(transport.explain(error, &self.request.url.to_string())),
+    fn receiving<'b>(&'b self, remote: &'b Remote) -> Receiving<'b> {
+        Receiving {
+            remote,
+            dialer: self.dialer,
+            limits: self.limits,
+            store: self.store,
+            account: self.account,
+            deadline: self.deadline,
         }
     }
 
-    async fn list(
-        &self,
-        transport: &mut Transport,
-        advertisement: &Advertisement,
-        prefixes: Vec<String>,
-        memory: &mut Growing,
-    ) -> Result<Vec<RemoteReference>, FetchError> {
-        match advertisement {
-            Advertisement::Zero { references, .. } => Ok(references.clone()),
-            Advertisement::Two { algorithm, .. } => {
-                transport.send(wire::write_list_request(*algorithm, &prefixes)).await?;
-                let list = wire::read_list(transport.reader(), self.limits, memory).await;
-                list.map_err(|error| transport.explain(error, &self.request.url.to_string()))
-            }
-        }
-    }
-
-    /// Receives a pack into a file. The outer error is the conversation's, the inner one everything else.
-    async fn receive(
-        &self,
-        transport: &mut Transport,
-        ask: PackRequest,
-    ) -> Result<Result<Incoming, FetchError>, wire::WireError> {
-        let mut ask = ask;
-        let mut incoming = match self.store.incoming_file(&self.account.lane) {
-            Ok(incoming) => incoming,
-            Err(error) => return Ok(Err(error.into())),
+    /// Makes the stored artifact of what was received, and of the submodules that it has.
+    async fn store(&self, received: Received, selected: Selected) -> Result<Fetched, FetchError> {
+        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let mut used = Used::default();
+        let wanted = Wanted::Own(selected.clone());
+        let own = self.unpack(&self.home, received, wanted, (&cancel, &mut used)).await?;
+        let modules = self.fetch_submodules(&own, (&cancel, &mut used)).await?;
+        let work = self.work(&self.home, &cancel);
+        let Account { lane, memory, .. } = self.account;
+        let (turn, held) = if work.merges() {
+            let turn = self.account.unpacking.acquire(lane, 1, self.deadline).await?;
+            (
+                Some(turn),
+                Some(memory.acquire(lane, MERGE_BYTES, self.deadline).await?),
+            )
+        } else {
+            (None, None)
         };
-        if let Err(error) = transport.send(std::mem::take(&mut ask.body)).await {
-            return Ok(Err(error));
-        }
-        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
-        let mut out = incoming.writer(self.store);
-        let mut writer = PackWriter::new(&mut out, self.limits);
-        ask.read(transport.reader(), &mut writer).await?;
-        drop(out);
-        incoming.complete();
-        Ok(Ok(incoming))
+        let stored = self
+            .blocking(move || {
+                let _turn = turn;
+                work.keep(own, &selected, &modules, held)
+            })
+            .await;
+        drop(cancel);
+        stored
     }
 
-    /// Turns a pack into a stored artifact, on threads for blocking work, in its turn and when there is room for what it takes.
-    async fn store_pack(
+    /// Fetches the submodules of a commit, each at the very commit that is named, and theirs.
+    async fn fetch_submodules(
         &self,
-        pack: Incoming,
-        algorithm: Algorithm,
-        selected: Selected,
-    ) -> Result<Fetched, FetchError> {
+        own: &Unpacked,
+        (cancel, used): (&CancelOnDrop, &mut Used),
+    ) -> Result<Vec<(String, Unpacked)>, FetchError> {
+        let mut modules = Vec::new();
+        if !self.request.asked.submodules {
+            return Ok(modules);
+        }
+        let mut pending = Pending::new(&self.home, &own.submodules)?;
+        while let Some(module) = pending.take() {
+            let fail = |error| submodules::wrap(&module.path, error);
+            let receiving = self.receiving(&module.remote);
+            let received = receiving.receive_commit(module.commit, None).await.map_err(fail)?;
+            let received = received.ok_or_else(|| {
+                fail(FetchError::ReferenceNotFound {
+                    what: format!("commit {}", module.commit),
+                    url: module.remote.url.to_string(),
+                    close: Vec::new(),
+                })
+            })?;
+            let wanted = Wanted::Submodule(module.commit);
+            let unpacked = self.unpack(&module.remote, received, wanted, (cancel, used));
+            let unpacked = unpacked.await.map_err(fail)?;
+            pending.add_of(&module, &unpacked.submodules)?;
+            modules.push((module.path, unpacked));
+        }
+        Ok(modules)
+    }
+
+    /// Turns a pack into an archive, on threads for blocking work, in its turn and when there is room for what it takes.
+    async fn unpack(
+        &self,
+        remote: &Remote,
+        received: Received,
+        wanted: Wanted,
+        (cancel, used): (&CancelOnDrop, &mut Used),
+    ) -> Result<Unpacked, FetchError> {
         let Account {
             lane,
             memory,
             unpacking,
-            trees,
+            ..
         } = self.account;
+        let Received { pack, algorithm } = received;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
-        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
-        let work = Work {
-            request: self.request.clone(),
-            limits: *self.limits,
-            store: self.store.clone(),
-            lane: lane.clone(),
-            trees: *trees,
-            fingerprint: self.fingerprint.clone(),
-            cancelled: Arc::clone(&cancel.0),
-        };
+        let work = self.work(remote, cancel);
         let (work, pack, turn, measure) = self
             .blocking(move || {
                 let measure = work.measure(&pack, algorithm)?;
                 Ok((work, pack, turn, measure))
             })
             .await?;
+        used.add_objects(measure.total, self.limits)?;
         let room = memory.room();
-        let wanted = measure.wanted(room.lane.min(room.all).saturating_sub(LIST_BYTES));
-        let memory = memory.acquire(lane, wanted, self.deadline).await?;
-        let stored = self
-            .blocking(move || {
-                // Both are held until the work really ends, also when nobody waits for it any more.
-                let _turn = turn;
-                work.run(&pack, algorithm, &selected, (measure, memory))
-            })
-            .await;
-        drop(cancel);
-        stored
+        let needed = measure.wanted(room.lane.min(room.all).saturating_sub(LIST_BYTES));
+        let memory = memory.acquire(lane, needed, self.deadline).await?;
+        let unpacked = self.blocking(move || {
+            // Both are held until the work really ends, also when nobody waits for it any more.
+            let _turn = turn;
+            work.unpack(&pack, algorithm, &wanted, (measure, memory))
+        });
+        let unpacked = unpacked.await?;
+        used.add_unpacked(unpacked.written.unpacked, self.limits)?;
+        Ok(unpacked)
+    }
+
+    fn work(&self, remote: &Remote, cancel: &CancelOnDrop) -> Work {
+        Work {
+            request: self.request.clone(),
+            url: remote.url.to_string(),
+            limits: *self.limits,
+            store: self.store.clone(),
+            lane: self.account.lane.clone(),
+            trees: self.account.trees,
+            fingerprint: self.fingerprint.clone(),
+            cancelled: Arc::clone(&cancel.0),
+        }
     }
 
     async fn blocking<T: Send + 'static>(
@@ -333,4 +299,34 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// What all repositories of a fetch have come to: a repository with submodules may be no larger than one without.
+#[derive(Default)]
+struct Used {
+    objects: u64,
+    unpacked: u64,
+}
+
+impl Used {
+    fn add_objects(&mut self, bytes: u64, limits: &Limits) -> Result<(), FetchError> {
+        self.objects = self.objects.saturating_add(bytes);
+        refuse_beyond("bytes of objects", self.objects, limits.object_bytes)
+    }
+
+    fn add_unpacked(&mut self, bytes: u64, limits: &Limits) -> Result<(), FetchError> {
+        self.unpacked = self.unpacked.saturating_add(bytes);
+        refuse_beyond("unpacked bytes", self.unpacked, limits.unpacked_bytes)
+    }
+}
+
+fn refuse_beyond(what: &'static str, bytes: u64, limit: u64) -> Result<(), FetchError> {
+    if bytes > limit {
+        return Err(FetchError::TooLarge {
+            what,
+            limit: describe_bytes(limit),
+            advice: "take submodules out of the repository, or ask an admin for a larger limit",
+        });
+    }
+    Ok(())
 }

@@ -31,6 +31,9 @@ pub(crate) fn write_fingerprint(request: &GitRequest) -> String {
         add("include", &which);
         add("include at", &[&include.from, &include.to]);
     }
+    if request.asked.submodules {
+        add("submodules", &[]);
+    }
     if let Some(trusted) = &request.trusted {
         add("verified", &[trusted.digest()]);
     }

@@ -43,6 +43,8 @@ pub struct FetchRequest {
     pub secret: Option<String>,
     /// Folders, or files, that are taken, each without `./` in front and `/` at the end; all when there is none.
     pub sparse: Vec<String>,
+    /// Whether submodules are fetched, and theirs.
+    pub submodules: bool,
     /// Files of other repositories that are added.
     pub include: Vec<IncludeRequest>,
     /// Secret with the address of a proxy, and credentials for it.
@@ -102,7 +104,6 @@ impl Source for GitRepository {
                 "spec.provider",
                 spec.provider.as_deref().is_some_and(|provider| provider != "generic"),
             ),
-            ("spec.recurseSubmodules", spec.recurse_submodules),
             ("spec.serviceAccountName", spec.service_account_name.is_some()),
         ];
         set.into_iter()
@@ -167,6 +168,7 @@ impl Source for GitRepository {
             },
             secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
             sparse: read_sparse(&spec.sparse_checkout).unwrap_or_default(),
+            submodules: spec.recurse_submodules,
             include: include::write_requests(&spec.include, beside),
             proxy: spec.proxy_secret_ref.as_ref().map(|secret| secret.name.clone()),
             verify: read_verification(&self.spec).unwrap_or_default(),
@@ -199,6 +201,7 @@ impl Source for GitRepository {
 
     fn note_observed(&self, status: &mut GitRepositoryStatus, stored: &StoredArtifact) {
         status.observed_include.clone_from(&self.spec.include);
+        status.observed_recurse_submodules = self.spec.recurse_submodules;
         status.observed_sparse_checkout.clone_from(&self.spec.sparse_checkout);
         let included = stored.included.iter().map(|included| Artifact {
             digest: Some(included.facts.digest.clone()),

@@ -183,8 +183,8 @@ fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
 fn what_is_not_implemented_or_not_allowed_stalls() {
     let cases = [
         (
-            json!({ "recurseSubmodules": true, "serviceAccountName": "x" }),
-            "spec.recurseSubmodules, spec.serviceAccountName is set",
+            json!({ "provider": "azure", "serviceAccountName": "x" }),
+            "spec.provider, spec.serviceAccountName is set",
         ),
         (json!({ "provider": "aws" }), "spec.provider is set"),
         (

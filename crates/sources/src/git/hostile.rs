@@ -74,9 +74,10 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
     let selection = archive::Selection {
         sparse: &[],
         ignoring: Some(None),
+        submodules: true,
     };
     let written = archive::write_archive(&mut pack, commit.tree, selection, &limits, memory, out);
-    Ok(written.ok().map(|written| written.digest))
+    Ok(written.ok().map(|(written, _)| written.digest))
 }
 
 #[test]

@@ -25,7 +25,10 @@ pub(crate) fn read_modules(text: &str) -> Result<BTreeMap<String, String>, Strin
         if let Some(header) = line.strip_prefix('[') {
             let header = header.split(']').next().filter(|_| line.contains(']'));
             let header = header.ok_or_else(|| wrong("is a section without an end"))?;
-            section = header.trim().strip_prefix("submodule").map(|name| name.trim().to_owned());
+            section = header
+                .trim()
+                .strip_prefix("submodule")
+                .map(|name| name.trim().to_owned());
             continue;
         }
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
@@ -125,7 +128,10 @@ mod tests {
             ("lib/a", "https://example.com/a#b"),
             ("long", "./x"),
         ];
-        assert_eq!(modules, expected.map(|(path, url)| (path.to_owned(), url.to_owned())).into());
+        assert_eq!(
+            modules,
+            expected.map(|(path, url)| (path.to_owned(), url.to_owned())).into()
+        );
         for (text, expected) in [
             ("[submodule \"a\"", "line 1 is a section without an end"),
             ("[submodule \"a\"]\nurl = \"x", "line 2 has a value"),
@@ -142,9 +148,15 @@ mod tests {
         let resolve = |address| resolve_address("https://example.com:8443/team/app.git", address);
         assert_eq!(resolve("../lib.git").unwrap(), "https://example.com:8443/team/lib.git");
         assert_eq!(resolve("./lib").unwrap(), "https://example.com:8443/team/app.git/lib");
-        assert_eq!(resolve("../../other/./lib").unwrap(), "https://example.com:8443/other/lib");
+        assert_eq!(
+            resolve("../../other/./lib").unwrap(),
+            "https://example.com:8443/other/lib"
+        );
         assert!(resolve("../../../lib").is_err());
-        assert_eq!(resolve("git@example.com:team/lib.git").unwrap(), "ssh://git@example.com/team/lib.git");
+        assert_eq!(
+            resolve("git@example.com:team/lib.git").unwrap(),
+            "ssh://git@example.com/team/lib.git"
+        );
         assert_eq!(resolve("https://else.example/x").unwrap(), "https://else.example/x");
         assert_eq!(resolve("file:///etc").unwrap(), "file:///etc");
         assert_eq!(resolve("/etc/passwd").unwrap(), "/etc/passwd");

@@ -24,4 +24,5 @@ mod request;
 mod signing;
 mod ssh;
 mod store;
+mod submodules;
 mod verification;

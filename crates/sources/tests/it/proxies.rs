@@ -66,48 +66,46 @@ async fn serve(
     authorization: Option<&str>,
     heads: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
-    loop {
-        let head = read_head(&mut client).await?;
-        heads.lock().unwrap().push(head.clone());
-        let shown = head.lines().find_map(|line| {
-            line.split_once(": ")
-                .filter(|(name, _)| name.eq_ignore_ascii_case("proxy-authorization"))
-        });
-        if shown.map(|(_, value)| value) != authorization {
-            return client
-                .write_all(b"HTTP/1.1 407 no\r\nContent-Length: 6\r\n\r\nquoted")
-                .await;
-        }
-        let target = head.split(' ').nth(1).unwrap().to_owned();
-        if head.starts_with("CONNECT ") {
-            let Some(server) = names.get(&target) else {
-                return client.write_all(b"HTTP/1.1 502 quoted\r\n\r\n").await;
-            };
-            let mut server = TcpStream::connect(server).await?;
-            client
-                .write_all(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n")
-                .await?;
-            copy_bidirectional(&mut client, &mut server).await?;
-            return Ok(());
-        }
-        // The request goes on as it is asked for from a server, with one answer for each connection.
-        let (host, path) = target.strip_prefix("http://").unwrap().split_once('/').unwrap();
-        let mut server = TcpStream::connect(names.get(host).unwrap()).await?;
-        let head = head.replacen(&target, &format!("/{path}"), 1);
-        let kept: Vec<&str> = head
-            .split("\r\n")
-            .filter(|line| !line.to_ascii_lowercase().starts_with("proxy-"))
-            .collect();
-        server
-            .write_all(
-                kept.join("\r\n")
-                    .replacen("\r\n", "\r\nConnection: close\r\n", 1)
-                    .as_bytes(),
-            )
+    let head = read_head(&mut client).await?;
+    heads.lock().unwrap().push(head.clone());
+    let shown = head.lines().find_map(|line| {
+        line.split_once(": ")
+            .filter(|(name, _)| name.eq_ignore_ascii_case("proxy-authorization"))
+    });
+    if shown.map(|(_, value)| value) != authorization {
+        return client
+            .write_all(b"HTTP/1.1 407 no\r\nContent-Length: 6\r\n\r\nquoted")
+            .await;
+    }
+    let target = head.split(' ').nth(1).unwrap().to_owned();
+    if head.starts_with("CONNECT ") {
+        let Some(server) = names.get(&target) else {
+            return client.write_all(b"HTTP/1.1 502 quoted\r\n\r\n").await;
+        };
+        let mut server = TcpStream::connect(server).await?;
+        client
+            .write_all(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n")
             .await?;
         copy_bidirectional(&mut client, &mut server).await?;
         return Ok(());
     }
+    // The request goes on as it is asked for from a server, with one answer for each connection.
+    let (host, path) = target.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut server = TcpStream::connect(names.get(host).unwrap()).await?;
+    let head = head.replacen(&target, &format!("/{path}"), 1);
+    let kept: Vec<&str> = head
+        .split("\r\n")
+        .filter(|line| !line.to_ascii_lowercase().starts_with("proxy-"))
+        .collect();
+    server
+        .write_all(
+            kept.join("\r\n")
+                .replacen("\r\n", "\r\nConnection: close\r\n", 1)
+                .as_bytes(),
+        )
+        .await?;
+    copy_bidirectional(&mut client, &mut server).await?;
+    Ok(())
 }
 
 /// A request for the branch `main` of a URL through a proxy.

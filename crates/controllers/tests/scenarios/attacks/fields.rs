@@ -208,7 +208,22 @@ async fn no_field_of_a_source_leads_out() {
         .map(|listener| format!("http://{}", listener.local_addr().unwrap()))
         .collect();
     let scene = Scene::set_allowing("attacks-b", &hosts).await;
-    scene.serve(&[("a.yaml".to_owned(), "a: b\n".to_owned())]).await;
+    let repository = scene.serve(&[("a.yaml".to_owned(), "a: b\n".to_owned())]).await;
+    let commit = repository.resolve("main").await.unwrap().unwrap();
+    for (branch, address) in [
+        ("inward", "http://169.254.169.254/latest.git"),
+        ("files", "file:///etc"),
+        ("beside", "./"),
+    ] {
+        let module = [
+            (
+                ".gitmodules",
+                format!("[submodule \"in\"]\n\tpath = in\n\turl = {address}\n").into(),
+            ),
+            ("in", tenure_git_server::Content::Submodule(commit.clone())),
+        ];
+        repository.commit_on(branch, module, "submodule").await.unwrap();
+    }
     let good = scene.stage.git.http_url(&scene.fill("EVIL-files"));
     let port = scene.stage.git.http_address().port();
     let targets = [
@@ -315,9 +330,15 @@ async fn no_field_of_a_source_leads_out() {
         ),
         attack(
             "submodules",
-            json!({ "recurseSubmodules": true }),
-            "spec.recurseSubmodules",
-            json!({ "recurseSubmodules": false }),
+            json!({ "recurseSubmodules": true, "ref": { "branch": "inward" } }),
+            "submodule \"in\": connection to http://169.254.169.254:80 denied",
+            json!({ "recurseSubmodules": true, "ref": { "branch": "beside" } }),
+        ),
+        attack(
+            "submodules-of-files",
+            json!({ "recurseSubmodules": true, "ref": { "branch": "files" } }),
+            "submodule \"in\": invalid Git URL",
+            json!({ "ref": { "branch": "files" } }),
         ),
         attack(
             "proxy",
