@@ -47,6 +47,8 @@ pub const OCI_ARTIFACT_LAYER_OPERATION_FAILED: &str = "OCIArtifactLayerOperation
 pub const READ_OPERATION_FAILED: &str = "ReadOperationFailed";
 /// A signature could not be verified.
 pub const VERIFICATION_ERROR: &str = "VerificationError";
+/// The credentials are not of the kind that the provider takes.
+pub const INVALID_PROVIDER_CONFIGURATION: &str = "InvalidProviderConfiguration";
 /// What is to be verified is not what is fetched.
 pub const INVALID_VERIFICATION_MODE: &str = "InvalidVerificationMode";
 /// What is to be verified is not signed.

@@ -26,7 +26,7 @@ const CERTIFICATION_REVOCATION: u8 = 0x30;
 const MAY_SIGN: u8 = 2;
 /// Packets of all keys of one text: others' signatures on well known keys are many.
 const MOST_PACKETS: usize = 20_000;
-/// Signatures that one key may have of its owner's.
+/// Signatures that one key, with its names and subkeys, may have of its owner's: each is verified whenever the key is asked about.
 const MOST_SIGNATURES: usize = 256;
 /// How far the clocks of others may be ahead.
 pub(crate) const SKEW: i64 = 300;
@@ -62,6 +62,8 @@ pub(crate) struct Certificate {
     /// What is hashed of each.
     identities: Vec<Bound<Vec<u8>>>,
     subkeys: Vec<Bound<Key>>,
+    /// How many signatures there are of all these.
+    signatures: usize,
 }
 
 /// What a look at a signature told.
@@ -192,6 +194,7 @@ impl Certificate {
                     direct: Vec::new(),
                     identities: Vec::new(),
                     subkeys: Vec::new(),
+                    signatures: 0,
                 });
                 continue;
             }
@@ -229,8 +232,11 @@ impl Certificate {
                     (None, Some(identity)) => &mut identity.signatures,
                     (None, None) => &mut self.direct,
                 };
-                if place.len() == MOST_SIGNATURES {
-                    return Err(format!("a key has more than {MOST_SIGNATURES} signatures of its owner"));
+                self.signatures += 1;
+                if self.signatures > MOST_SIGNATURES {
+                    return Err(format!(
+                        "holds a key with more than {MOST_SIGNATURES} signatures of its owner"
+                    ));
                 }
                 place.push(signature);
             }
@@ -281,11 +287,8 @@ impl Certificate {
         Ok(())
     }
 
-    /// The newest that the primary key says of itself: to one of its names that is not revoked, or directly.
+    /// The newest that the primary key says of itself: to one of its names that is not revoked, or directly if there is no such name.
     fn find_own_words(&self, now: i64) -> Option<&Signature> {
-        let direct = self.direct.iter().filter(|signature| {
-            signature.kind == DIRECT_KEY && self.primary.check(signature, &self.primary.hashed) == Checked::Good
-        });
         let of_names = self.identities.iter().flat_map(|identity| {
             let about = [self.primary.hashed.as_slice(), &identity.what].concat();
             let revocations = identity
@@ -298,14 +301,18 @@ impl Certificate {
                 .max();
             identity.signatures.iter().filter(move |signature| {
                 CERTIFICATIONS.contains(&signature.kind)
+                    && is_current(signature, now)
                     && signature.created > revoked
                     && self.primary.check(signature, &about) == Checked::Good
             })
         });
-        direct
-            .chain(of_names)
-            .filter(|signature| is_current(signature, now))
-            .max_by_key(|signature| signature.created)
+        let direct = self.direct.iter().filter(|signature| {
+            signature.kind == DIRECT_KEY
+                && is_current(signature, now)
+                && self.primary.check(signature, &self.primary.hashed) == Checked::Good
+        });
+        let newest = of_names.max_by_key(|signature| signature.created);
+        newest.or_else(|| direct.max_by_key(|signature| signature.created))
     }
 
     fn is_revoked(&self, signatures: &[Signature], kind: u8, about: &[u8]) -> bool {

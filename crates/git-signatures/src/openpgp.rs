@@ -15,7 +15,9 @@ const SIGNATURE: u8 = 2;
 /// Of binary data.
 const BINARY: u8 = 0;
 /// Signatures in one block.
-const MOST_SIGNATURES: usize = 8;
+const MOST_SIGNATURES: usize = 4;
+/// Keys of the same id that are asked about: there is more than one only where somebody made them so.
+const MOST_CANDIDATES: usize = 4;
 /// Blocks of keys in one text.
 const MOST_BLOCKS: usize = 64;
 
@@ -89,14 +91,16 @@ fn verify_one(body: &[u8], payload: &[u8], keys: &[Certificate], now: i64) -> Re
     };
     let name = hex::encode_upper(issuer);
     let mut failure = format!("no trusted OpenPGP key made the signature: it is of the key {name}");
-    for certificate in keys {
-        let key = match certificate.find_signer(issuer, now) {
-            None => continue,
-            Some(Err(why)) => {
+    let found = keys
+        .iter()
+        .filter_map(|certificate| Some((certificate, certificate.find_signer(issuer, now)?)));
+    for (certificate, signer) in found.take(MOST_CANDIDATES) {
+        let key = match signer {
+            Ok(key) => key,
+            Err(why) => {
                 failure = why;
                 continue;
             }
-            Some(Ok(key)) => key,
         };
         match key.check(&signature, payload) {
             Checked::Good if is_current(&signature, now) => return Ok(certificate.describe()),

@@ -36,6 +36,20 @@ pub enum FetchError {
         /// Which key, and what it must hold; never the value.
         problem: String,
     },
+    /// The Secret is not of the kind that the provider takes.
+    #[error("{problem}")]
+    InvalidProvider {
+        /// What is missing, or too much.
+        problem: String,
+    },
+    /// An API that is not Git's gives no answer that can be used.
+    #[error("{url}: {problem}")]
+    HttpApi {
+        /// The URL without credentials.
+        url: String,
+        /// What was expected.
+        problem: String,
+    },
     /// The Secret with the proxy can't be used.
     #[error("the Secret of spec.proxySecretRef can't be used: {problem}")]
     InvalidProxy {
@@ -304,6 +318,7 @@ impl FetchError {
             | Self::InvalidProxy { .. }
             | Self::Unauthorized { .. }
             | Self::HostKey { .. } => FetchReason::AuthenticationFailed,
+            Self::InvalidProvider { .. } => FetchReason::InvalidProviderConfiguration,
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
             Self::Unverified { reason, .. } => *reason,
             Self::Submodule { error, .. } => match error.reason() {
@@ -321,6 +336,7 @@ impl FetchError {
             | Self::Broken { .. }
             | Self::Redirect { .. }
             | Self::HttpStatus { .. }
+            | Self::HttpApi { .. }
             | Self::Remote { .. }
             | Self::Protocol { .. }
             | Self::ReferenceNotFound { .. }

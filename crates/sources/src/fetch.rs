@@ -59,7 +59,7 @@ async fn fetch_in_time(
     // Whoever waits for room to the end is told so, instead of that the time is over.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(policy, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
-    let fetching = Fetch {
+    let mut fetching = Fetch {
         request,
         home: Remote {
             url: request.url.clone(),
@@ -73,7 +73,18 @@ async fn fetch_in_time(
         deadline: Instant::now() + request.asked.timeout.saturating_sub(spare),
         fingerprint: write_fingerprint(request),
     };
-    let result = match tokio::time::timeout(request.asked.timeout, fetching.run()).await {
+    let fetched = async {
+        // A commit never changes: what is stored needs no server.
+        if let Some(unchanged) = fetching.find_commit()? {
+            return Ok(unchanged);
+        }
+        if let Some(app) = &request.app {
+            let (source, tls) = (&request.source, &request.tls);
+            fetching.home.credentials = app.log_in(source, &request.tokens, &dialer, tls).await?;
+        }
+        fetching.run().await
+    };
+    let result = match tokio::time::timeout(request.asked.timeout, fetched).await {
         Ok(result) => result,
         Err(_) => {
             return Err(FetchError::Timeout {
@@ -82,6 +93,10 @@ async fn fetch_in_time(
             });
         }
     };
+    if matches!(result, Err(FetchError::Unauthorized { .. })) {
+        // A token may have been taken back before its end.
+        request.tokens.forget(&request.source);
+    }
     // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
     result.map_err(|error| dialer.budget().exceeded().unwrap_or(error))
 }
@@ -99,21 +114,30 @@ struct Fetch<'a> {
 }
 
 impl Fetch<'_> {
+    /// The commit that is named, if one is.
+    fn read_commit(&self) -> Result<Option<Selected>, FetchError> {
+        let Reference::Commit { id, branch } = &self.request.reference else {
+            return Ok(None);
+        };
+        let commit = Oid::from_hex(id.as_bytes()).ok_or_else(|| self.not_found(Vec::new()))?;
+        Ok(Some(Selected {
+            name: branch.as_ref().map(|branch| format!("refs/heads/{branch}")),
+            want: commit,
+            commit,
+        }))
+    }
+
+    /// What is stored of the commit that is named.
+    fn find_commit(&self) -> Result<Option<Fetched>, FetchError> {
+        Ok(self.read_commit()?.and_then(|selected| self.unchanged(&selected)))
+    }
+
     async fn run(&self) -> Result<Fetched, FetchError> {
-        if let Reference::Commit { id, branch } = &self.request.reference {
-            let oid = Oid::from_hex(id.as_bytes()).ok_or_else(|| self.not_found(Vec::new()))?;
-            let name = branch.as_ref().map(|branch| format!("refs/heads/{branch}"));
-            let selected = Selected {
-                name,
-                want: oid,
-                commit: oid,
-            };
-            // A commit never changes: what is stored needs no server.
-            if let Some(unchanged) = self.unchanged(&selected) {
-                return Ok(unchanged);
-            }
+        if let Some(selected) = self.read_commit()? {
             let receiving = self.receiving(&self.home);
-            let received = receiving.receive_commit(oid, selected.name.as_deref()).await?;
+            let received = receiving
+                .receive_commit(selected.want, selected.name.as_deref())
+                .await?;
             let received = received.ok_or_else(|| self.not_found(Vec::new()))?;
             return self.store(received, selected).await;
         }

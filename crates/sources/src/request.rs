@@ -5,10 +5,11 @@
 
 use go_words::version::Range;
 use tenure_api::git_repository::GitRepositoryRef;
-use tenure_planner::git_repository::{FetchRequest, IncludeRequest};
+use tenure_planner::git_repository::{FetchRequest, IncludeRequest, Provider};
 
 use crate::artifact::SourceKey;
 use crate::error::FetchError;
+use crate::github_app::{self, AppTokens, GitHubApp};
 use crate::proxy::Proxy;
 use crate::secret::{self, Credentials, SecretData, TlsOptions};
 
@@ -31,6 +32,10 @@ pub struct GitRequest {
     pub credentials: Credentials,
     /// What TLS believes and shows.
     pub tls: TlsOptions,
+    /// The GitHub App that gets the credentials.
+    pub(crate) app: Option<GitHubApp>,
+    /// The tokens that there are already, those of sources of the same namespace only.
+    pub tokens: AppTokens,
     /// What stands between, if anything does.
     pub proxy: Option<Proxy>,
     /// Whose signatures are good, if any is needed.
@@ -77,7 +82,7 @@ impl GitRequest {
     /// A [`FetchError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
     pub fn read(source: SourceKey, asked: FetchRequest, secrets: &GitSecrets) -> Result<Self, FetchError> {
         let url = RemoteUrl::parse(asked.url.reveal())?;
-        let (credentials, tls) = secret::read_secret(&url, secrets.credentials.as_ref())?;
+        let (credentials, tls, app) = read_credentials(&url, asked.provider, secrets.credentials.as_ref())?;
         let proxy = Proxy::read_if_named(asked.proxy.is_some(), secrets.proxy.as_ref())?;
         let trusted = match (&asked.verify, &secrets.keys) {
             (None, _) => None,
@@ -95,11 +100,32 @@ impl GitRequest {
             asked,
             credentials,
             tls,
+            app,
+            tokens: AppTokens::default(),
             proxy,
             trusted,
             included,
         })
     }
+}
+
+/// What is shown to the server; nothing yet for a GitHub App.
+fn read_credentials(
+    url: &RemoteUrl,
+    provider: Provider,
+    secret: Option<&SecretData>,
+) -> Result<(Credentials, TlsOptions, Option<GitHubApp>), FetchError> {
+    if provider == Provider::GitHub {
+        let app = GitHubApp::read(secret)?;
+        return Ok((Credentials::Anonymous, secret::read_tls(secret)?, Some(app)));
+    }
+    if secret.is_some_and(github_app::is_app) {
+        return Err(FetchError::InvalidProvider {
+            problem: "spec.secretRef has github app data but provider is not set to github".to_owned(),
+        });
+    }
+    let (credentials, tls) = secret::read_secret(url, secret)?;
+    Ok((credentials, tls, None))
 }
 
 fn read_reference(spec: &GitRepositoryRef) -> Result<Reference, FetchError> {

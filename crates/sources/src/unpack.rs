@@ -229,10 +229,7 @@ impl Work {
                 .read(&at, ObjectKind::Tag)
                 .map_err(|error| self.pack_error(error))?;
             if at == from && self.request.trusted.as_ref().is_some_and(Trusted::needs_tag) {
-                first = content.as_ref().map(|content| ReceivedTag {
-                    id: from,
-                    content: content.to_vec(),
-                });
+                first = content.clone().map(|content| ReceivedTag { id: from, content });
             }
             at = content
                 .and_then(|content| object::read_tag_target(&content))

@@ -3,6 +3,8 @@
 //! Owns what follows from `spec.verify` and what each failure is called. A tag must say that it is the one that was asked for: a server could
 //! give out an old one, well signed, under a new name. How signatures are verified is in `git-signatures`.
 
+use std::rc::Rc;
+
 use git_signatures::{ObjectFormat, Signed, TrustedKeys, read_tag_name, split_commit, split_tag};
 use sha2::{Digest as _, Sha256};
 use tenure_planner::git_repository::{FetchReason, VerifyMode};
@@ -23,8 +25,11 @@ pub(crate) struct Trusted {
 /// A tag object, as it was received.
 pub(crate) struct ReceivedTag {
     pub(crate) id: Oid,
-    pub(crate) content: Vec<u8>,
+    pub(crate) content: Rc<Vec<u8>>,
 }
+
+/// The largest commit, and tag, that is verified: a message of a mebibyte is written by nobody.
+const LARGEST: usize = 1 << 20;
 
 impl Trusted {
     /// Reads the keys of a Secret.
@@ -81,6 +86,9 @@ impl Trusted {
                 Algorithm::Sha1 => ObjectFormat::Sha1,
                 Algorithm::Sha256 => ObjectFormat::Sha256,
             };
+            if content.len() > LARGEST {
+                return Err(fail("it is larger than 1 MiB".to_owned()));
+            }
             let signed = split_commit(content, format)
                 .ok_or_else(|| fail("it is malformed, or has more than one signature".to_owned()))?;
             let signer = self.find_signer(&signed, now).map_err(fail)?;
@@ -104,6 +112,9 @@ impl Trusted {
             reason: FetchReason::InvalidTagSignature,
             problem: format!("signature verification of tag '{shown}' failed: {why}"),
         };
+        if tag.content.len() > LARGEST {
+            return Err(fail("it is larger than 1 MiB".to_owned()));
+        }
         let signed =
             split_tag(&tag.content).ok_or_else(|| fail("its signature is not text, or too long".to_owned()))?;
         if signed.signature.is_empty() {

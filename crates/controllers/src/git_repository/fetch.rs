@@ -17,7 +17,8 @@ pub(super) async fn perform_fetch(
 ) -> Result<Fetched, FetchFailure> {
     let secrets = read_secrets(source.namespace(), lane, account, request).await?;
     let failed = |error: FetchError| FetchFailure::from(&error);
-    let git = GitRequest::read(source.clone(), request.clone(), &secrets).map_err(failed)?;
+    let mut git = GitRequest::read(source.clone(), request.clone(), &secrets).map_err(failed)?;
+    git.tokens = shard.app_tokens.clone();
     let policy = shard.means.source_policy(request.platform);
     let depot = &shard.means.depot;
     let (limits, store, account) = (&depot.limits, &depot.store, depot.account(&lane.bounds.name));

@@ -69,9 +69,9 @@ impl<S: Fetching> SourceReconciler<S> {
 
     /// Removes what was stored for the object that had this name, and has gone.
     fn remove_what_is_left(&mut self) {
-        if let Some(source) = self.source.take()
-            && let Err(error) = self.shard.artifacts.remove(&source)
-        {
+        let Some(source) = self.source.take() else { return };
+        self.shard.app_tokens.forget(&source);
+        if let Err(error) = self.shard.artifacts.remove(&source) {
             tracing::warn!(%error, source = %self.key, "the artifacts of a source that is gone could not be removed");
         }
     }

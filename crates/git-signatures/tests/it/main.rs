@@ -191,7 +191,7 @@ fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else()
         let trusted = keys(&[key]);
         let told = verify(&good, &trusted, now());
         let text = good.signature.clone().into_bytes();
-        for at in (0..text.len()).step_by(3) {
+        for at in (0..text.len()).step_by(7) {
             for new in [b'A', b'/', b'\n'] {
                 let mut changed = text.clone();
                 changed[at] = new;
@@ -212,7 +212,7 @@ fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else()
             assert!(trusted.verify(&object, now()).is_err());
         }
         let key_text = read(key);
-        for at in (0..key_text.len()).step_by(3) {
+        for at in (0..key_text.len()).step_by(7) {
             let mut changed = key_text.clone();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             if let Ok(changed) = TrustedKeys::read(&BTreeMap::from([(key.to_owned(), changed)])) {
@@ -286,4 +286,33 @@ fn entries_without_keys_are_named() {
         let told = told(&entries);
         assert!(told.contains(expected), "{told}");
     }
+}
+
+#[test]
+fn a_key_that_would_take_long_to_ask_about_is_refused() {
+    use base64::Engine as _;
+    let text = String::from_utf8(read("rsa.asc")).unwrap();
+    let (bytes, _) = openpgp_packets::armor::find_first(&text, "PGP PUBLIC KEY BLOCK", true).unwrap();
+    // The signature is what stands last.
+    let mut rest = bytes.as_slice();
+    let mut last = rest;
+    while !rest.is_empty() {
+        last = rest;
+        openpgp_packets::packet::take(&mut rest).unwrap();
+    }
+    let keys = |copies: usize| {
+        let all = [bytes.as_slice(), &last.repeat(copies)].concat();
+        let armored = format!(
+            "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{}\n-----END PGP PUBLIC KEY BLOCK-----\n",
+            base64::engine::general_purpose::STANDARD.encode(all)
+        );
+        TrustedKeys::read(&BTreeMap::from([("a.asc".to_owned(), armored.into_bytes())]))
+    };
+    let told = verify(&object("rsa.commit"), &keys(255).unwrap(), now());
+    assert!(is_key_id(&told), "{told}");
+    let refused = keys(256).unwrap_err().to_string();
+    assert!(
+        refused.contains("a.asc holds a key with more than 256 signatures"),
+        "{refused}"
+    );
 }

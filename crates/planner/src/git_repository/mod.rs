@@ -19,7 +19,8 @@ use crate::artifact::StoredArtifact;
 use crate::ending::cut_to_seconds;
 use crate::maxima::SPARSE_FOLDERS;
 use crate::source::{
-    self, FetchStep, Obstacle, Refusal, RequestBasis, Source, SourceReference, TimingFields, implement_source_status,
+    self, FetchStep, Obstacle, Refusal, RefusalReason, RequestBasis, Source, SourceReference, TimingFields,
+    implement_source_status,
 };
 
 /// A plan for a GitRepository.
@@ -39,6 +40,8 @@ pub struct FetchRequest {
     pub url: SourceUrl,
     /// Which revision, Flux's precedence: commit, name, semver, tag, branch (`master`).
     pub reference: GitRepositoryRef,
+    /// What kind of credentials the Secret holds.
+    pub provider: Provider,
     /// Secret with the credentials, in the repository's namespace, read as the plan's identity.
     pub secret: Option<String>,
     /// Folders, or files, that are taken, each without `./` in front and `/` at the end; all when there is none.
@@ -59,6 +62,17 @@ pub struct FetchRequest {
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
+}
+
+/// What kind of credentials a Secret holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Provider {
+    /// Those that a Git server takes as they are.
+    #[default]
+    Generic,
+    /// A GitHub App, which gets tokens of GitHub.
+    GitHub,
 }
 
 impl FetchStep for FetchRequest {
@@ -100,10 +114,8 @@ impl Source for GitRepository {
     fn list_unimplemented(&self) -> Vec<&'static str> {
         let spec = &self.spec;
         let set = [
-            (
-                "spec.provider",
-                spec.provider.as_deref().is_some_and(|provider| provider != "generic"),
-            ),
+            ("spec.provider: aws", spec.provider.as_deref() == Some("aws")),
+            ("spec.provider: azure", spec.provider.as_deref() == Some("azure")),
             ("spec.serviceAccountName", spec.service_account_name.is_some()),
         ];
         set.into_iter()
@@ -121,6 +133,7 @@ impl Source for GitRepository {
                 "spec.url must begin with http://, https:// or ssh://",
             ));
         }
+        read_provider(&self.spec)?;
         read_sparse(&self.spec.sparse_checkout)?;
         read_verification(&self.spec)?;
         include::check_includes(&self.spec.include)
@@ -166,6 +179,7 @@ impl Source for GitRepository {
             } else {
                 reference
             },
+            provider: read_provider(spec).unwrap_or_default(),
             secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
             sparse: read_sparse(&spec.sparse_checkout).unwrap_or_default(),
             submodules: spec.recurse_submodules,
@@ -215,6 +229,25 @@ impl Source for GitRepository {
         status.included_artifacts = included.collect();
         let verified = read_verification(&self.spec).ok().flatten();
         status.source_verification_mode = verified.map(|verified| verified.mode.as_str().to_owned());
+    }
+}
+
+/// What kind of credentials there are.
+fn read_provider(spec: &GitRepositorySpec) -> Result<Provider, Refusal> {
+    match spec.provider.as_deref() {
+        None | Some("" | "generic") => Ok(Provider::Generic),
+        Some("github") if spec.secret_ref.is_none() => Err(Refusal {
+            reason: RefusalReason::InvalidProviderConfiguration,
+            message:
+                "secretRef with github app data must be specified when provider is set to github: set spec.secretRef"
+                    .to_owned(),
+        }),
+        Some("github") if spec.url.reveal().starts_with("ssh://") => Err(Refusal {
+            reason: RefusalReason::InvalidProviderConfiguration,
+            message: "spec.provider github needs an https URL: a GitHub App has no ssh key".to_owned(),
+        }),
+        Some("github") => Ok(Provider::GitHub),
+        Some(_) => Err(Refusal::invalid("spec.provider must be generic or github")),
     }
 }
 

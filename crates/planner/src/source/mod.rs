@@ -237,6 +237,8 @@ pub enum RefusalReason {
     InvalidSpec,
     /// The address is not one of this kind.
     UrlInvalid,
+    /// A provider lacks what it needs.
+    InvalidProviderConfiguration,
     /// What is to be verified is not what is fetched.
     InvalidVerificationMode,
     /// Tenancy refuses it.
@@ -250,6 +252,7 @@ impl RefusalReason {
             Self::UnsupportedField => reason::UNSUPPORTED_FIELD,
             Self::InvalidSpec => reason::INVALID_SPEC,
             Self::UrlInvalid => reason::URL_INVALID,
+            Self::InvalidProviderConfiguration => reason::INVALID_PROVIDER_CONFIGURATION,
             Self::InvalidVerificationMode => reason::INVALID_VERIFICATION_MODE,
             Self::Denied(denial) => denial.as_str(),
         }

@@ -322,6 +322,8 @@ pub enum FetchReason {
     UrlInvalid,
     /// The Secret could not be read or used, or the server does not accept what is in it.
     AuthenticationFailed,
+    /// The Secret is not of the kind that the provider takes.
+    InvalidProviderConfiguration,
     /// Anything else between a Git repository and the archive.
     #[default]
     GitOperationFailed,
@@ -354,6 +356,7 @@ impl FetchReason {
         match self {
             Self::UrlInvalid => reason::URL_INVALID,
             Self::AuthenticationFailed => reason::AUTHENTICATION_FAILED,
+            Self::InvalidProviderConfiguration => reason::INVALID_PROVIDER_CONFIGURATION,
             Self::GitOperationFailed => reason::GIT_OPERATION_FAILED,
             Self::ReadOperationFailed => reason::READ_OPERATION_FAILED,
             Self::OciArtifactPullFailed => reason::OCI_ARTIFACT_PULL_FAILED,

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use tenure_planner::git_repository::{
-    Attempt, Beside, FetchFailure, FetchReason, Fetched, IncludedRepository, Memory, Plan, Snapshot, Step,
+    Attempt, Beside, FetchFailure, FetchReason, Fetched, IncludedRepository, Memory, Plan, Provider, Snapshot, Step,
     find_included, plan,
 };
 use tenure_planner::{Next, invariants};
@@ -75,7 +75,7 @@ fn stored(revision: &str) -> StoredArtifact {
 fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_nothing() {
     let mut snapshot = snapshot(
         json!({ "url": "https://example.com/r.git", "interval": "10m", "secretRef": { "name": "key" },
-            "proxySecretRef": { "name": "way" } }),
+            "proxySecretRef": { "name": "way" }, "provider": "github" }),
     );
     let first = planned(&snapshot, start());
     let [Step::Fetch(request)] = first.steps.as_slice() else {
@@ -83,6 +83,7 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
     };
     assert_eq!(request.secret.as_deref(), Some("key"));
     assert_eq!(request.proxy.as_deref(), Some("way"));
+    assert_eq!(request.provider, Provider::GitHub);
     assert_eq!(request.reference.branch.as_deref(), Some("master"));
     assert!(!request.platform);
     assert_eq!(
@@ -184,9 +185,18 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
     let cases = [
         (
             json!({ "provider": "azure", "serviceAccountName": "x" }),
-            "spec.provider, spec.serviceAccountName is set",
+            "spec.provider: azure, spec.serviceAccountName is set",
         ),
-        (json!({ "provider": "aws" }), "spec.provider is set"),
+        (json!({ "provider": "aws" }), "spec.provider: aws is set"),
+        (json!({ "provider": "gitlab" }), "spec.provider must be"),
+        (
+            json!({ "provider": "github" }),
+            "InvalidProviderConfiguration: secretRef with github app data must be specified",
+        ),
+        (
+            json!({ "provider": "github", "secretRef": { "name": "app" }, "url": "ssh://git@github.com/me/r" }),
+            "InvalidProviderConfiguration: spec.provider github needs an https URL",
+        ),
         (
             json!({ "proxySecretRef": { "name": "../x" } }),
             "spec.proxySecretRef.name",

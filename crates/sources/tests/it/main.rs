@@ -14,6 +14,7 @@ mod bed;
 mod bounds;
 mod budgets;
 mod content;
+mod github_app;
 mod oci;
 mod parts;
 mod policy;
