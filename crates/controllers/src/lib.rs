@@ -53,6 +53,7 @@ mod realm;
 mod reconciled;
 mod render;
 mod rights;
+mod rooms;
 mod seen_files;
 mod source;
 mod supervise;
