@@ -77,7 +77,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
         "ref": { "semver": "1.x", "semverFilter": "x" }, "insecure": true, "ignore": "*.md", "timeout": "30s", "provider": "generic",
         "layerSelector": { "mediaType": "application/x", "operation": "copy" },
         "secretRef": { "name": "credentials" }, "serviceAccountName": "puller", "certSecretRef": { "name": "tls" },
-        "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
+        "proxySecretRef": { "name": "way" }, "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
     }));
     let plan = planned(&snapshot);
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
@@ -97,11 +97,12 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
         &request.secret,
         &request.service_account,
         &request.certificates,
+        &request.proxy,
         &request.keys,
     ];
     assert_eq!(
         read.map(|name| name.as_deref().unwrap()),
-        ["credentials", "puller", "tls", "keys"]
+        ["credentials", "puller", "tls", "way", "keys"]
     );
 }
 

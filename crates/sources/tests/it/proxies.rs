@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::bed::{Bed, endpoint, secret, source};
 
 /// A proxy that notes the head of each request, and knows names that nobody else does.
-struct TestProxy {
+pub(crate) struct TestProxy {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
@@ -27,7 +27,7 @@ impl Drop for TestProxy {
 
 impl TestProxy {
     /// `names` says where a host and port are that it is asked for; `authorization` is what it wants to be shown.
-    async fn start(names: BTreeMap<String, SocketAddr>, authorization: Option<&'static str>) -> Self {
+    pub(crate) async fn start(names: BTreeMap<String, SocketAddr>, authorization: Option<&'static str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let heads: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -43,11 +43,11 @@ impl TestProxy {
         Self { address, heads, task }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    fn heads(&self) -> Vec<String> {
+    pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
 }
