@@ -19,7 +19,7 @@ use crate::fingerprint::write_fingerprint;
 use crate::git::oid::Oid;
 use crate::git::wire::PackRequest;
 use crate::limits::{Limits, describe_bytes};
-use crate::policy::Policy;
+use crate::reach::Reach;
 use crate::receive::{Received, Receiving, Remote};
 use crate::request::{GitRequest, Reference};
 use crate::select::{self, Selected};
@@ -41,24 +41,24 @@ const LIST_BYTES: u64 = 16 << 20;
 /// [`FetchError::transient`] says whether trying again may help.
 pub fn fetch<'a>(
     request: &'a GitRequest,
-    policy: &'a Policy,
+    reach: impl Into<Reach>,
     limits: &'a Limits,
     store: &'a ArtifactStore,
     account: &'a Account,
 ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
-    Box::pin(fetch_in_time(request, policy, limits, store, account))
+    Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
 async fn fetch_in_time(
     request: &GitRequest,
-    policy: &Policy,
+    reach: Reach,
     limits: &Limits,
     store: &ArtifactStore,
     account: &Account,
 ) -> Result<Fetched, FetchError> {
     // Whoever waits for room to the end is told so, instead of that the time is over.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(policy, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
+    let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
     let mut fetching = Fetch {
         request,
         home: Remote {

@@ -26,6 +26,7 @@ mod modes;
 mod owners;
 mod post_build;
 mod program;
+mod references;
 mod registries;
 mod secrets;
 mod sources;

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::json;
 use tenure_planner::git_repository::FetchReason;
-use tenure_sources::{FetchError, GitRequest, GitSecrets, SecretData};
+use tenure_sources::{
+    Connect, ConnectFailure, ConnectRefusal, Endpoint, FetchError, GitRequest, GitSecrets, Reach, SecretData, fetch,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -284,4 +288,44 @@ async fn an_answer_without_end_is_ended_and_a_secret_that_was_not_read_is_no_way
     asked.proxy = Some("way".to_owned());
     let error = GitRequest::read(source(), asked, &GitSecrets::default()).unwrap_err();
     assert!(matches!(error, FetchError::InvalidProxy { .. }), "{error}");
+}
+
+/// Opens connections for a process that can't, and counts how often it is asked.
+#[derive(Debug, Default)]
+struct Elsewhere(AtomicU64);
+
+impl Connect for Elsewhere {
+    fn connect<'a>(
+        &'a self,
+        _: &'a Endpoint,
+        _: Duration,
+    ) -> futures::future::BoxFuture<'a, Result<TcpStream, ConnectRefusal>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let refusal = ConnectRefusal {
+            failure: ConnectFailure::Unreachable,
+            message: "nobody is there".to_owned(),
+        };
+        Box::pin(std::future::ready(Err(refusal)))
+    }
+}
+
+#[tokio::test]
+async fn where_another_process_opens_connections_a_proxy_is_refused_by_name() {
+    let bed = Bed::new().await;
+    let elsewhere = Arc::new(Elsewhere::default());
+    let reach = Reach::Through(Arc::clone(&elsewhere) as Arc<dyn Connect>);
+    let way = secret(&[("address", "http://proxy.invalid:3128")]).unwrap();
+    let request = through(&bed, &bed.server.http_url("app"), &way);
+    let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("--lanes task"), "{error}");
+    assert_eq!(elsewhere.0.load(Ordering::Relaxed), 0);
+    // Without one it is asked.
+    let request = bed.request(json!({"branch": "main"}));
+    let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("nobody is there"), "{error}");
+    assert_eq!(elsewhere.0.load(Ordering::Relaxed), 1);
 }
