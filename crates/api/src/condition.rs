@@ -33,6 +33,8 @@ pub const ARTIFACT_OUTDATED: &str = "ArtifactOutdated";
 pub const FETCH_FAILED: &str = "FetchFailed";
 /// Storing the artifact of a source failed.
 pub const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
+/// Something that a source is to include is not there.
+pub const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 /// The signature of what the upstream has was verified.
 pub const SOURCE_VERIFIED: &str = "SourceVerified";
 

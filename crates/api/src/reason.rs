@@ -47,8 +47,24 @@ pub const OCI_ARTIFACT_LAYER_OPERATION_FAILED: &str = "OCIArtifactLayerOperation
 pub const READ_OPERATION_FAILED: &str = "ReadOperationFailed";
 /// A signature could not be verified.
 pub const VERIFICATION_ERROR: &str = "VerificationError";
+/// The credentials are not of the kind that the provider takes.
+pub const INVALID_PROVIDER_CONFIGURATION: &str = "InvalidProviderConfiguration";
+/// What is to be verified is not what is fetched.
+pub const INVALID_VERIFICATION_MODE: &str = "InvalidVerificationMode";
+/// What is to be verified is not signed.
+pub const INVALID_GIT_OBJECT: &str = "InvalidGitObject";
+/// The signature of a tag is not good.
+pub const INVALID_TAG_SIGNATURE: &str = "InvalidTagSignature";
+/// The signature of a commit is not good.
+pub const INVALID_COMMIT_SIGNATURE: &str = "InvalidCommitSignature";
 /// What was fetched could not be stored.
 pub const ARCHIVE_OPERATION_FAILED: &str = "ArchiveOperationFailed";
+/// What is to be included could not be put where it belongs.
+pub const COPY_FAILURE: &str = "CopyFailure";
+/// Something that is to be included does not exist.
+pub const NOT_FOUND: &str = "NotFound";
+/// Something that is to be included has nothing stored yet.
+pub const NO_ARTIFACT: &str = "NoArtifact";
 /// An artifact was fetched and stored.
 pub const SUCCEEDED: &str = "Succeeded";
 /// A new artifact was stored (events).

@@ -15,6 +15,7 @@ use tenure_api::ObjectId;
 use tenure_cluster::{Client, ClusterError, LaneAccess, LaneAccount, ServiceAccount};
 use tenure_planner::Event;
 use tenure_planner::kustomization::{Rival, Turnover};
+use tenure_sources::AppTokens;
 use tenure_tenancy::{Ending, Placement};
 use tokio_util::sync::CancellationToken;
 
@@ -198,6 +199,8 @@ pub(crate) struct Shard {
     /// What Kustomizations of one source tell each other.
     pub(crate) turnovers: TurnoverBoard,
     pub(crate) artifacts: ArtifactRecords,
+    /// The tokens that GitHub Apps of sources have been given.
+    pub(crate) app_tokens: AppTokens,
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) means: Arc<Means>,
     kinds: Arc<[Entry<Self>]>,
@@ -222,6 +225,7 @@ impl Shard {
             inventories: Inventories::default(),
             turnovers: TurnoverBoard::default(),
             artifacts: ArtifactRecords::new(Arc::clone(&means.depot)),
+            app_tokens: AppTokens::default(),
             surroundings,
             means: Arc::clone(means),
             kinds: Arc::clone(kinds),

@@ -206,7 +206,7 @@ mod tests {
     use tenure_api::git_repository::GitRepositoryRef;
     use tenure_git_server::{Content, GitServer, Options, Repository};
     use tenure_planner::git_repository::{FetchRequest, Fetched};
-    use tenure_sources::{Account, GitRequest, Policy, Room, fetch};
+    use tenure_sources::{Account, GitRequest, GitSecrets, Policy, Room, fetch};
 
     use super::*;
 
@@ -254,13 +254,10 @@ mod tests {
                     branch: Some("main".to_owned()),
                     ..GitRepositoryRef::default()
                 },
-                secret: None,
-                ignore: None,
                 timeout: Duration::from_secs(60),
-                known: None,
-                platform: false,
+                ..FetchRequest::default()
             };
-            let request = GitRequest::read(source.clone(), asked, None).unwrap();
+            let request = GitRequest::read(source.clone(), asked, &GitSecrets::default()).unwrap();
             let policy = Policy {
                 allow: vec![request.url.endpoint().clone()],
                 cluster: Vec::new(),

@@ -40,7 +40,39 @@ pub struct StoredArtifact {
     /// Digest of what, besides the revision, decided its content: another request makes another artifact of the same revision.
     #[serde(default)]
     pub fingerprint: String,
+    /// Whose signatures of it were verified, in words; nothing when none had to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<String>,
+    /// What of other sources was put into it, in the order of the fields that name them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub included: Vec<IncludedArtifact>,
     /// What the upstream says of it, as far as it may stand in a status.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+}
+
+/// What another source's artifact was when it was put into one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IncludedArtifact {
+    /// Which content it is.
+    #[serde(flatten)]
+    pub facts: ArtifactFacts,
+    /// Size of the archive in bytes.
+    pub size: u64,
+    /// Path within the store, for people.
+    pub path: String,
+    /// When it was stored.
+    pub stored_at: Option<Timestamp>,
+}
+
+impl From<&StoredArtifact> for IncludedArtifact {
+    fn from(stored: &StoredArtifact) -> Self {
+        Self {
+            facts: stored.facts.clone(),
+            size: stored.size,
+            path: stored.path.clone(),
+            stored_at: stored.stored_at,
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub mod artifact;
 pub mod cluster_config;
 pub mod confidential;
 pub mod crash;
+mod cycle;
 pub mod dependents;
 pub mod digest;
 pub mod election;

@@ -43,6 +43,10 @@ pub const IGNORE_PATHS: usize = 500;
 pub const IGNORE_TEXT: usize = 1 << 10;
 /// Parts of targets of `spec.ignore` that are patterns, not just names.
 pub const IGNORE_PATTERNS: usize = 32;
+/// Entries of a GitRepository's `spec.include`.
+pub const INCLUDES: usize = 20;
+/// Entries of a GitRepository's `spec.sparseCheckout`.
+pub const SPARSE_FOLDERS: usize = 100;
 /// A Surface's `spec.sources`.
 pub const SOURCES: usize = 100;
 /// Paths of one source of a Surface.

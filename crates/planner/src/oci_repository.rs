@@ -1,6 +1,6 @@
 //! What an OCIRepository is among the sources: its fields, which of them are implemented, and what is fetched for it.
 //!
-//! Refuses what would need a cloud provider's identity, a proxy, or trust in anything but keys that the namespace's own Secret holds.
+//! Refuses what would need a cloud provider's identity, or trust in anything but keys that the namespace's own Secret holds.
 
 use std::time::Duration;
 
@@ -50,6 +50,8 @@ pub struct FetchRequest {
     pub service_account: Option<String>,
     /// Secret with what TLS believes and shows.
     pub certificates: Option<String>,
+    /// Secret with the address of a proxy, and credentials for it.
+    pub proxy: Option<String>,
     /// Secret with the public keys of which one must have signed the artifact.
     pub keys: Option<String>,
     /// Patterns of files to leave out.
@@ -75,7 +77,13 @@ pub enum LayerOperation {
 
 impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {
-        let read = [&self.secret, &self.service_account, &self.certificates, &self.keys];
+        let read = [
+            &self.secret,
+            &self.service_account,
+            &self.certificates,
+            &self.proxy,
+            &self.keys,
+        ];
         read.into_iter().all(Option::is_none)
     }
 
@@ -89,6 +97,7 @@ implement_source_status!(OciRepositoryStatus);
 impl Source for OciRepository {
     type Status = OciRepositoryStatus;
     type Request = FetchRequest;
+    type Beside = ();
 
     const NAME: &'static str = "OCIRepository";
 
@@ -118,9 +127,6 @@ impl Source for OciRepository {
             Some("gcp") => vec!["spec.provider: gcp"],
             Some(_) => vec!["spec.provider"],
         };
-        if spec.proxy_secret_ref.is_some() {
-            fields.push("spec.proxySecretRef");
-        }
         if let Some(verify) = &spec.verify {
             match verify.provider.as_str() {
                 "cosign" => {}
@@ -172,6 +178,11 @@ impl Source for OciRepository {
                 spec.cert_secret_ref.as_ref().map(|it| it.name.as_str()),
             ),
             (
+                "spec.proxySecretRef.name",
+                "Secret",
+                spec.proxy_secret_ref.as_ref().map(|it| it.name.as_str()),
+            ),
+            (
                 "spec.verify.secretRef.name",
                 "Secret",
                 verify.map(|it| it.name.as_str()),
@@ -188,7 +199,7 @@ impl Source for OciRepository {
         .collect()
     }
 
-    fn write_request(&self, basis: RequestBasis) -> FetchRequest {
+    fn write_request(&self, basis: RequestBasis, (): &()) -> FetchRequest {
         let spec = &self.spec;
         let name = |reference: &Option<LocalObjectReference>| reference.as_ref().map(|it| it.name.clone());
         let layer = spec.layer_selector.as_ref();
@@ -203,6 +214,7 @@ impl Source for OciRepository {
             secret: name(&spec.secret_ref),
             service_account: spec.service_account_name.clone(),
             certificates: name(&spec.cert_secret_ref),
+            proxy: name(&spec.proxy_secret_ref),
             keys: spec.verify.as_ref().and_then(|verify| name(&verify.secret_ref)),
             ignore: spec.ignore.clone(),
             timeout: basis.timeout,
@@ -232,7 +244,7 @@ impl Source for OciRepository {
         message
     }
 
-    fn note_observed(&self, status: &mut OciRepositoryStatus) {
+    fn note_observed(&self, status: &mut OciRepositoryStatus, _stored: &StoredArtifact) {
         status.observed_layer_selector.clone_from(&self.spec.layer_selector);
     }
 }

@@ -1,7 +1,7 @@
 //! From a commit in a pack to an archive: the walk over its trees, and the bytes.
 //!
 //! Owns what an artifact holds: regular files and symbolic links, sorted by path. Blobs go from the pack into the archive one at a time; there
-//! is no working tree. Submodules are left out, as Flux does without `recurseSubmodules`.
+//! is no working tree. Submodules are left out, and told to whoever asks for them.
 
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use std::rc::Rc;
 use crate::account::Growing;
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
 use crate::budget::{OverBudget, Room};
+use crate::git::modules;
 use crate::git::object::{self, Mode};
 use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
@@ -18,6 +19,12 @@ use crate::tree::check_path;
 
 /// Bytes of all ignore files of a commit.
 const IGNORE_BYTES: usize = 256 << 10;
+/// Bytes of one of them.
+const IGNORE_FILE_BYTES: u64 = 64 << 10;
+/// The file that says where submodules are.
+const MODULES_FILE: &str = ".gitmodules";
+/// Submodules that are told of one commit, whether anybody says where they are or not.
+const MOST_LINKS: usize = 1000;
 
 /// Why a commit can't be made into an archive.
 #[derive(Debug)]
@@ -29,6 +36,10 @@ pub(crate) enum ArchiveError {
         what: &'static str,
         limit: String,
     },
+    /// A folder or file that is to be taken is not there.
+    MissingFolder(String),
+    /// What comes from elsewhere can't be put where it should go.
+    Misplaced(String),
     /// There is no room for its files, or for their list.
     OverBudget(OverBudget),
     /// The archive could not be written.
@@ -52,7 +63,68 @@ impl From<WriteError> for ArchiveError {
     }
 }
 
-type Walked = (Vec<Found>, Vec<(String, String)>);
+/// The ignore files of an artifact, each with its folder.
+#[derive(Default)]
+pub(crate) struct IgnoreFiles {
+    files: Vec<(String, String)>,
+    bytes: usize,
+}
+
+impl IgnoreFiles {
+    /// Refuses one that is too large.
+    pub(crate) fn check_size(path: &str, size: u64) -> Result<(), ArchiveError> {
+        if size > IGNORE_FILE_BYTES {
+            return Err(ArchiveError::InvalidTree(format!("{path:?} is larger than 64 KiB")));
+        }
+        Ok(())
+    }
+
+    /// Takes one, if there is room.
+    pub(crate) fn add(&mut self, folder: &str, content: String) -> Result<(), ArchiveError> {
+        self.bytes += content.len();
+        if self.bytes > IGNORE_BYTES {
+            return Err(ArchiveError::TooLarge {
+                what: "bytes of all ignore files",
+                limit: describe_bytes(IGNORE_BYTES as u64),
+            });
+        }
+        self.files.push((folder.to_owned(), content));
+        Ok(())
+    }
+
+    /// Patterns of an inner folder come after, and so win over, those of the folders around it.
+    pub(crate) fn into_sorted(mut self) -> Vec<(String, String)> {
+        self.files.sort();
+        self.files
+    }
+}
+
+/// Which files of a commit are taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Selection<'a> {
+    /// Folders or files; all when there is none.
+    pub(crate) sparse: &'a [String],
+    /// Whether files are left out by patterns: the repository's, and these of the specification.
+    pub(crate) ignoring: Option<Option<&'a str>>,
+    /// Whether it is told which submodules there are.
+    pub(crate) submodules: bool,
+}
+
+/// The submodules of a commit.
+#[derive(Debug, Default)]
+pub(crate) struct Submodules {
+    /// Their paths and commits.
+    pub(crate) links: Vec<(String, Oid)>,
+    /// The file that says where they are.
+    pub(crate) file: Option<String>,
+}
+
+/// What a walk over a commit's trees found.
+struct Walked {
+    files: Vec<Found>,
+    ignores: Vec<(String, String)>,
+    submodules: Submodules,
+}
 
 struct Found {
     path: String,
@@ -65,21 +137,27 @@ struct Found {
 pub(crate) fn write_archive(
     pack: &mut Pack<'_>,
     tree: Oid,
-    ignore: Option<&str>,
+    selection: Selection<'_>,
     limits: &Limits,
     (trees, memory): (&Room, &mut Growing),
     out: impl Write,
-) -> Result<Written, ArchiveError> {
-    let (mut files, ignores) = walk(pack, tree, limits, memory)?;
-    let ignore = Ignore::new(&ignores, ignore);
-    for file in &mut files {
-        pack.check()?;
-        let excluded = ignore.excludes(&file.path);
-        file.excluded = excluded.ok_or_else(|| {
-            ArchiveError::InvalidTree("its ignore files take too much work for so many files".to_owned())
-        })?;
+) -> Result<(Written, Submodules), ArchiveError> {
+    let Walked {
+        mut files,
+        ignores,
+        submodules,
+    } = walk(pack, tree, selection, limits, memory)?;
+    if let Some(ignore) = selection.ignoring {
+        let ignore = Ignore::new(&ignores, ignore);
+        for file in &mut files {
+            pack.check()?;
+            let excluded = ignore.excludes(&file.path);
+            file.excluded = excluded.ok_or_else(|| {
+                ArchiveError::InvalidTree("its ignore files take too much work for so many files".to_owned())
+            })?;
+        }
+        files.retain(|file| !file.excluded);
     }
-    files.retain(|file| !file.excluded);
     files.sort_by(|a, b| a.path.cmp(&b.path));
 
     let mut archive = ArchiveWriter::new(out, limits, trees);
@@ -92,16 +170,23 @@ pub(crate) fn write_archive(
             archive.add_file(&file.path, is_executable, (content.len() as u64, content.as_slice()))?;
         }
     }
-    Ok(archive.finish()?)
+    Ok((archive.finish()?, submodules))
 }
 
-/// Lists all files and links, and the content of all ignore files with their folders.
-fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -> Result<Walked, ArchiveError> {
+/// Lists the files and links that are taken, and the content of all ignore files among them with their folders.
+fn walk(
+    pack: &mut Pack<'_>,
+    root: Oid,
+    selection: Selection<'_>,
+    limits: &Limits,
+    memory: &mut Growing,
+) -> Result<Walked, ArchiveError> {
     let algorithm: Algorithm = root.algorithm();
     let mut files = Vec::new();
-    let mut ignores = Vec::new();
+    let mut ignores = IgnoreFiles::default();
+    let mut taken = Taken::new(selection.sparse);
+    let mut submodules = Submodules::default();
     let mut visited = 0_u32;
-    let mut ignore_bytes = 0;
     let mut folders = vec![(String::new(), root)];
     while let Some((folder, oid)) = folders.pop() {
         let missing = || ArchiveError::InvalidTree(format!("the server did not send folder {folder:?} ({oid})"));
@@ -136,8 +221,23 @@ fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -
             memory.add(bytes as u64).map_err(ArchiveError::OverBudget)?;
             check_path(&path, limits)
                 .map_err(|problem| ArchiveError::InvalidTree(format!("the path {path:?} {problem}")))?;
+            if selection.submodules && path == MODULES_FILE {
+                submodules.file = Some(modules_file(pack, entry.mode, entry.oid)?);
+            }
+            if !taken.takes(&path) {
+                continue;
+            }
             match entry.mode {
                 Mode::Tree => folders.push((path, entry.oid)),
+                Mode::Submodule if selection.submodules => {
+                    if submodules.links.len() >= MOST_LINKS {
+                        return Err(ArchiveError::TooLarge {
+                            what: "submodules",
+                            limit: MOST_LINKS.to_string(),
+                        });
+                    }
+                    submodules.links.push((path, entry.oid));
+                }
                 Mode::Submodule => {}
                 mode => {
                     let file = Found {
@@ -148,23 +248,68 @@ fn walk(pack: &mut Pack<'_>, root: Oid, limits: &Limits, memory: &mut Growing) -
                     };
                     if name == IGNORE_FILE {
                         let content = ignore_file(pack, &file)?;
-                        ignore_bytes += content.len();
-                        if ignore_bytes > IGNORE_BYTES {
-                            return Err(ArchiveError::TooLarge {
-                                what: "bytes of all ignore files",
-                                limit: describe_bytes(IGNORE_BYTES as u64),
-                            });
-                        }
-                        ignores.push((folder.clone(), content));
+                        ignores.add(&folder, content)?;
                     }
                     files.push(file);
                 }
             }
         }
     }
-    // Patterns of an inner folder come after, and so win over, those of the folders around it.
-    ignores.sort();
-    Ok((files, ignores))
+    taken.refuse_missing()?;
+    Ok(Walked {
+        files,
+        ignores: ignores.into_sorted(),
+        submodules,
+    })
+}
+
+/// The content of `.gitmodules`.
+fn modules_file(pack: &mut Pack<'_>, mode: Mode, oid: Oid) -> Result<String, ArchiveError> {
+    let invalid = |problem: &str| ArchiveError::InvalidTree(format!("{MODULES_FILE:?} {problem}"));
+    if !matches!(mode, Mode::File | Mode::Executable) {
+        return Err(invalid("is no regular file"));
+    }
+    let content = pack.read(&oid, ObjectKind::Blob)?;
+    let content = content.ok_or_else(|| invalid("was not sent by the server"))?;
+    if content.len() as u64 > modules::LONGEST {
+        return Err(invalid("is larger than 256 KiB"));
+    }
+    String::from_utf8(content.to_vec()).map_err(|_| invalid("is not UTF-8 text"))
+}
+
+/// Which folders and files are taken, and which of those that were asked for are there.
+struct Taken<'a> {
+    folders: &'a [String],
+    found: Vec<bool>,
+}
+
+impl<'a> Taken<'a> {
+    fn new(folders: &'a [String]) -> Self {
+        Self {
+            folders,
+            found: vec![false; folders.len()],
+        }
+    }
+
+    /// Whether a path is in what is taken, or on the way there.
+    fn takes(&mut self, path: &str) -> bool {
+        let mut takes = self.folders.is_empty();
+        for (folder, found) in self.folders.iter().zip(&mut self.found) {
+            *found |= folder == path;
+            takes |= is_same_or_below(path, folder) || is_same_or_below(folder, path);
+        }
+        takes
+    }
+
+    fn refuse_missing(&self) -> Result<(), ArchiveError> {
+        let missing = self.folders.iter().zip(&self.found).find(|(_, found)| !**found);
+        missing.map_or(Ok(()), |(folder, _)| Err(ArchiveError::MissingFolder(folder.clone())))
+    }
+}
+
+fn is_same_or_below(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<String, ArchiveError> {
@@ -173,9 +318,7 @@ fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<String, ArchiveError
         return Err(invalid("is a symbolic link; ignore files must be regular files"));
     }
     let content = blob(pack, file)?;
-    if content.len() > 64 << 10 {
-        return Err(invalid("is larger than 64 KiB"));
-    }
+    IgnoreFiles::check_size(&file.path, content.len() as u64)?;
     String::from_utf8(content.to_vec()).map_err(|_| invalid("is not UTF-8 text"))
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Written {
     pub(crate) digest: String,
     /// How many bytes.
     pub(crate) size: u64,
+    /// How many it unpacks to.
+    pub(crate) unpacked: u64,
 }
 
 /// Why something can't be written.
@@ -115,12 +117,14 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
 
     /// Ends the archive.
     pub(crate) fn finish(self) -> Result<Written, WriteError> {
+        let unpacked = self.unpacked;
         let gzip = self.archive.into_inner().map_err(WriteError::Io)?;
         let mut hashed = gzip.finish().map_err(WriteError::Io)?;
         hashed.inner.flush().map_err(WriteError::Io)?;
         Ok(Written {
             digest: format!("sha256:{}", hex::encode(hashed.hash.finalize())),
             size: hashed.size,
+            unpacked,
         })
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Owns resolution, the policy check of the very address a socket is about to be opened to, and the counting of what
 //! arrives. Redirects, retries, http, https and ssh all come through here; nothing else in the room has a connector. Where another process
-//! opens the sockets, that one does the first two, by the same function. It uses no proxy.
+//! opens the sockets, that one does the first two, by the same function. Of proxies it uses the one that a source names and no other: its
+//! address is checked, and that of the server behind it as far as it can be known here.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,11 +15,15 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use crate::error::FetchError;
 use crate::limits::{Limits, describe_bytes};
-use crate::policy::{Endpoint, Policy};
+use crate::policy::{Endpoint, Policy, Scheme};
+use crate::proxy::Proxy;
 use crate::reach::Reach;
+use crate::secret::TlsOptions;
+use crate::tls;
 
 /// How many bytes may still arrive, over all connections of a fetch.
 #[derive(Debug)]
@@ -52,6 +57,7 @@ pub(crate) struct Dialer {
     reach: Reach,
     limits: Limits,
     budget: Arc<Budget>,
+    proxy: Option<Arc<Proxy>>,
 }
 
 impl Dialer {
@@ -64,7 +70,23 @@ impl Dialer {
             reach,
             limits: *limits,
             budget,
+            proxy: None,
         }
+    }
+
+    /// The same, through a proxy if there is one. What is believed of a proxy over https is what its Secret says, else what the source's does.
+    pub(crate) fn through(mut self, proxy: Option<&Proxy>, ca: Option<&[u8]>) -> Self {
+        self.proxy = proxy.map(|proxy| {
+            let mut proxy = proxy.clone();
+            proxy.ca = proxy.ca.or_else(|| ca.map(<[u8]>::to_vec));
+            Arc::new(proxy)
+        });
+        self
+    }
+
+    /// The proxy that requests for an endpoint are handed to as they are, instead of asking it for a connection: those over plain HTTP.
+    pub(crate) fn forwarder(&self, endpoint: &Endpoint) -> Option<&Proxy> {
+        self.proxy.as_deref().filter(|_| endpoint.scheme == Scheme::Http)
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -75,8 +97,37 @@ impl Dialer {
         &self.budget
     }
 
-    /// A connection to the endpoint, counted.
-    pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Counted<TcpStream>, FetchError> {
+    /// Connects to an endpoint, through the proxy if there is one. For an endpoint that has a [`Dialer::forwarder`], that is the connection to it.
+    pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Stream, FetchError> {
+        let Some(proxy) = &self.proxy else {
+            return Ok(Stream::Plain(self.connect_directly(endpoint).await?));
+        };
+        let Reach::Here(policy) = &self.reach else {
+            // Who opens the sockets there is not asked yet what it knows of a server that it doesn't connect to.
+            return Err(FetchError::InvalidProxy {
+                problem: "a proxy is not supported yet where lanes are processes: the controllers have to run with --lanes task".to_owned(),
+            });
+        };
+        check_behind(policy, endpoint).await?;
+        let stream = self.connect_directly(proxy.endpoint()).await?;
+        let mut stream = if proxy.endpoint().scheme == Scheme::Https {
+            let options = TlsOptions {
+                ca: proxy.ca.clone(),
+                client: None,
+            };
+            let connector = tls::make_connector(&options, false)?;
+            Stream::Tls(Box::new(tls::shake_hands(&connector, proxy.endpoint(), stream).await?))
+        } else {
+            Stream::Plain(stream)
+        };
+        if self.forwarder(endpoint).is_none() {
+            proxy.ask_for(&mut stream, endpoint).await?;
+        }
+        Ok(stream)
+    }
+
+    /// A connection to the endpoint itself, counted.
+    async fn connect_directly(&self, endpoint: &Endpoint) -> Result<Counted<TcpStream>, FetchError> {
         let patience = self.limits.connect_timeout;
         let inner = match &self.reach {
             Reach::Here(policy) => open_connection(policy, endpoint, patience).await?,
@@ -87,6 +138,15 @@ impl Dialer {
             budget: Arc::clone(&self.budget),
         })
     }
+}
+
+/// Refuses a server that only a proxy connects to, if any address that it is known by here is refused. A name that is not known here is the
+/// proxy's to judge: it may be the only one that knows names.
+async fn check_behind(policy: &Policy, endpoint: &Endpoint) -> Result<(), FetchError> {
+    for address in resolve(endpoint).await.unwrap_or_default() {
+        policy.check(endpoint, address)?;
+    }
+    Ok(())
 }
 
 /// Resolves the host and connects to its first address that is allowed and answers; one that doesn't is given up after `patience`.
@@ -145,6 +205,46 @@ async fn resolve(endpoint: &Endpoint) -> Result<Vec<IpAddr>, FetchError> {
             host: endpoint.host.clone(),
             source,
         }),
+    }
+}
+
+/// A connection: to a server, or to a proxy that hands on what is said.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(Counted<TcpStream>),
+    /// To a proxy over https.
+    Tls(Box<TlsStream<Counted<TcpStream>>>),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }
 

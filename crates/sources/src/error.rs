@@ -37,6 +37,26 @@ pub enum FetchError {
         /// Which key, and what it must hold; never the value.
         problem: String,
     },
+    /// The Secret is not of the kind that the provider takes.
+    #[error("{problem}")]
+    InvalidProvider {
+        /// What is missing, or too much.
+        problem: String,
+    },
+    /// An API that is not Git's gives no answer that can be used.
+    #[error("{url}: {problem}")]
+    HttpApi {
+        /// The URL without credentials.
+        url: String,
+        /// What was expected.
+        problem: String,
+    },
+    /// The Secret with the proxy can't be used.
+    #[error("the Secret of spec.proxySecretRef can't be used: {problem}")]
+    InvalidProxy {
+        /// Which key, and what it must hold; never the value.
+        problem: String,
+    },
     /// The address that a connection was about to be opened to is not allowed.
     #[error("{0}")]
     AddressDenied(#[from] Denied),
@@ -174,6 +194,42 @@ pub enum FetchError {
         /// The path and what is wrong with it.
         problem: String,
     },
+    /// A folder of `spec.sparseCheckout` is not in the commit.
+    #[error("failed to sparse checkout directories: sparse checkout dir {folder:?} does not exist in commit {commit}")]
+    MissingFolder {
+        /// The folder.
+        folder: String,
+        /// The commit, in hex.
+        commit: String,
+    },
+    /// A submodule could not be fetched.
+    #[error("submodule {path:?}: {error}")]
+    Submodule {
+        /// Where it belongs.
+        path: String,
+        /// Why.
+        error: Box<Self>,
+    },
+    /// What has to be signed is not, or not by anybody who may.
+    #[error("{problem}")]
+    Unverified {
+        /// Which reason of Flux it is.
+        reason: FetchReason,
+        /// Of which object, and why.
+        problem: String,
+    },
+    /// The Secret with the keys of those who may sign can't be used.
+    #[error("the Secret of spec.verify.secretRef can't be used: {problem}")]
+    InvalidKeys {
+        /// Which entry, and what it must hold.
+        problem: String,
+    },
+    /// What is to be included can't be put where it should go.
+    #[error("failed to include: {problem}")]
+    Misplaced {
+        /// What stands in the way, and what to do.
+        problem: String,
+    },
     /// The whole fetch took longer than `spec.timeout`.
     #[error("fetching {url} took longer than {} s (spec.timeout)", .timeout.as_secs_f64())]
     Timeout {
@@ -262,10 +318,20 @@ impl FetchError {
     pub fn reason(&self) -> FetchReason {
         match self {
             Self::InvalidUrl { .. } => FetchReason::UrlInvalid,
-            Self::InvalidSecret { .. } | Self::Unauthorized { .. } | Self::HostKey { .. } => {
-                FetchReason::AuthenticationFailed
-            }
+            Self::InvalidSecret { .. }
+            | Self::InvalidProxy { .. }
+            | Self::Unauthorized { .. }
+            | Self::HostKey { .. } => FetchReason::AuthenticationFailed,
+            Self::InvalidProvider { .. } => FetchReason::InvalidProviderConfiguration,
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
+            Self::Unverified { reason, .. } => *reason,
+            Self::Submodule { error, .. } => match error.reason() {
+                // The URL is not the object's.
+                FetchReason::UrlInvalid => FetchReason::GitOperationFailed,
+                reason => reason,
+            },
+            Self::InvalidKeys { .. } => FetchReason::VerificationError,
+            Self::Misplaced { .. } => FetchReason::CopyFailure,
             Self::InvalidField { .. }
             | Self::AddressDenied(_)
             | Self::NotOpened(_)
@@ -275,6 +341,7 @@ impl FetchError {
             | Self::Broken { .. }
             | Self::Redirect { .. }
             | Self::HttpStatus { .. }
+            | Self::HttpApi { .. }
             | Self::Remote { .. }
             | Self::Protocol { .. }
             | Self::ReferenceNotFound { .. }
@@ -282,6 +349,7 @@ impl FetchError {
             | Self::OverBudget(_)
             | Self::InvalidPack { .. }
             | Self::InvalidTree { .. }
+            | Self::MissingFolder { .. }
             | Self::Timeout { .. } => FetchReason::GitOperationFailed,
         }
     }
@@ -296,6 +364,7 @@ impl FetchError {
             | Self::Remote { .. } => true,
             Self::Storage(StorageError::Io { .. }) => true,
             Self::NotOpened(refusal) => refusal.failure == ConnectFailure::Unreachable,
+            Self::Submodule { error, .. } => error.transient(),
             Self::OverBudget(refused) | Self::Storage(StorageError::OverBudget(refused)) => refused.transient(),
             Self::HttpStatus { status, .. } => *status == 408 || *status == 429 || *status >= 500,
             _ => false,

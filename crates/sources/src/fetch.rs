@@ -8,31 +8,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use jiff::Timestamp;
-use sha2::{Digest as _, Sha256};
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_planner::git_repository::Fetched;
 use tokio::time::Instant;
 
-use crate::account::{self, Account, Growing};
-use crate::archive::{self, ArchiveError};
-use crate::artifact::{ArtifactStore, Incoming};
-use crate::budget::{Held, Room};
+use crate::account::Account;
+use crate::artifact::ArtifactStore;
 use crate::dialer::Dialer;
-use crate::error::{FetchError, StorageError};
-use crate::git::measure::Measure;
-use crate::git::object;
-use crate::git::oid::{Algorithm, Oid};
-use crate::git::pack::{ObjectKind, Pack, PackError};
-use crate::git::wire::{self, Advertisement, PackRequest, PackWriter, RemoteReference};
-use crate::limits::Limits;
+use crate::error::FetchError;
+use crate::fingerprint::write_fingerprint;
+use crate::git::oid::Oid;
+use crate::git::wire::PackRequest;
+use crate::limits::{Limits, describe_bytes};
 use crate::reach::Reach;
+use crate::receive::{Received, Receiving, Remote};
 use crate::request::{GitRequest, Reference};
 use crate::select::{self, Selected};
-use crate::transport::Transport;
+use crate::submodules::{self, Pending};
+use crate::unpack::{Unpacked, Wanted, Work};
 
-/// Bytes of the buffers of a connection.
-const CONNECTION_BYTES: u64 = 512 << 10;
+/// Bytes that putting archives together begins with; the list of their files comes on top.
+const MERGE_BYTES: u64 = 512 << 10;
 /// Bytes that are left to the list of a commit's files where there is room for it beside its objects.
 const LIST_BYTES: u64 = 16 << 20;
 
@@ -63,17 +58,33 @@ async fn fetch_in_time(
 ) -> Result<Fetched, FetchError> {
     // Whoever waits for room to the end is told so, instead of that the time is over.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(reach, limits);
-    let fetching = Fetch {
+    let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
+    let mut fetching = Fetch {
         request,
+        home: Remote {
+            url: request.url.clone(),
+            credentials: request.credentials.clone(),
+            tls: request.tls.clone(),
+        },
         dialer: &dialer,
         limits,
         store,
         account,
         deadline: Instant::now() + request.asked.timeout.saturating_sub(spare),
-        fingerprint: fingerprint(request),
+        fingerprint: write_fingerprint(request),
     };
-    let result = match tokio::time::timeout(request.asked.timeout, fetching.run()).await {
+    let fetched = async {
+        // A commit never changes: what is stored needs no server.
+        if let Some(unchanged) = fetching.find_commit()? {
+            return Ok(unchanged);
+        }
+        if let Some(app) = &request.app {
+            let (source, tls) = (&request.source, &request.tls);
+            fetching.home.credentials = app.log_in(source, &request.tokens, &dialer, tls).await?;
+        }
+        fetching.run().await
+    };
+    let result = match tokio::time::timeout(request.asked.timeout, fetched).await {
         Ok(result) => result,
         Err(_) => {
             return Err(FetchError::Timeout {
@@ -82,25 +93,18 @@ async fn fetch_in_time(
             });
         }
     };
+    if matches!(result, Err(FetchError::Unauthorized { .. })) {
+        // A token may have been taken back before its end.
+        request.tokens.forget(&request.source);
+    }
     // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
     result.map_err(|error| dialer.budget().exceeded().unwrap_or(error))
 }
 
-/// What besides the commit decides the content of an artifact.
-fn fingerprint(request: &GitRequest) -> String {
-    let mut hash = Sha256::new();
-    hash.update(b"1\0");
-    hash.update(request.url.to_string().as_bytes());
-    hash.update(b"\0");
-    if let Some(ignore) = &request.asked.ignore {
-        hash.update(b"ignore\0");
-        hash.update(ignore.as_bytes());
-    }
-    format!("sha256:{}", hex::encode(hash.finalize()))
-}
-
 struct Fetch<'a> {
     request: &'a GitRequest,
+    /// The source's own repository.
+    home: Remote,
     dialer: &'a Dialer,
     limits: &'a Limits,
     store: &'a ArtifactStore,
@@ -110,29 +114,43 @@ struct Fetch<'a> {
 }
 
 impl Fetch<'_> {
+    /// The commit that is named, if one is.
+    fn read_commit(&self) -> Result<Option<Selected>, FetchError> {
+        let Reference::Commit { id, branch } = &self.request.reference else {
+            return Ok(None);
+        };
+        let commit = Oid::from_hex(id.as_bytes()).ok_or_else(|| self.not_found(Vec::new()))?;
+        Ok(Some(Selected {
+            name: branch.as_ref().map(|branch| format!("refs/heads/{branch}")),
+            want: commit,
+            commit,
+        }))
+    }
+
+    /// What is stored of the commit that is named.
+    fn find_commit(&self) -> Result<Option<Fetched>, FetchError> {
+        Ok(self.read_commit()?.and_then(|selected| self.unchanged(&selected)))
+    }
+
     async fn run(&self) -> Result<Fetched, FetchError> {
-        let url = self.request.url.to_string();
-        if let Reference::Commit { id, branch } = &self.request.reference {
-            let oid = Oid::from_hex(id.as_bytes()).ok_or_else(|| self.not_found(Vec::new()))?;
-            let name = branch.as_ref().map(|branch| format!("refs/heads/{branch}"));
-            let selected = Selected {
-                name,
-                want: oid,
-                commit: oid,
-            };
-            // A commit never changes: what is stored needs no server.
-            if let Some(unchanged) = self.unchanged(&selected) {
-                return Ok(unchanged);
-            }
-            return self.commit(selected).await;
+        if let Some(selected) = self.read_commit()? {
+            let receiving = self.receiving(&self.home);
+            let received = receiving
+                .receive_commit(selected.want, selected.name.as_deref())
+                .await?;
+            let received = received.ok_or_else(|| self.not_found(Vec::new()))?;
+            return self.store(received, selected).await;
         }
-        let mut memory = self.memory().await?;
-        let (mut transport, advertisement) = self.connect(&mut memory).await?;
+        let receiving = self.receiving(&self.home);
+        let mut memory = receiving.memory().await?;
+        let (mut transport, advertisement) = receiving.connect(&mut memory).await?;
         let prefixes = select::list_prefixes(&self.request.reference);
-        let references = self.list(&mut transport, &advertisement, prefixes, &mut memory).await?;
+        let references = receiving
+            .list(&mut transport, &advertisement, prefixes, &mut memory)
+            .await?;
         let Some(selected) = select::select_reference(&self.request.reference, &references) else {
             let neighbours = select::list_neighbours(&self.request.reference);
-            let references = self
+            let references = receiving
                 .list(&mut transport, &advertisement, neighbours, &mut memory)
                 .await?;
             return Err(self.not_found(select::find_close_names(&self.request.reference, &references)));
@@ -141,178 +159,131 @@ impl Fetch<'_> {
             return Ok(unchanged);
         }
         let ask = PackRequest::new(&advertisement, &[selected.want], true);
-        let pack = self
-            .receive(&mut transport, ask)
-            .await
-            .map_err(|error| transport.explain(error, &url))??;
-        drop((transport, references));
-        drop(memory);
-        self.store_pack(pack, advertisement.algorithm(), selected).await
-    }
-
-    /// Room for a connection. What the server lists comes on top.
-    async fn memory(&self) -> Result<Growing, FetchError> {
-        let Account { lane, memory, .. } = self.account;
-        let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
-        Ok(Growing::used(held))
-    }
-
-    /// Fetches a bare commit: directly where the server allows it, else with the history of the branch it is on.
-    async fn commit(&self, selected: Selected) -> Result<Fetched, FetchError> {
-        let url = self.request.url.to_string();
-        let mut memory = self.memory().await?;
-        let (mut transport, advertisement) = self.connect(&mut memory).await?;
+        let pack = receiving.receive_explained(&mut transport, ask).await?;
         let algorithm = advertisement.algorithm();
-        let direct = match &advertisement {
-            Advertisement::Two { .. } => true,
-            Advertisement::Zero {
-                capabilities,
-                references,
-                ..
-            } => {
-                references.iter().any(|reference| reference.oid == selected.want)
-                    || capabilities.iter().any(|offered| {
-                        matches!(
-                            offered.as_str(),
-                            "allow-reachable-sha1-in-want" | "allow-any-sha1-in-want"
-                        )
-                    })
-            }
-        };
-        if direct {
-            let ask = PackRequest::new(&advertisement, &[selected.want], true);
-            match self.receive(&mut transport, ask).await {
-                Ok(pack) => {
-                    drop((transport, advertisement));
-                    drop(memory);
-                    return self.store_pack(pack?, algorithm, selected).await;
-                }
-                // It may only give out what a branch points to.
-                Err(wire::WireError::Remote(message)) => {
-                    tracing::debug!(%message, "the server refuses a commit by its id");
-                }
-                Err(error) => return Err(transport.explain(error, &url)),
-            }
-        }
-        drop(transport);
-        let (mut transport, advertisement) = self.connect(&mut memory).await?;
-        let prefix = selected.name.clone().unwrap_or_else(|| "refs/heads/".to_owned());
-        let references = self
-            .list(&mut transport, &advertisement, vec![prefix], &mut memory)
-            .await?;
-        let mut wants: Vec<Oid> = references
-            .iter()
-            .filter(|reference| match &selected.name {
-                Some(name) => reference.name == *name,
-                None => reference.name.starts_with("refs/heads/"),
-            })
-            .map(|reference| reference.oid)
-            .collect();
-        wants.sort_unstable();
-        wants.dedup();
-        if wants.is_empty() {
-            return Err(self.not_found(Vec::new()));
-        }
-        let ask = PackRequest::new(&advertisement, &wants, false);
-        let pack = self
-            .receive(&mut transport, ask)
-            .await
-            .map_err(|error| transport.explain(error, &url))??;
-        drop((transport, advertisement, references, wants));
+        drop((transport, references, advertisement));
         drop(memory);
-        self.store_pack(pack, algorithm, selected).await
+        self.store(Received { pack, algorithm }, selected).await
     }
 
-    async fn connect(&self, memory: &mut Growing) -> Result<(Transport, Advertisement), FetchError> {
-        let mut transport = Transport::open(self.request, self.dialer).await?;
-        match Advertisement::read(transport.reader(), self.limits, memory).await {
-            Ok(advertisement) => Ok((transport, advertisement)),
-            Err(error) => Err(transport.explain(error, &self.request.url.to_string())),
+    fn receiving<'b>(&'b self, remote: &'b Remote) -> Receiving<'b> {
+        Receiving {
+            remote,
+            dialer: self.dialer,
+            limits: self.limits,
+            store: self.store,
+            account: self.account,
+            deadline: self.deadline,
         }
     }
 
-    async fn list(
-        &self,
-        transport: &mut Transport,
-        advertisement: &Advertisement,
-        prefixes: Vec<String>,
-        memory: &mut Growing,
-    ) -> Result<Vec<RemoteReference>, FetchError> {
-        match advertisement {
-            Advertisement::Zero { references, .. } => Ok(references.clone()),
-            Advertisement::Two { algorithm, .. } => {
-                transport.send(wire::write_list_request(*algorithm, &prefixes)).await?;
-                let list = wire::read_list(transport.reader(), self.limits, memory).await;
-                list.map_err(|error| transport.explain(error, &self.request.url.to_string()))
-            }
-        }
-    }
-
-    /// Receives a pack into a file. The outer error is the conversation's, the inner one everything else.
-    async fn receive(
-        &self,
-        transport: &mut Transport,
-        ask: PackRequest,
-    ) -> Result<Result<Incoming, FetchError>, wire::WireError> {
-        let mut ask = ask;
-        let mut incoming = match self.store.incoming_file(&self.account.lane) {
-            Ok(incoming) => incoming,
-            Err(error) => return Ok(Err(error.into())),
+    /// Makes the stored artifact of what was received, and of the submodules that it has.
+    async fn store(&self, received: Received, selected: Selected) -> Result<Fetched, FetchError> {
+        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let mut used = Used::default();
+        let wanted = Wanted::Own(selected.clone());
+        let own = self.unpack(&self.home, received, wanted, (&cancel, &mut used)).await?;
+        let modules = self.fetch_submodules(&own, (&cancel, &mut used)).await?;
+        let work = self.work(&self.home, &cancel);
+        let Account { lane, memory, .. } = self.account;
+        let (turn, held) = if work.merges() {
+            let turn = self.account.unpacking.acquire(lane, 1, self.deadline).await?;
+            (
+                Some(turn),
+                Some(memory.acquire(lane, MERGE_BYTES, self.deadline).await?),
+            )
+        } else {
+            (None, None)
         };
-        if let Err(error) = transport.send(std::mem::take(&mut ask.body)).await {
-            return Ok(Err(error));
-        }
-        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
-        let mut out = incoming.writer(self.store);
-        let mut writer = PackWriter::new(&mut out, self.limits);
-        ask.read(transport.reader(), &mut writer).await?;
-        drop(out);
-        incoming.complete();
-        Ok(Ok(incoming))
+        let stored = self
+            .blocking(move || {
+                let _turn = turn;
+                work.keep(own, &selected, &modules, held)
+            })
+            .await;
+        drop(cancel);
+        stored
     }
 
-    /// Turns a pack into a stored artifact, on threads for blocking work, in its turn and when there is room for what it takes.
-    async fn store_pack(
+    /// Fetches the submodules of a commit, each at the very commit that is named, and theirs.
+    async fn fetch_submodules(
         &self,
-        pack: Incoming,
-        algorithm: Algorithm,
-        selected: Selected,
-    ) -> Result<Fetched, FetchError> {
+        own: &Unpacked,
+        (cancel, used): (&CancelOnDrop, &mut Used),
+    ) -> Result<Vec<(String, Unpacked)>, FetchError> {
+        let mut modules = Vec::new();
+        if !self.request.asked.submodules {
+            return Ok(modules);
+        }
+        let mut pending = Pending::new(&self.home, &own.submodules)?;
+        while let Some(module) = pending.take() {
+            let fail = |error| submodules::wrap(&module.path, error);
+            let receiving = self.receiving(&module.remote);
+            let received = receiving.receive_commit(module.commit, None).await.map_err(fail)?;
+            let received = received.ok_or_else(|| {
+                fail(FetchError::ReferenceNotFound {
+                    what: format!("commit {}", module.commit),
+                    url: module.remote.url.to_string(),
+                    close: Vec::new(),
+                })
+            })?;
+            let wanted = Wanted::Submodule(module.commit);
+            let unpacked = self.unpack(&module.remote, received, wanted, (cancel, used));
+            let unpacked = unpacked.await.map_err(fail)?;
+            pending.add_of(&module, &unpacked.submodules)?;
+            modules.push((module.path, unpacked));
+        }
+        Ok(modules)
+    }
+
+    /// Turns a pack into an archive, on threads for blocking work, in its turn and when there is room for what it takes.
+    async fn unpack(
+        &self,
+        remote: &Remote,
+        received: Received,
+        wanted: Wanted,
+        (cancel, used): (&CancelOnDrop, &mut Used),
+    ) -> Result<Unpacked, FetchError> {
         let Account {
             lane,
             memory,
             unpacking,
-            trees,
+            ..
         } = self.account;
+        let Received { pack, algorithm } = received;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
-        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
-        let work = Work {
-            request: self.request.clone(),
-            limits: *self.limits,
-            store: self.store.clone(),
-            lane: lane.clone(),
-            trees: *trees,
-            fingerprint: self.fingerprint.clone(),
-            cancelled: Arc::clone(&cancel.0),
-        };
+        let work = self.work(remote, cancel);
         let (work, pack, turn, measure) = self
             .blocking(move || {
                 let measure = work.measure(&pack, algorithm)?;
                 Ok((work, pack, turn, measure))
             })
             .await?;
+        used.add_objects(measure.total, self.limits)?;
         let room = memory.room();
-        let wanted = measure.wanted(room.lane.min(room.all).saturating_sub(LIST_BYTES));
-        let memory = memory.acquire(lane, wanted, self.deadline).await?;
-        let stored = self
-            .blocking(move || {
-                // Both are held until the work really ends, also when nobody waits for it any more.
-                let _turn = turn;
-                work.run(&pack, algorithm, &selected, (measure, memory))
-            })
-            .await;
-        drop(cancel);
-        stored
+        let needed = measure.wanted(room.lane.min(room.all).saturating_sub(LIST_BYTES));
+        let memory = memory.acquire(lane, needed, self.deadline).await?;
+        let unpacked = self.blocking(move || {
+            // Both are held until the work really ends, also when nobody waits for it any more.
+            let _turn = turn;
+            work.unpack(&pack, algorithm, &wanted, (measure, memory))
+        });
+        let unpacked = unpacked.await?;
+        used.add_unpacked(unpacked.written.unpacked, self.limits)?;
+        Ok(unpacked)
+    }
+
+    fn work(&self, remote: &Remote, cancel: &CancelOnDrop) -> Work {
+        Work {
+            request: self.request.clone(),
+            url: remote.url.to_string(),
+            limits: *self.limits,
+            store: self.store.clone(),
+            lane: self.account.lane.clone(),
+            trees: self.account.trees,
+            fingerprint: self.fingerprint.clone(),
+            cancelled: Arc::clone(&cancel.0),
+        }
     }
 
     async fn blocking<T: Send + 'static>(
@@ -354,130 +325,32 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// What is left to do when the pack is there; it blocks.
-struct Work {
-    request: GitRequest,
-    limits: Limits,
-    store: ArtifactStore,
-    lane: String,
-    trees: Room,
-    fingerprint: String,
-    cancelled: Arc<AtomicBool>,
+/// What all repositories of a fetch have come to: a repository with submodules may be no larger than one without.
+#[derive(Default)]
+struct Used {
+    objects: u64,
+    unpacked: u64,
 }
 
-impl Work {
-    fn measure(&self, received: &Incoming, algorithm: Algorithm) -> Result<Measure, FetchError> {
-        Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
+impl Used {
+    fn add_objects(&mut self, bytes: u64, limits: &Limits) -> Result<(), FetchError> {
+        self.objects = self.objects.saturating_add(bytes);
+        refuse_beyond("bytes of objects", self.objects, limits.object_bytes)
     }
 
-    fn run(
-        &self,
-        received: &Incoming,
-        algorithm: Algorithm,
-        selected: &Selected,
-        (measure, memory): (Measure, Held),
-    ) -> Result<Fetched, FetchError> {
-        let measured = (&measure, memory.bytes());
-        let mut memory = Growing::used(memory);
-        let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
-            .map_err(|error| self.pack_error(error))?;
-        let commit_id = self.peel(&mut pack, selected.want)?;
-        let content = pack
-            .read(&commit_id, ObjectKind::Commit)
-            .map_err(|error| self.pack_error(error))?;
-        let content = content.ok_or_else(|| FetchError::ReferenceNotFound {
-            what: select::describe_reference(&self.request.reference),
-            url: self.request.url.to_string(),
-            close: Vec::new(),
-        })?;
-        let commit = object::read_commit(&content)
-            .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
-        let mut target = self.store.incoming_file(&self.lane)?;
-        let written = archive::write_archive(
-            &mut pack,
-            commit.tree,
-            self.request.asked.ignore.as_deref(),
-            &self.limits,
-            (&self.trees, &mut memory),
-            target.writer(&self.store),
-        )
-        .map_err(|error| self.archive_error(error, &commit_id, target.path()))?;
-        let path = self.store.keep(&self.request.source, target, &written.digest)?;
-        let artifact = StoredArtifact {
-            facts: ArtifactFacts {
-                revision: select::write_revision(&self.request.reference, selected.name.as_deref(), &commit_id),
-                digest: written.digest,
-                origin_revision: None,
-            },
-            size: written.size,
-            path,
-            stored_at: Some(Timestamp::now()),
-            ignore: self.request.asked.ignore.clone(),
-            fingerprint: self.fingerprint.clone(),
-            metadata: std::collections::BTreeMap::new(),
-        };
-        Ok(Fetched::Stored {
-            artifact,
-            subject: Some(commit.subject),
-        })
-    }
-
-    /// Follows tag objects to the commit.
-    fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<Oid, FetchError> {
-        let mut at = from;
-        for _ in 0..8 {
-            if pack.kind(&at) != Some(ObjectKind::Tag) {
-                return Ok(at);
-            }
-            let content = pack
-                .read(&at, ObjectKind::Tag)
-                .map_err(|error| self.pack_error(error))?;
-            at = content
-                .and_then(|content| object::read_tag_target(&content))
-                .ok_or_else(|| self.pack_error(PackError::Malformed(format!("tag {at} is malformed"))))?;
-        }
-        Err(self.pack_error(PackError::Malformed(format!("tag {from} points to tags without end"))))
-    }
-
-    fn pack_error(&self, error: PackError) -> FetchError {
-        let url = self.request.url.to_string();
-        match error {
-            PackError::Io(source) => StorageError::Io {
-                action: "read",
-                path: "the received pack".to_owned(),
-                source,
-            }
-            .into(),
-            PackError::Malformed(problem) => FetchError::InvalidPack { url, problem },
-            PackError::TooLarge { what, limit } => too_large(what, limit),
-            // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
-            PackError::Cancelled => FetchError::Timeout {
-                url,
-                timeout: self.request.asked.timeout,
-            },
-        }
-    }
-
-    fn archive_error(&self, error: ArchiveError, commit: &Oid, target: &std::path::Path) -> FetchError {
-        match error {
-            ArchiveError::Pack(error) => self.pack_error(error),
-            ArchiveError::InvalidTree(problem) => FetchError::InvalidTree {
-                commit: commit.to_string(),
-                problem,
-            },
-            ArchiveError::TooLarge { what, limit } => too_large(what, limit),
-            ArchiveError::OverBudget(refused) => refused.into(),
-            ArchiveError::Write(source) if account::find_refusal(&source).is_some() => account::find_refusal(&source)
-                .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from),
-            ArchiveError::Write(source) => self.store.io("write", target, source).into(),
-        }
+    fn add_unpacked(&mut self, bytes: u64, limits: &Limits) -> Result<(), FetchError> {
+        self.unpacked = self.unpacked.saturating_add(bytes);
+        refuse_beyond("unpacked bytes", self.unpacked, limits.unpacked_bytes)
     }
 }
 
-fn too_large(what: &'static str, limit: String) -> FetchError {
-    FetchError::TooLarge {
-        what,
-        limit,
-        advice: "take files out of the repository, or ask an admin for a larger limit",
+fn refuse_beyond(what: &'static str, bytes: u64, limit: u64) -> Result<(), FetchError> {
+    if bytes > limit {
+        return Err(FetchError::TooLarge {
+            what,
+            limit: describe_bytes(limit),
+            advice: "take submodules out of the repository, or ask an admin for a larger limit",
+        });
     }
+    Ok(())
 }

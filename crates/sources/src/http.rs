@@ -3,7 +3,8 @@
 //! Owns the connection and its TLS, where credentials may go, and what of a redirect holds for everybody: credentials and the client
 //! certificate stay with one scheme, host and port, so that a server can't send them elsewhere, nothing leads from https to http, and
 //! there is an end to redirects in a row. Bytes are counted by the dialer on every connection, and time by whoever awaits: dropping a
-//! client, or an answer, closes what it uses. It refuses a proxy, bodies that are encoded, and to follow a redirect unasked. One
+//! client, or an answer, closes what it uses. It refuses bodies that are encoded, and to follow a redirect unasked. A proxy is shown
+//! credentials of its own and no others, but for what is in requests over plain HTTP. One
 //! connection is kept, for one request at a time: no pool of hyper-util's is needed for that, nor would it say why the dialer refused.
 
 use std::pin::Pin;
@@ -12,7 +13,8 @@ use base64::Engine as _;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    PROXY_AUTHORIZATION, USER_AGENT,
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -27,6 +29,7 @@ use url::Url;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::policy::{Endpoint, Scheme};
+use crate::proxy::Proxy;
 use crate::secret::{Credentials, TlsOptions};
 use crate::tls;
 
@@ -149,6 +152,15 @@ impl HttpClient {
 
     /// Sends a request, on the connection that is there if it goes to the same endpoint.
     pub(crate) async fn send(&mut self, request: &HttpRequest) -> Result<HttpAnswer, FetchError> {
+        let answer = self.send_once(request).await?;
+        match self.dialer.forwarder(&request.endpoint) {
+            // That is the proxy's own word.
+            Some(proxy) if answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => Err(proxy.explain(407)),
+            _ => Ok(answer),
+        }
+    }
+
+    async fn send_once(&mut self, request: &HttpRequest) -> Result<HttpAnswer, FetchError> {
         let broken = |problem: String| FetchError::Broken {
             url: request.shown.clone(),
             problem,
@@ -204,9 +216,17 @@ impl HttpClient {
 
     /// The request with what every one has, and with credentials where they belong.
     fn complete(&self, request: &HttpRequest) -> Result<Request<Full<Bytes>>, http::Error> {
-        let mut message = Request::builder()
-            .method(request.method.clone())
-            .uri(&request.target)
+        let forwarder = self.dialer.forwarder(&request.endpoint);
+        let mut message = Request::builder().method(request.method.clone());
+        // A proxy has to be told where to.
+        message = match forwarder {
+            Some(_) => message.uri(format!("http://{}{}", write_host(&request.endpoint), request.target)),
+            None => message.uri(&request.target),
+        };
+        if let Some(value) = forwarder.and_then(Proxy::write_authorization) {
+            message = message.header(PROXY_AUTHORIZATION, value);
+        }
+        message = message
             .header(HOST, write_host(&request.endpoint))
             .header(USER_AGENT, self.agent);
         if self.is_home(&request.endpoint)

@@ -17,12 +17,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::budget::{ByteBudget, Held};
-use crate::dialer::{Counted, Dialer};
+use crate::dialer::{Dialer, Stream};
 use crate::limits::Limits;
 use crate::policy::{Endpoint, Scheme};
 use crate::reach::Reach;
@@ -208,7 +207,7 @@ impl tower::Service<Uri> for Peer {
 
 /// A connection that is open, and counted until it is closed.
 pub struct PeerConnection {
-    io: TokioIo<TlsStream<Counted<TcpStream>>>,
+    io: TokioIo<TlsStream<Stream>>,
     _held: Held,
 }
 

@@ -5,13 +5,16 @@
 
 use go_words::version::Range;
 use tenure_api::git_repository::GitRepositoryRef;
-use tenure_planner::git_repository::FetchRequest;
+use tenure_planner::git_repository::{FetchRequest, IncludeRequest, Provider};
 
 use crate::artifact::SourceKey;
 use crate::error::FetchError;
+use crate::github_app::{self, AppTokens, GitHubApp};
+use crate::proxy::Proxy;
 use crate::secret::{self, Credentials, SecretData, TlsOptions};
 
 use crate::url::RemoteUrl;
+use crate::verify::Trusted;
 
 /// What the planner asks for, and what was read of it and of its Secret: everything that decides a fetch. It is not the planner's, since it
 /// holds credentials. Its `Debug` shows none.
@@ -29,6 +32,27 @@ pub struct GitRequest {
     pub credentials: Credentials,
     /// What TLS believes and shows.
     pub tls: TlsOptions,
+    /// The GitHub App that gets the credentials.
+    pub(crate) app: Option<GitHubApp>,
+    /// The tokens that there are already, those of sources of the same namespace only.
+    pub tokens: AppTokens,
+    /// What stands between, if anything does.
+    pub proxy: Option<Proxy>,
+    /// Whose signatures are good, if any is needed.
+    pub(crate) trusted: Option<Trusted>,
+    /// The sources of `asked.include`, in that order.
+    pub included: Vec<SourceKey>,
+}
+
+/// The data of the Secrets that a request names.
+#[derive(Debug, Clone, Default)]
+pub struct GitSecrets {
+    /// `spec.secretRef`.
+    pub credentials: Option<SecretData>,
+    /// `spec.verify.secretRef`.
+    pub keys: Option<SecretData>,
+    /// `spec.proxySecretRef`.
+    pub proxy: Option<SecretData>,
 }
 
 /// Which commit of a repository is meant: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
@@ -52,13 +76,23 @@ pub enum Reference {
 }
 
 impl GitRequest {
-    /// Reads what is asked for, with the data of the Secret that it names.
+    /// Reads what is asked for, with the data of the Secrets that it names.
     ///
     /// # Errors
     /// A [`FetchError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
-    pub fn read(source: SourceKey, asked: FetchRequest, secret: Option<&SecretData>) -> Result<Self, FetchError> {
+    pub fn read(source: SourceKey, asked: FetchRequest, secrets: &GitSecrets) -> Result<Self, FetchError> {
         let url = RemoteUrl::parse(asked.url.reveal())?;
-        let (credentials, tls) = secret::read_secret(&url, secret)?;
+        let (credentials, tls, app) = read_credentials(&url, asked.provider, secrets.credentials.as_ref())?;
+        let proxy = Proxy::read_if_named(asked.proxy.is_some(), secrets.proxy.as_ref())?;
+        let trusted = match (&asked.verify, &secrets.keys) {
+            (None, _) => None,
+            (Some(verify), keys) => Some(Trusted::read(verify.mode, keys.as_ref())?),
+        };
+        // Of the namespace of the source that includes them, whatever they are called.
+        let find = |include: &IncludeRequest| {
+            SourceKey::new(source.kind(), source.namespace(), &include.name, &include.uid).map_err(FetchError::from)
+        };
+        let included = asked.include.iter().map(find).collect::<Result<_, _>>()?;
         Ok(Self {
             source,
             url,
@@ -66,8 +100,32 @@ impl GitRequest {
             asked,
             credentials,
             tls,
+            app,
+            tokens: AppTokens::default(),
+            proxy,
+            trusted,
+            included,
         })
     }
+}
+
+/// What is shown to the server; nothing yet for a GitHub App.
+fn read_credentials(
+    url: &RemoteUrl,
+    provider: Provider,
+    secret: Option<&SecretData>,
+) -> Result<(Credentials, TlsOptions, Option<GitHubApp>), FetchError> {
+    if provider == Provider::GitHub {
+        let app = GitHubApp::read(secret)?;
+        return Ok((Credentials::Anonymous, secret::read_tls(secret)?, Some(app)));
+    }
+    if secret.is_some_and(github_app::is_app) {
+        return Err(FetchError::InvalidProvider {
+            problem: "spec.secretRef has github app data but provider is not set to github".to_owned(),
+        });
+    }
+    let (credentials, tls) = secret::read_secret(url, secret)?;
+    Ok((credentials, tls, None))
 }
 
 fn read_reference(spec: &GitRepositoryRef) -> Result<Reference, FetchError> {

@@ -153,16 +153,24 @@ fn http(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError>
     }
 }
 
-struct Reader<'a> {
+/// The data of a Secret; what is empty is not there.
+pub(crate) struct Reader<'a> {
     data: Option<&'a SecretData>,
 }
 
 impl<'a> Reader<'a> {
-    fn bytes(&self, key: &str) -> Option<&'a [u8]> {
+    /// Of a Secret that is there.
+    pub(crate) fn of(data: &'a SecretData) -> Self {
+        Self { data: Some(data) }
+    }
+
+    /// What stands under a key.
+    pub(crate) fn bytes(&self, key: &str) -> Option<&'a [u8]> {
         self.data?.get(key).map(Vec::as_slice).filter(|value| !value.is_empty())
     }
 
-    fn text(&self, key: &'static str) -> Result<Option<&'a str>, FetchError> {
+    /// What stands under a key, as text.
+    pub(crate) fn text(&self, key: &'static str) -> Result<Option<&'a str>, FetchError> {
         match self.bytes(key) {
             None => Ok(None),
             Some(bytes) => match std::str::from_utf8(bytes) {

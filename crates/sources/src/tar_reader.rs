@@ -76,6 +76,11 @@ impl<R: Read> TarReader<R> {
         }
     }
 
+    /// What it reads from.
+    pub(crate) fn inner(&self) -> &R {
+        &self.inner
+    }
+
     /// The next entry; what was not read of the one before is skipped.
     pub(crate) fn next(&mut self) -> Result<Option<TarEntry>, TarError> {
         let invalid = |problem: &str| TarError::Invalid(problem.to_owned());

@@ -10,7 +10,7 @@ use crate::error::FetchError;
 use crate::git::pktline::PacketReader;
 use crate::git::wire::WireError;
 use crate::policy::Scheme;
-use crate::request::GitRequest;
+use crate::receive::Remote;
 use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;
 
@@ -33,9 +33,9 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// Connects; what the server says first is there to be read then.
-    pub(crate) async fn open(request: &GitRequest, dialer: &Dialer) -> Result<Self, FetchError> {
-        if request.url.endpoint().scheme == Scheme::Ssh {
-            let (session, input) = SshTransport::open(dialer, &request.url, &request.credentials).await?;
+    pub(crate) async fn open(remote: &Remote, dialer: &Dialer) -> Result<Self, FetchError> {
+        if remote.url.endpoint().scheme == Scheme::Ssh {
+            let (session, input) = SshTransport::open(dialer, &remote.url, &remote.credentials).await?;
             return Ok(Self::Ssh {
                 session: Box::new(session),
                 reader: PacketReader::new(input),
@@ -43,9 +43,9 @@ impl Transport {
         }
         let mut client = Box::new(SmartHttp::new(
             dialer.clone(),
-            &request.url,
-            &request.credentials,
-            &request.tls,
+            &remote.url,
+            &remote.credentials,
+            &remote.tls,
         ));
         let reader = PacketReader::new(client.read_advertisement().await?);
         Ok(Self::Http { client, reader })

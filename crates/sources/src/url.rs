@@ -51,12 +51,7 @@ impl RemoteUrl {
                 ));
             }
         };
-        let host = match url.host() {
-            Some(Host::Domain(domain)) => numeric(domain),
-            Some(Host::Ipv4(address)) => address.to_string(),
-            Some(Host::Ipv6(address)) => address.to_string(),
-            None => return Err(invalid("(not shown)", "it names no host")),
-        };
+        let host = read_host(&url).ok_or_else(|| invalid("(not shown)", "it names no host"))?;
         let endpoint = Endpoint {
             scheme,
             port: url.port().unwrap_or(scheme.default_port()),
@@ -118,6 +113,15 @@ impl RemoteUrl {
     pub(crate) fn password(&self) -> Option<&str> {
         self.password.as_deref()
     }
+}
+
+/// The host of a URL, in lower case and without brackets; an address in its usual form.
+pub(crate) fn read_host(url: &Url) -> Option<String> {
+    Some(match url.host()? {
+        Host::Domain(domain) => numeric(domain),
+        Host::Ipv4(address) => address.to_string(),
+        Host::Ipv6(address) => address.to_string(),
+    })
 }
 
 /// The parser reads hosts of `ssh:` URLs as opaque, so an address there comes as a domain; give it the usual form.

@@ -13,7 +13,9 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-api", "crates/api", &["go-words"]),
     ("go-words", "crates/go-words", &[]),
     ("go-yaml", "crates/go-yaml", &[]),
-    ("sops", "crates/sops", &["go-words", "go-yaml"]),
+    ("openpgp-packets", "crates/openpgp-packets", &[]),
+    ("git-signatures", "crates/git-signatures", &["openpgp-packets"]),
+    ("sops", "crates/sops", &["go-words", "go-yaml", "openpgp-packets"]),
     ("structured-merge", "crates/structured-merge", &["go-words"]),
     ("kustomize", "crates/kustomize", &["go-words", "go-yaml"]),
     ("kubernetes-cel", "crates/cel", &["go-words"]),
@@ -52,7 +54,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "tenure-sources",
         "crates/sources",
-        &["tenure-api", "tenure-planner", "go-words"],
+        &["tenure-api", "tenure-planner", "go-words", "git-signatures"],
     ),
     (
         "tenure-cluster",
@@ -137,6 +139,8 @@ const PURE: &[&str] = &[
     "go-words",
     "go-yaml",
     "sops",
+    "openpgp-packets",
+    "git-signatures",
     "tenure-api",
     "structured-merge",
     "kustomize",

@@ -2,8 +2,8 @@
 
 use tenure_cluster::ServiceAccount;
 use tenure_planner::git_repository::FetchRequest;
-use tenure_planner::source::{FetchFailure, Fetched};
-use tenure_sources::{FetchError, GitRequest, SourceKey, fetch};
+use tenure_planner::source::{FetchFailure, FetchReason, Fetched};
+use tenure_sources::{FetchError, GitRequest, GitSecrets, SourceKey, fetch};
 
 use crate::lane::{Lane, Shard};
 use crate::source::{read_secret, remember};
@@ -15,12 +15,10 @@ pub(super) async fn perform_fetch(
     account: Option<&ServiceAccount>,
     request: &FetchRequest,
 ) -> Result<Fetched, FetchFailure> {
-    let secret = match &request.secret {
-        Some(name) => Some(read_secret(lane, source.namespace(), name, account).await?),
-        None => None,
-    };
+    let secrets = read_secrets(source.namespace(), lane, account, request).await?;
     let failed = |error: FetchError| FetchFailure::from(&error);
-    let git = GitRequest::read(source.clone(), request.clone(), secret.as_ref()).map_err(failed)?;
+    let mut git = GitRequest::read(source.clone(), request.clone(), &secrets).map_err(failed)?;
+    git.tokens = shard.app_tokens.clone();
     let reach = shard.means.reach(request.platform);
     let depot = &shard.means.depot;
     let (limits, store, account) = (&depot.limits, &depot.store, depot.account(&lane.bounds.name));
@@ -29,4 +27,27 @@ pub(super) async fn perform_fetch(
         remember(shard, source, artifact)?;
     }
     Ok(fetched)
+}
+
+async fn read_secrets(
+    namespace: &str,
+    lane: &Lane,
+    account: Option<&ServiceAccount>,
+    request: &FetchRequest,
+) -> Result<GitSecrets, FetchFailure> {
+    let mut secrets = GitSecrets::default();
+    if let Some(name) = &request.secret {
+        secrets.credentials = Some(read_secret(lane, namespace, name, account).await?);
+    }
+    if let Some(verify) = &request.verify {
+        let keys = read_secret(lane, namespace, &verify.secret, account).await;
+        secrets.keys = Some(keys.map_err(|failure| FetchFailure {
+            reason: FetchReason::VerificationError,
+            ..failure
+        })?);
+    }
+    if let Some(name) = &request.proxy {
+        secrets.proxy = Some(read_secret(lane, namespace, name, account).await?);
+    }
+    Ok(secrets)
 }

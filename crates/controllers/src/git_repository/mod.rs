@@ -1,5 +1,6 @@
 //! Reconciles GitRepositories: as all sources, with fetches from Git.
 
+mod beside;
 mod fetch;
 
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use tenure_api::GitRepository;
 use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
 use tenure_cluster::ServiceAccount;
-use tenure_planner::git_repository::FetchRequest;
+use tenure_planner::git_repository::{Beside, FetchRequest};
 use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
@@ -32,6 +33,22 @@ impl Reconciled for GitRepository {
         SourceReconciler::<Self>::new(shard, key)
     }
 
+    /// Those that include one.
+    fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
+        if changed.kind != Self::KIND {
+            return Vec::new();
+        }
+        let includes = |repository: &Self| {
+            let mut named = repository.spec.include.iter();
+            named.any(|include| include.repository.name == changed.name)
+        };
+        let beside = shard.caches.of::<Self>().in_namespace(&changed.namespace);
+        let dependents = beside.iter().filter(|repository| includes(repository));
+        dependents
+            .map(|repository| Key::of(Self::KIND, &repository.metadata))
+            .collect()
+    }
+
     /// Those that apply from it in other namespaces listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.tell_listeners(key);
@@ -43,6 +60,10 @@ impl Reconciled for GitRepository {
 }
 
 impl Fetching for GitRepository {
+    fn observe_beside(shard: &Shard, repository: &Self) -> Beside {
+        beside::observe_beside(shard, repository)
+    }
+
     async fn perform_fetch(
         shard: &Shard,
         of: (&SourceKey, &Lane),

@@ -55,5 +55,8 @@ async fn read_secrets(
             ..failure
         })?);
     }
+    if let Some(name) = &request.proxy {
+        secrets.proxy = Some(read_secret(lane, namespace, name, account).await?);
+    }
     Ok(secrets)
 }

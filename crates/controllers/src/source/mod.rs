@@ -19,8 +19,13 @@ pub(crate) use stock::take_stock;
 
 /// A kind of sources that is reconciled here.
 pub(crate) trait Fetching:
-    Reconciled<Home = Shard> + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync>
+    Reconciled<Home = Shard> + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync, Beside: Send + Sync>
 {
+    /// What is known of the other objects that one needs.
+    fn observe_beside(_shard: &Shard, _source: &Self) -> Self::Beside {
+        Self::Beside::default()
+    }
+
     /// Fetches what a plan asks for. A failure is part of the answer: it becomes a status.
     fn perform_fetch(
         shard: &Shard,

@@ -51,24 +51,27 @@ impl<S: Fetching> SourceReconciler<S> {
     async fn observe(&mut self, repository: &S) -> &mut Snapshot<S> {
         let placement = self.shard.place().await;
         let stored = self.source().and_then(|source| self.shard.artifacts.record(&source));
+        let beside = S::observe_beside(&self.shard, repository);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             repository: repository.clone(),
             placement: placement.clone(),
             stored: None,
+            beside: S::Beside::default(),
             attempt: Attempt::begin(Timestamp::now(), repository),
             memory: Memory::default(),
         });
         snapshot.repository = repository.clone();
         snapshot.placement = placement;
         snapshot.stored = stored;
+        snapshot.beside = beside;
         snapshot
     }
 
     /// Removes what was stored for the object that had this name, and has gone.
     fn remove_what_is_left(&mut self) {
-        if let Some(source) = self.source.take()
-            && let Err(error) = self.shard.artifacts.remove(&source)
-        {
+        let Some(source) = self.source.take() else { return };
+        self.shard.app_tokens.forget(&source);
+        if let Err(error) = self.shard.artifacts.remove(&source) {
             tracing::warn!(%error, source = %self.key, "the artifacts of a source that is gone could not be removed");
         }
     }
@@ -148,7 +151,8 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         let (Some(repository), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        snapshot.is_overtaken(repository.as_ref(), &self.shard.place().await)
+        let beside = S::observe_beside(&self.shard, &repository);
+        snapshot.is_overtaken(repository.as_ref(), &self.shard.place().await, &beside)
     }
 
     fn forget(&mut self) {

@@ -92,3 +92,84 @@ async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
     assert!(!left.contains(&new) && newest != new, "{left:?}");
     stage.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_source_includes_is_applied_with_it_and_a_change_of_it_too() {
+    let stage = Stage::set("sources-b").await;
+    let target = ("sources-b", "app");
+    let source = |name: &str, interval: &str, include: serde_json::Value| {
+        json!({
+            "apiVersion": GIT_REPOSITORY.0, "kind": GIT_REPOSITORY.1,
+            "metadata": { "name": name, "namespace": "sources-b" },
+            "spec": {
+                "url": stage.git.http_url(&format!("sources-b-{name}")), "ref": { "branch": "main" }, "interval": interval,
+                "sparseCheckout": ["kept"], "include": include
+            }
+        })
+    };
+    for (name, files) in [
+        (
+            "app",
+            vec![
+                ("kept/a.yaml", config_map("a", "1")),
+                ("other/b.yaml", config_map("b", "1")),
+            ],
+        ),
+        (
+            "base",
+            vec![("kept/c.yaml", config_map("c", "1")), ("c.yaml", config_map("d", "1"))],
+        ),
+    ] {
+        let repository = stage.git.create(&format!("sources-b-{name}")).await.unwrap();
+        repository.commit(files, "first").await.unwrap();
+    }
+    // It is not asked again by itself: only what it includes makes it fetch.
+    let include = json!([{ "repository": { "name": "base" }, "fromPath": "kept" }]);
+    stage.admin.apply(source("app", "24h", include)).await.unwrap();
+    stage
+        .kustomization("sources-b", "app", "app", json!({ "path": "./" }))
+        .await;
+    let message = stage.ready(GIT_REPOSITORY, target, "False", "NotFound").await;
+    assert!(message.contains("include 'base'"), "{message}");
+
+    stage.admin.apply(source("base", "1s", json!([]))).await.unwrap();
+    stage.ready(GIT_REPOSITORY, target, "True", "Succeeded").await;
+    for (name, is_there) in [("a", true), ("b", false), ("c", true), ("d", false)] {
+        let found = stage
+            .until(CONFIG_MAP, ("sources-b", name), |found| found.is_some() == is_there)
+            .await;
+        assert_eq!(found.is_some(), is_there, "{name}");
+    }
+    let repository = stage.git.repository("sources-b-base").unwrap();
+    let commit = repository
+        .commit([("kept/c.yaml", config_map("c", "2"))], "second")
+        .await
+        .unwrap();
+    stage
+        .until(CONFIG_MAP, ("sources-b", "c"), |found| {
+            found.is_some_and(|found| found["data"]["value"] == "2")
+        })
+        .await;
+    let found = stage.get(GIT_REPOSITORY, target).await.unwrap();
+    let status = &found["status"];
+    assert_eq!(
+        status["includedArtifacts"][0]["revision"],
+        format!("main@sha1:{commit}")
+    );
+    assert_eq!(
+        status["observedInclude"],
+        json!([{ "repository": { "name": "base" }, "fromPath": "kept" }])
+    );
+    assert_eq!(status["observedSparseCheckout"], json!(["kept"]));
+
+    // What includes it back waits for nobody, and is named.
+    let back = json!([{ "repository": { "name": "app" } }]);
+    stage.admin.apply(source("base", "1s", back)).await.unwrap();
+    for name in ["app", "base"] {
+        let message = stage
+            .ready(GIT_REPOSITORY, ("sources-b", name), "False", "InvalidSpec")
+            .await;
+        assert!(message.contains("include each other"), "{message}");
+    }
+    stage.end().await;
+}

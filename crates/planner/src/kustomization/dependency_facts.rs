@@ -3,7 +3,7 @@
 //! Of a dependency little is kept, unless an expression is to look at it: then it is kept as it is in the cache, and made into data only
 //! while it is looked at. It refuses to judge where one may be: who finds them for it, finds those only that may be named.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -11,10 +11,7 @@ use tenure_api::reference::DependencyReference;
 use tenure_api::{Condition, Kustomization};
 
 use super::references::{find_source_namespace, name_dependency, name_from};
-use crate::maxima;
-
-/// How many dependencies are followed in search of a circle.
-const MOST_FOLLOWED: usize = 2_000;
+use crate::{cycle, maxima};
 
 /// What is known of a dependency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -150,11 +147,7 @@ pub(super) fn has_expression(text: Option<&str>) -> bool {
 /// namespace and name, if it may be named. A way longer than what is followed is not found.
 #[must_use]
 pub fn find_cycle(own: &Kustomization, get: impl Fn(&str, &str) -> Option<Arc<Kustomization>>) -> Option<Vec<String>> {
-    let start = own.metadata.name.as_deref()?;
     let namespace = own.metadata.namespace.as_deref().unwrap_or_default();
-    let mut came_from: BTreeMap<String, String> = BTreeMap::new();
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    let mut next: VecDeque<(String, Vec<String>)> = VecDeque::new();
     let names = |kustomization: &Kustomization| {
         let named = kustomization.spec.depends_on.iter().take(maxima::DEPENDENCIES);
         let its = kustomization.metadata.namespace.as_deref().unwrap_or_default();
@@ -167,44 +160,10 @@ pub fn find_cycle(own: &Kustomization, get: impl Fn(&str, &str) -> Option<Arc<Ku
         };
         named.map(seen).collect::<Vec<_>>()
     };
-    next.push_back((start.to_owned(), names(own)));
-    let mut followed = 0;
-    while let Some((from, dependencies)) = next.pop_front() {
-        for name in dependencies {
-            followed += 1;
-            if followed > MOST_FOLLOWED {
-                return None;
-            }
-            if name == start {
-                return Some(trace(start, &from, &came_from));
-            }
-            if !seen.insert(name.clone()) {
-                continue;
-            }
-            came_from.insert(name.clone(), from.clone());
-            let (of, called) = name.split_once('/').unwrap_or((namespace, &name));
-            if let Some(found) = get(of, called) {
-                next.push_back((name, names(&found)));
-            }
-        }
-    }
-    None
-}
-
-/// The way to the last before the start, closed.
-fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<String> {
-    let mut way = vec![start.to_owned()];
-    let mut at = last;
-    while at != start {
-        way.push(at.to_owned());
-        match came_from.get(at) {
-            Some(before) => at = before,
-            None => break,
-        }
-    }
-    way.push(start.to_owned());
-    way.reverse();
-    way
+    cycle::find_cycle(own.metadata.name.as_deref()?, names(own), |name| {
+        let (of, called) = name.split_once('/').unwrap_or((namespace, name));
+        get(of, called).map(|found| names(&found))
+    })
 }
 
 #[cfg(test)]
@@ -212,6 +171,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cycle::MOST_FOLLOWED;
 
     /// Kustomizations by name, each with what it depends on.
     fn find(own: &str, all: &[(&str, &[&str])]) -> Option<Vec<String>> {

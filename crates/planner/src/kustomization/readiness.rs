@@ -20,9 +20,6 @@ use crate::expression::{Expression, Refused};
 /// How soon a dependency is looked at again when nothing told that it changed (Flux's `--requeue-dependency`).
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How many names of a circle are told.
-const MOST_TOLD: usize = 16;
-
 /// Whether everything that this depends on is ready.
 pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Phase<()> {
     let problem = find_problem(context, artifact);
@@ -188,14 +185,9 @@ fn make_object(kustomization: &Kustomization) -> (Value, usize) {
 /// That this one and others wait for each other.
 fn describe_cycle(context: &Context<'_>) -> Option<String> {
     let cycle = context.snapshot.cycle.as_deref()?;
-    let mut names: Vec<&str> = cycle.iter().take(MOST_TOLD).map(String::as_str).collect();
-    if cycle.len() > MOST_TOLD {
-        names.push("[...]");
-        names.extend(cycle.last().map(String::as_str));
-    }
     Some(format!(
         "they wait for each other: {}; take one of these dependsOn away",
-        names.join(" -> ")
+        crate::cycle::describe_cycle(cycle)
     ))
 }
 

@@ -16,6 +16,8 @@ use crate::artifact::StoredArtifact;
 use crate::ending::{self, Entry, add_duration, cut_to_seconds};
 use crate::plan::{Event, EventKind, EventPlace, Next, Status as _, Withheld};
 
+/// How often is looked again for what is waited for (Flux's `--requeue-dependency`).
+const WAITING_INTERVAL: Duration = Duration::from_secs(30);
 /// Annotation on an event: digest of the artifact.
 const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
 
@@ -107,6 +109,35 @@ pub(super) fn stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal
     plan
 }
 
+/// Another object has to be there first. The artifact that is stored stays, and stays usable.
+pub(super) fn waiting<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason: &str, message: &str) -> Plan<S> {
+    let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
+    let mut status = snapshot.repository.status().cloned().unwrap_or_default();
+    condition::remove(status.conditions_mut(), condition::STALLED);
+    for entry in [
+        (condition::INCLUDE_UNAVAILABLE, ConditionStatus::True, reason, message),
+        (condition::READY, ConditionStatus::False, reason, message),
+        (
+            condition::RECONCILING,
+            ConditionStatus::True,
+            reason::PROGRESSING_WITH_RETRY,
+            "Something that is to be included is not there yet; see Ready",
+        ),
+    ] {
+        set(&mut status, snapshot, now, entry);
+    }
+    handled(&mut status, snapshot);
+    warning(snapshot, &mut plan, reason, message);
+    plan.withheld.push(Withheld {
+        what: "fetch".to_owned(),
+        why: message.to_owned(),
+    });
+    plan.status = changed(snapshot, &status);
+    // It is told when what it waits for changes; this is for what nobody tells.
+    plan.next = Next::Done(Some(add_duration(now, WAITING_INTERVAL)));
+    plan
+}
+
 /// The fetch failed. The artifact that is stored stays, and stays usable.
 pub(super) fn failed<S: Source>(
     snapshot: &Snapshot<S>,
@@ -117,11 +148,20 @@ pub(super) fn failed<S: Source>(
     let reason = failure.reason.as_str();
     let mut status = snapshot.repository.status().cloned().unwrap_or_default();
     let (bad, is_bad) = match failure.reason {
-        FetchReason::ArchiveOperationFailed => (condition::STORAGE_OPERATION_FAILED, ConditionStatus::True),
-        FetchReason::VerificationError => (condition::SOURCE_VERIFIED, ConditionStatus::False),
+        FetchReason::ArchiveOperationFailed | FetchReason::CopyFailure => {
+            (condition::STORAGE_OPERATION_FAILED, ConditionStatus::True)
+        }
+        FetchReason::VerificationError
+        | FetchReason::InvalidGitObject
+        | FetchReason::InvalidTagSignature
+        | FetchReason::InvalidCommitSignature => (condition::SOURCE_VERIFIED, ConditionStatus::False),
         _ => (condition::FETCH_FAILED, ConditionStatus::True),
     };
-    for other in [condition::STORAGE_OPERATION_FAILED, condition::FETCH_FAILED] {
+    for other in [
+        condition::STORAGE_OPERATION_FAILED,
+        condition::FETCH_FAILED,
+        condition::INCLUDE_UNAVAILABLE,
+    ] {
         if other != bad {
             condition::remove(status.conditions_mut(), other);
         }
@@ -188,6 +228,7 @@ pub(super) fn succeeded<S: Source>(
         condition::FETCH_FAILED,
         condition::STORAGE_OPERATION_FAILED,
         condition::ARTIFACT_OUTDATED,
+        condition::INCLUDE_UNAVAILABLE,
     ] {
         condition::remove(status.conditions_mut(), type_);
     }
@@ -209,7 +250,7 @@ pub(super) fn succeeded<S: Source>(
         ),
     );
     if snapshot.repository.is_verified() {
-        let message = format!("verified signature of revision {}", stored.facts.revision);
+        let message = S::describe_verified(stored);
         let entry = (
             condition::SOURCE_VERIFIED,
             ConditionStatus::True,
@@ -236,7 +277,7 @@ pub(super) fn succeeded<S: Source>(
     }
     *status.parts().observed_generation = snapshot.repository.metadata().generation;
     status.parts().observed_ignore.clone_from(&stored.ignore);
-    snapshot.repository.note_observed(&mut status);
+    snapshot.repository.note_observed(&mut status, stored);
     handled(&mut status, snapshot);
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = 0;

@@ -15,8 +15,8 @@ use tenure_api::{ObjectMeta, reason};
 use tenure_tenancy::{DenialReason, Placement, ServiceAccount, identity};
 
 pub use types::{
-    Attempt, FetchFailure, FetchReason, FetchStep, Fetched, Memory, Snapshot, Source, SourceReference, SourceStatus,
-    StatusParts, Step, TimingFields,
+    Attempt, FetchFailure, FetchReason, FetchStep, Fetched, Memory, Obstacle, Snapshot, Source, SourceReference,
+    SourceStatus, StatusParts, Step, TimingFields,
 };
 
 pub(crate) use types::implement_source_status;
@@ -103,28 +103,44 @@ pub fn plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
             Some(subject.as_deref().unwrap_or_default()),
             admitted.interval,
         ),
-        None => match not_due(snapshot, now, admitted.interval) {
-            Some(at) => {
-                plan.withheld.push(Withheld {
-                    what: "fetch".to_owned(),
-                    why: format!("not due before {at}"),
-                });
-                plan.next = Next::Done(Some(at));
-                plan
-            }
-            None => fetch(snapshot, now, admitted, plan),
-        },
+        None => begin(snapshot, now, admitted, plan),
     }
+}
+
+/// Asks the upstream, if what is needed beside it is there and it is time.
+fn begin<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, mut plan: Plan<S>) -> Plan<S> {
+    let mark = S::mark_beside(&snapshot.beside);
+    if let Err(obstacle) = snapshot.repository.check_beside(&snapshot.beside) {
+        let mut plan = match obstacle {
+            Obstacle::Refused(refusal) => ending::stalled(snapshot, now, &refusal),
+            Obstacle::Unavailable { reason, message } => ending::waiting(snapshot, now, reason, &message),
+        };
+        plan.memory.beside = mark;
+        return plan;
+    }
+    if snapshot.memory.beside == mark
+        && let Some(at) = not_due(snapshot, now, admitted.interval)
+    {
+        plan.withheld.push(Withheld {
+            what: "fetch".to_owned(),
+            why: format!("not due before {at}"),
+        });
+        plan.next = Next::Done(Some(at));
+        return plan;
+    }
+    plan.memory.beside = mark;
+    fetch(snapshot, now, admitted, plan)
 }
 
 fn fetch<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, mut plan: Plan<S>) -> Plan<S> {
     let ignore = snapshot.repository.timing().ignore;
     let known = snapshot.stored.clone();
-    let request = snapshot.repository.write_request(RequestBasis {
+    let basis = RequestBasis {
         timeout: admitted.timeout,
         known: known.filter(|stored| stored.ignore.as_deref() == ignore),
         platform: matches!(snapshot.placement, Placement::Platform { .. }),
-    });
+    };
+    let request = snapshot.repository.write_request(basis, &snapshot.beside);
     plan.identity = admitted.identity;
     plan.steps.push(Step::Fetch(Box::new(request)));
     plan.memory.last_asked = Some(now);
@@ -221,6 +237,10 @@ pub enum RefusalReason {
     InvalidSpec,
     /// The address is not one of this kind.
     UrlInvalid,
+    /// A provider lacks what it needs.
+    InvalidProviderConfiguration,
+    /// What is to be verified is not what is fetched.
+    InvalidVerificationMode,
     /// Tenancy refuses it.
     Denied(DenialReason),
 }
@@ -232,6 +252,8 @@ impl RefusalReason {
             Self::UnsupportedField => reason::UNSUPPORTED_FIELD,
             Self::InvalidSpec => reason::INVALID_SPEC,
             Self::UrlInvalid => reason::URL_INVALID,
+            Self::InvalidProviderConfiguration => reason::INVALID_PROVIDER_CONFIGURATION,
+            Self::InvalidVerificationMode => reason::INVALID_VERIFICATION_MODE,
             Self::Denied(denial) => denial.as_str(),
         }
     }

@@ -19,6 +19,8 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     type Status: SourceStatus;
     /// What is fetched for one: the one form of it, from the plan to the connection.
     type Request: FetchStep;
+    /// What of the other objects of its namespace a plan for one depends on.
+    type Beside: Clone + fmt::Debug + Default + PartialEq + Serialize + DeserializeOwned;
 
     /// Its name.
     const NAME: &'static str;
@@ -44,12 +46,30 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     /// What is read of the cluster for a fetch, by field.
     fn list_references(&self) -> Vec<SourceReference<'_>>;
 
-    /// What is to be fetched.
-    fn write_request(&self, basis: RequestBasis) -> Self::Request;
+    /// Whether the other objects that it needs are there.
+    ///
+    /// # Errors
+    /// An [`Obstacle`]: something to wait for, or a mistake.
+    fn check_beside(&self, _beside: &Self::Beside) -> Result<(), Obstacle> {
+        Ok(())
+    }
+
+    /// A text that is another one whenever something else of the other objects would be fetched with.
+    fn mark_beside(_beside: &Self::Beside) -> String {
+        String::new()
+    }
+
+    /// What is to be fetched, with what there is of other objects.
+    fn write_request(&self, basis: RequestBasis, beside: &Self::Beside) -> Self::Request;
 
     /// Whether what is stored was verified.
     fn is_verified(&self) -> bool {
         false
+    }
+
+    /// What the condition about signatures says of what is stored.
+    fn describe_verified(stored: &StoredArtifact) -> String {
+        format!("verified signature of revision {}", stored.facts.revision)
     }
 
     /// What Ready says of what is stored.
@@ -59,7 +79,7 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     fn describe_new(&self, stored: &StoredArtifact, subject: &str) -> String;
 
     /// Notes what of this kind's own fields the artifact was made with.
-    fn note_observed(&self, _status: &mut Self::Status) {}
+    fn note_observed(&self, _status: &mut Self::Status, _stored: &StoredArtifact) {}
 }
 
 /// The fields that all kinds of sources have.
@@ -82,6 +102,20 @@ pub struct SourceReference<'a> {
     pub kind: &'static str,
     /// Its name.
     pub name: &'a str,
+}
+
+/// What keeps a source from being fetched that is not its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Nothing will do until somebody changes an object.
+    Refused(Refusal),
+    /// Another object has to be there first.
+    Unavailable {
+        /// A word for it, as it stands in conditions.
+        reason: &'static str,
+        /// What is waited for.
+        message: String,
+    },
 }
 
 /// The status of a source.
@@ -154,6 +188,9 @@ pub struct Snapshot<S: Source> {
     /// What the artifact store holds for it; the status is not believed.
     #[serde(default)]
     pub stored: Option<StoredArtifact>,
+    /// What is known of the other objects that it needs.
+    #[serde(default)]
+    pub beside: S::Beside,
     /// This attempt, and the answer to its step.
     pub attempt: Attempt,
     /// What the last plan left.
@@ -169,7 +206,7 @@ impl<S: Source> Snapshot<S> {
 
     /// Whether something has changed so that another plan could say something else.
     #[must_use]
-    pub fn is_overtaken(&self, repository: &S, placement: &Placement) -> bool {
+    pub fn is_overtaken(&self, repository: &S, placement: &Placement, beside: &S::Beside) -> bool {
         let metadata = repository.metadata();
         let known = self.repository.metadata();
         self.attempt.generation != metadata.generation
@@ -177,6 +214,7 @@ impl<S: Source> Snapshot<S> {
             || known.uid != metadata.uid
             || known.deletion_timestamp != metadata.deletion_timestamp
             || self.placement != *placement
+            || self.memory.beside != S::mark_beside(beside)
     }
 }
 
@@ -242,6 +280,10 @@ impl<R: FetchStep> fmt::Display for Step<R> {
 }
 
 /// What a fetch found.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of them for a fetch, for a moment"
+)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fetched {
@@ -280,6 +322,8 @@ pub enum FetchReason {
     UrlInvalid,
     /// The Secret could not be read or used, or the server does not accept what is in it.
     AuthenticationFailed,
+    /// The Secret is not of the kind that the provider takes.
+    InvalidProviderConfiguration,
     /// Anything else between a Git repository and the archive.
     #[default]
     GitOperationFailed,
@@ -293,8 +337,16 @@ pub enum FetchReason {
     OciArtifactLayerOperationFailed,
     /// A signature could not be verified.
     VerificationError,
+    /// What is to be verified is not signed.
+    InvalidGitObject,
+    /// The signature of a tag is not good.
+    InvalidTagSignature,
+    /// The signature of a commit is not good.
+    InvalidCommitSignature,
     /// It was fetched and could not be stored.
     ArchiveOperationFailed,
+    /// What is to be included could not be put where it belongs.
+    CopyFailure,
 }
 
 impl FetchReason {
@@ -304,12 +356,17 @@ impl FetchReason {
         match self {
             Self::UrlInvalid => reason::URL_INVALID,
             Self::AuthenticationFailed => reason::AUTHENTICATION_FAILED,
+            Self::InvalidProviderConfiguration => reason::INVALID_PROVIDER_CONFIGURATION,
             Self::GitOperationFailed => reason::GIT_OPERATION_FAILED,
             Self::ReadOperationFailed => reason::READ_OPERATION_FAILED,
             Self::OciArtifactPullFailed => reason::OCI_ARTIFACT_PULL_FAILED,
             Self::OciArtifactLayerOperationFailed => reason::OCI_ARTIFACT_LAYER_OPERATION_FAILED,
             Self::VerificationError => reason::VERIFICATION_ERROR,
+            Self::InvalidGitObject => reason::INVALID_GIT_OBJECT,
+            Self::InvalidTagSignature => reason::INVALID_TAG_SIGNATURE,
+            Self::InvalidCommitSignature => reason::INVALID_COMMIT_SIGNATURE,
             Self::ArchiveOperationFailed => reason::ARCHIVE_OPERATION_FAILED,
+            Self::CopyFailure => reason::COPY_FAILURE,
         }
     }
 }
@@ -324,4 +381,6 @@ pub struct Memory {
     pub failures: u32,
     /// The generation that the last of them was for.
     pub failed_generation: Option<i64>,
+    /// The mark of what was known of other objects when it was last asked, or had to wait.
+    pub beside: String,
 }

@@ -2,8 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
-use tenure_planner::git_repository::{Attempt, FetchFailure, FetchReason, Fetched, Memory, Plan, Snapshot, Step, plan};
+use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
+use tenure_planner::git_repository::{
+    Attempt, Beside, FetchFailure, FetchReason, Fetched, IncludedRepository, Memory, Plan, Provider, Snapshot, Step,
+    find_included, plan,
+};
 use tenure_planner::{Next, invariants};
 use tenure_tenancy::{NamespaceFacts, Realm};
 
@@ -30,6 +33,7 @@ fn snapshot(spec: Value) -> Snapshot {
         placement: realm.place("blue"),
         stored: None,
         attempt: Attempt::begin(start(), &repository),
+        beside: Beside::default(),
         memory: Memory::default(),
         repository,
     }
@@ -63,20 +67,23 @@ fn stored(revision: &str) -> StoredArtifact {
         path: "x".to_owned(),
         stored_at: Some(start()),
         ignore: None,
-        fingerprint: String::new(),
-        metadata: std::collections::BTreeMap::new(),
+        ..StoredArtifact::default()
     }
 }
 
 #[test]
 fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_nothing() {
-    let mut snapshot =
-        snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m", "secretRef": { "name": "key" } }));
+    let mut snapshot = snapshot(
+        json!({ "url": "https://example.com/r.git", "interval": "10m", "secretRef": { "name": "key" },
+            "proxySecretRef": { "name": "way" }, "provider": "github" }),
+    );
     let first = planned(&snapshot, start());
     let [Step::Fetch(request)] = first.steps.as_slice() else {
         panic!("{first}")
     };
     assert_eq!(request.secret.as_deref(), Some("key"));
+    assert_eq!(request.proxy.as_deref(), Some("way"));
+    assert_eq!(request.provider, Provider::GitHub);
     assert_eq!(request.reference.branch.as_deref(), Some("master"));
     assert!(!request.platform);
     assert_eq!(
@@ -177,25 +184,37 @@ fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
 fn what_is_not_implemented_or_not_allowed_stalls() {
     let cases = [
         (
-            json!({ "recurseSubmodules": true, "verify": { "secretRef": { "name": "x" } } }),
-            "spec.recurseSubmodules, spec.verify is set",
+            json!({ "provider": "azure", "serviceAccountName": "x" }),
+            "spec.provider: azure, spec.serviceAccountName is set",
+        ),
+        (json!({ "provider": "aws" }), "spec.provider: aws is set"),
+        (json!({ "provider": "gitlab" }), "spec.provider must be"),
+        (
+            json!({ "provider": "github" }),
+            "InvalidProviderConfiguration: secretRef with github app data must be specified",
         ),
         (
-            json!({ "include": [{ "repository": { "name": "x" } }] }),
-            "spec.include is set",
+            json!({ "provider": "github", "secretRef": { "name": "app" }, "url": "ssh://git@github.com/me/r" }),
+            "InvalidProviderConfiguration: spec.provider github needs an https URL",
         ),
-        (json!({ "provider": "aws" }), "spec.provider is set"),
         (
-            json!({ "proxySecretRef": { "name": "x" } }),
-            "spec.proxySecretRef is set",
+            json!({ "proxySecretRef": { "name": "../x" } }),
+            "spec.proxySecretRef.name",
         ),
         (json!({ "serviceAccountName": "x" }), "spec.serviceAccountName is set"),
-        (json!({ "sparseCheckout": ["a"] }), "spec.sparseCheckout is set"),
         (json!({ "timeout": "1d" }), "spec.timeout"),
         (json!({ "timeout": "1h1s" }), "spec.timeout: it is longer than an hour"),
         (json!({ "interval": "-1s" }), "spec.interval"),
         (json!({ "url": "file:///etc" }), "must begin with http://"),
         (json!({ "secretRef": { "name": "../x" } }), "spec.secretRef.name"),
+        (
+            json!({ "verify": { "secretRef": { "name": "../x" } } }),
+            "spec.verify.secretRef.name",
+        ),
+        (
+            json!({ "verify": { "mode": "all", "secretRef": { "name": "x" } } }),
+            "spec.verify.mode",
+        ),
     ];
     for (fields, message) in cases {
         let mut spec = json!({ "url": "https://example.com/r.git", "interval": "1m" });
@@ -248,6 +267,267 @@ fn a_password_in_the_url_is_in_no_plan() {
         assert!(
             printed.contains("https://example.com/r.git") && !printed.contains("sesame"),
             "{printed}"
+        );
+    }
+}
+
+/// What is stored for a repository that is included.
+fn included(digest: &str) -> IncludedRepository {
+    let mut artifact = stored("main@sha1:2");
+    artifact.facts.digest = digest.to_owned();
+    IncludedRepository {
+        uid: "v".to_owned(),
+        artifact: Some(IncludedArtifact::from(&artifact)),
+    }
+}
+
+#[test]
+fn what_is_included_has_to_be_there_and_whatever_changes_of_it_is_fetched_with() {
+    let mut snapshot = snapshot(json!({
+        "url": "https://example.com/r.git", "interval": "10m", "sparseCheckout": ["./app/", "deploy"],
+        "include": [{ "repository": { "name": "base" }, "fromPath": "./kit/" }, { "repository": { "name": "base" }, "toPath": "deep/er" }],
+    }));
+    let absent = planned(&snapshot, start());
+    insta::assert_snapshot!("git_repository_include_not_found", absent.to_string());
+    assert!(absent.steps.is_empty());
+    carry(&mut snapshot, &absent, start());
+
+    let mut nothing = included("sha256:9");
+    nothing.artifact = None;
+    snapshot.beside.repositories.insert("base".to_owned(), nothing);
+    let empty = planned(&snapshot, start());
+    let condition = |plan: &Plan, type_: &str| {
+        let status = plan.status.as_ref().unwrap();
+        let found = status.conditions.iter().find(|condition| condition.type_ == type_);
+        found.map(|found| (found.reason.clone(), found.message.clone()))
+    };
+    let (reason, message) = condition(&empty, "IncludeUnavailable").unwrap();
+    assert_eq!(
+        (reason.as_str(), message.as_str()),
+        ("NoArtifact", "no artifact available for include 'base'")
+    );
+    carry(&mut snapshot, &empty, start());
+
+    snapshot
+        .beside
+        .repositories
+        .insert("base".to_owned(), included("sha256:2"));
+    let fetch = planned(&snapshot, start());
+    let [Step::Fetch(request)] = fetch.steps.as_slice() else {
+        panic!("{fetch}")
+    };
+    assert_eq!(request.sparse, ["app", "deploy"]);
+    let ways: Vec<_> = request
+        .include
+        .iter()
+        .map(|include| (include.from.as_str(), include.to.as_str()))
+        .collect();
+    assert_eq!(ways, [("kit", "base"), ("", "deep/er")]);
+    carry(&mut snapshot, &fetch, start());
+
+    let mut artifact = stored("master@sha1:1");
+    artifact.included = request.include.iter().map(|include| include.artifact.clone()).collect();
+    snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
+        artifact: artifact.clone(),
+        subject: None,
+    }));
+    snapshot.stored = Some(artifact);
+    let done = planned(&snapshot, start());
+    assert_eq!(condition(&done, "IncludeUnavailable"), None);
+    let status = done.status.as_ref().unwrap();
+    assert_eq!(status.included_artifacts.len(), 2);
+    assert_eq!(status.included_artifacts[0].digest.as_deref(), Some("sha256:2"));
+    assert_eq!(status.observed_include, snapshot.repository.spec.include);
+    assert_eq!(
+        status.observed_sparse_checkout,
+        snapshot.repository.spec.sparse_checkout
+    );
+    carry(&mut snapshot, &done, start());
+    assert!(planned(&snapshot, start()).steps.is_empty());
+
+    // Another digest is due at once, also while the last attempt failed; the same one is not.
+    let beside = snapshot.beside.clone();
+    let is_overtaken =
+        |snapshot: &Snapshot, beside: &Beside| snapshot.is_overtaken(&snapshot.repository, &snapshot.placement, beside);
+    assert!(!is_overtaken(&snapshot, &beside));
+    snapshot.memory.failures = 5;
+    snapshot.memory.failed_generation = Some(1);
+    assert!(planned(&snapshot, start()).steps.is_empty());
+    let mut newer = beside;
+    newer.repositories.insert("base".to_owned(), included("sha256:3"));
+    assert!(is_overtaken(&snapshot, &newer));
+    snapshot.beside = newer;
+    let again = planned(&snapshot, start());
+    assert_eq!(again.steps.len(), 1);
+    carry(&mut snapshot, &again, start());
+
+    // What goes while it is fetched doesn't take the answer away.
+    snapshot.beside = Beside::default();
+    snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
+        revision: "master@sha1:1".to_owned(),
+    }));
+    assert_eq!(planned(&snapshot, start()).status, None);
+    assert!(is_overtaken(&snapshot, &Beside::default()));
+}
+
+#[test]
+fn repositories_that_include_each_other_are_named() {
+    let repository = |name: &str, includes: &str| -> tenure_api::GitRepository {
+        serde_json::from_value(json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": name, "namespace": "blue", "uid": name },
+            "spec": { "url": "https://example.com/r.git", "interval": "10m", "include": [{ "repository": { "name": includes } }] },
+        }))
+        .unwrap()
+    };
+    let all = [
+        repository("repo", "one"),
+        repository("one", "two"),
+        repository("two", "repo"),
+    ];
+    let get = |name: &str| {
+        let found = all
+            .iter()
+            .find(|repository| repository.metadata.name.as_deref() == Some(name));
+        found.cloned().map(std::sync::Arc::new)
+    };
+    let mut snapshot = snapshot(
+        json!({ "url": "https://example.com/r.git", "interval": "10m", "include": [{ "repository": { "name": "one" } }] }),
+    );
+    snapshot.beside = find_included(&all[0], get, |_| Some(stored("main@sha1:1")));
+    let refused = planned(&snapshot, start());
+    insta::assert_snapshot!("git_repository_include_cycle", refused.to_string());
+    assert!(refused.steps.is_empty());
+    // Who includes one that is in a circle is in none.
+    let beside = find_included(&repository("outside", "one"), get, |_| None);
+    assert_eq!((beside.cycle, beside.repositories.len()), (None, 1));
+    // One that includes itself.
+    let alone = repository("self", "self");
+    let own = |_: &str| Some(std::sync::Arc::new(alone.clone()));
+    assert_eq!(find_included(&alone, own, |_| None).cycle.unwrap(), ["self", "self"]);
+}
+
+#[test]
+fn paths_that_lead_anywhere_else_are_refused() {
+    for (field, path, expected) in [
+        (
+            "sparseCheckout",
+            "../up",
+            "spec.sparseCheckout[0]: \"../up\" leads out of a folder",
+        ),
+        ("sparseCheckout", "/etc", "is absolute"),
+        ("sparseCheckout", "a//b", "empty or \".\" part"),
+        (
+            "fromPath",
+            "a/../../b",
+            "spec.include[0].fromPath: \"a/../../b\" leads out",
+        ),
+        ("fromPath", "/", "is absolute"),
+        ("toPath", "../up", "spec.include[0].toPath: \"../up\" leads out"),
+        ("toPath", "/etc/passwd", "is absolute"),
+        ("toPath", "a/.GIT/hooks", "leads into .git"),
+        ("toPath", "a\u{0}b", "holds a control character"),
+        ("name", "../other/secret", "spec.include[0].repository.name"),
+    ] {
+        let mut include = json!({ "repository": { "name": "base" } });
+        let mut spec = json!({ "url": "https://example.com/r.git", "interval": "10m" });
+        match field {
+            "sparseCheckout" => spec["sparseCheckout"] = json!([path]),
+            "name" => include["repository"]["name"] = json!(path),
+            _ => include[field] = json!(path),
+        }
+        if field != "sparseCheckout" {
+            spec["include"] = json!([include]);
+        }
+        let refused = planned(&snapshot(spec), start());
+        assert!(refused.steps.is_empty());
+        let conditions = refused.status.unwrap().conditions;
+        let stalled = conditions
+            .iter()
+            .find(|condition| condition.type_ == "Stalled")
+            .unwrap();
+        assert_eq!(stalled.reason, "InvalidSpec");
+        assert!(stalled.message.contains(expected), "{}", stalled.message);
+    }
+    let all =
+        snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m", "sparseCheckout": ["app", "."] }));
+    let fetch = planned(&all, start());
+    let [Step::Fetch(request)] = fetch.steps.as_slice() else {
+        panic!("{fetch}")
+    };
+    assert_eq!(request.sparse, Vec::<String>::new());
+}
+
+#[test]
+fn what_has_to_be_signed_is_asked_for_and_said() {
+    let verified = |mode: Value, reference: Value| {
+        let mut spec = json!({ "url": "https://example.com/r.git", "interval": "10m", "verify": { "secretRef": { "name": "keys" } } });
+        if !mode.is_null() {
+            spec["verify"]["mode"] = mode;
+        }
+        if !reference.is_null() {
+            spec["ref"] = reference;
+        }
+        snapshot(spec)
+    };
+    for (mode, reference, expected) in [
+        (Value::Null, Value::Null, "HEAD"),
+        (json!("head"), json!({ "commit": "0".repeat(40) }), "HEAD"),
+        (json!("Tag"), json!({ "tag": "v1", "branch": "main" }), "Tag"),
+        (json!("Tag"), json!({ "semver": "1.x" }), "Tag"),
+        (json!("TagAndHEAD"), json!({ "name": "refs/tags/v1" }), "TagAndHEAD"),
+    ] {
+        let mut snapshot = verified(mode, reference);
+        let fetch = planned(&snapshot, start());
+        let [Step::Fetch(request)] = fetch.steps.as_slice() else {
+            panic!("{fetch}")
+        };
+        let verify = request.verify.as_ref().unwrap();
+        assert_eq!((verify.mode.as_str(), verify.secret.as_str()), (expected, "keys"));
+        let identity = fetch.identity.as_ref().unwrap().to_string();
+        assert_eq!(identity, "system:serviceaccount:blue:blue-gitops");
+        carry(&mut snapshot, &fetch, start());
+        let mut artifact = stored("master@sha1:1");
+        artifact.verified = Some("verified signature of it".to_owned());
+        snapshot.stored = Some(artifact.clone());
+        snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
+            artifact,
+            subject: None,
+        }));
+        let done = planned(&snapshot, start());
+        let status = done.status.as_ref().unwrap();
+        assert_eq!(status.source_verification_mode.as_deref(), Some(expected));
+        assert!(
+            done.to_string()
+                .contains("SourceVerified=True Succeeded: verified signature of it"),
+            "{done}"
+        );
+        carry(&mut snapshot, &done, start());
+
+        // What is not signed is no artifact, and the one before stays.
+        snapshot.attempt.fetched = Some(Err(FetchFailure {
+            reason: FetchReason::InvalidCommitSignature,
+            message: "signature verification of commit '2' failed".to_owned(),
+            terminal: false,
+        }));
+        let failed = planned(&snapshot, start());
+        let text = failed.to_string();
+        assert!(text.contains("SourceVerified=False InvalidCommitSignature"), "{text}");
+        assert!(text.contains("Ready=False InvalidCommitSignature"), "{text}");
+        assert_eq!(failed.status.unwrap().artifact.unwrap().revision, "master@sha1:1");
+    }
+    for reference in [
+        Value::Null,
+        json!({ "branch": "main" }),
+        json!({ "name": "refs/heads/main", "tag": "v1" }),
+        json!({ "commit": "0".repeat(40), "tag": "v1" }),
+    ] {
+        let refused = planned(&verified(json!("Tag"), reference), start());
+        assert!(refused.steps.is_empty());
+        assert!(
+            refused
+                .to_string()
+                .contains("Stalled=True InvalidVerificationMode: cannot verify tag object's"),
+            "{refused}"
         );
     }
 }

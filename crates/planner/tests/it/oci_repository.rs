@@ -35,6 +35,7 @@ fn snapshot(fields: &Value) -> Snapshot {
         placement: realm.place("blue"),
         stored: None,
         attempt: Attempt::begin(start(), &repository),
+        beside: (),
         memory: Memory::default(),
         repository,
     }
@@ -58,6 +59,8 @@ fn stored() -> StoredArtifact {
         stored_at: Some(start()),
         ignore: None,
         fingerprint: String::new(),
+        verified: None,
+        included: Vec::new(),
         metadata: BTreeMap::from([
             ("org.opencontainers.image.revision".to_owned(), "main@sha1:3".to_owned()),
             (
@@ -74,7 +77,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
         "ref": { "semver": "1.x", "semverFilter": "x" }, "insecure": true, "ignore": "*.md", "timeout": "30s", "provider": "generic",
         "layerSelector": { "mediaType": "application/x", "operation": "copy" },
         "secretRef": { "name": "credentials" }, "serviceAccountName": "puller", "certSecretRef": { "name": "tls" },
-        "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
+        "proxySecretRef": { "name": "way" }, "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
     }));
     let plan = planned(&snapshot);
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
@@ -94,11 +97,12 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
         &request.secret,
         &request.service_account,
         &request.certificates,
+        &request.proxy,
         &request.keys,
     ];
     assert_eq!(
         read.map(|name| name.as_deref().unwrap()),
-        ["credentials", "puller", "tls", "keys"]
+        ["credentials", "puller", "tls", "way", "keys"]
     );
 }
 
@@ -173,8 +177,8 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         (json!({ "provider": "azure" }), "spec.provider: azure is set"),
         (json!({ "provider": "gcp" }), "spec.provider: gcp is set"),
         (
-            json!({ "proxySecretRef": { "name": "x" } }),
-            "spec.proxySecretRef is set",
+            json!({ "proxySecretRef": { "name": "../x" } }),
+            "spec.proxySecretRef.name",
         ),
         (
             json!({ "verify": { "provider": "notation", "secretRef": { "name": "x" } } }),

@@ -10,8 +10,8 @@ use sha1::{Digest as _, Sha1};
 use zeroize::Zeroizing;
 
 use super::ocb;
-use super::packet::{self, Packet, take_byte, take_bytes, take_number};
 use super::session::{Session, key_size};
+use openpgp_packets::packet::{self, Packet, take_byte, take_bytes, take_number};
 
 const COMPRESSED: u8 = 8;
 const LITERAL: u8 = 11;

@@ -7,9 +7,9 @@ use rsa::{BoxedUint, RsaPrivateKey};
 use sha1::{Digest as _, Sha1};
 use zeroize::Zeroizing;
 
-use super::packet::{self, MOST_PACKETS, Packet, take_byte, take_bytes, take_mpi, take_number};
 use crate::armor;
 use crate::error::KeyError;
+use openpgp_packets::packet::{self, MOST_PACKETS, Packet, take_byte, take_bytes, take_mpi, take_number};
 
 const BLOCK: &str = "PGP PRIVATE KEY BLOCK";
 /// Blocks that one text may have.

@@ -4,7 +4,6 @@
 mod body;
 mod key;
 mod ocb;
-mod packet;
 mod session;
 
 pub(crate) use key::{SecretKey, read_keys};
@@ -29,8 +28,8 @@ pub(crate) fn open(armored: &str, keys: &[SecretKey], tries: &mut Tries) -> Resu
     };
     let mut rest = message.as_slice();
     let mut sealed = Vec::new();
-    for _ in 0..packet::MOST_PACKETS {
-        let Some(packet) = packet::take(&mut rest) else {
+    for _ in 0..openpgp_packets::packet::MOST_PACKETS {
+        let Some(packet) = openpgp_packets::packet::take(&mut rest) else {
             return Ok(None);
         };
         if packet.tag == SESSION_KEY {

@@ -5,8 +5,8 @@ use aes::Block;
 use zeroize::Zeroizing;
 
 use super::body::Aes;
-use super::packet::{take_byte, take_bytes};
 use super::session::{Session, key_size};
+use openpgp_packets::packet::{take_byte, take_bytes};
 
 const OCB: u8 = 2;
 /// Bytes of a nonce and of a tag.

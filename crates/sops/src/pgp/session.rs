@@ -8,9 +8,9 @@ use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use zeroize::Zeroizing;
 
 use super::key::{CURVE_25519, Secret, SecretKey};
-use super::packet::{take_byte, take_bytes, take_mpi, take_number};
 use crate::error::Error;
 use crate::tries::Tries;
+use openpgp_packets::packet::{take_byte, take_bytes, take_mpi, take_number};
 
 /// What trying a key counts as, in steps of `go_yaml::meter`.
 const RSA_STEPS: usize = 2_000_000;

@@ -71,11 +71,13 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
     };
     let out = tempfile::tempfile().unwrap();
     let memory = (&Room::unlimited("files"), &mut unlimited());
-    Ok(
-        archive::write_archive(&mut pack, commit.tree, None, &limits, memory, out)
-            .ok()
-            .map(|written| written.digest),
-    )
+    let selection = archive::Selection {
+        sparse: &[],
+        ignoring: Some(None),
+        submodules: true,
+    };
+    let written = archive::write_archive(&mut pack, commit.tree, selection, &limits, memory, out);
+    Ok(written.ok().map(|(written, _)| written.digest))
 }
 
 #[test]

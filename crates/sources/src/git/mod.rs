@@ -10,6 +10,7 @@ pub(crate) mod delta;
 #[cfg(test)]
 mod hostile;
 pub(crate) mod measure;
+pub(crate) mod modules;
 pub(crate) mod object;
 pub(crate) mod oid;
 pub(crate) mod pack;

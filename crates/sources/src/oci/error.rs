@@ -147,6 +147,9 @@ impl OciError {
                 ..
             }
             | Self::Unverified { .. } => FetchReason::VerificationError,
+            Self::Connection(error) if error.reason() == FetchReason::AuthenticationFailed => {
+                FetchReason::AuthenticationFailed
+            }
             Self::InvalidSecret { .. } | Self::Unauthorized { .. } => FetchReason::AuthenticationFailed,
             Self::NoMatch { .. } => FetchReason::ReadOperationFailed,
             Self::InvalidArtifact { .. } | Self::TooLarge { .. } => FetchReason::OciArtifactLayerOperationFailed,

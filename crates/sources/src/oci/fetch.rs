@@ -67,7 +67,7 @@ async fn fetch_in_time(
 ) -> Result<Fetched, OciError> {
     // Whoever waits for room to the end is told so, instead of that the time is over.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(reach, limits);
+    let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
         request,
         dialer: &dialer,
@@ -401,6 +401,8 @@ impl Fetch<'_> {
                 path,
                 stored_at: Some(Timestamp::now()),
                 ignore: self.request.asked.ignore.clone(),
+                verified: None,
+                included: Vec::new(),
                 fingerprint: self.fingerprint.clone(),
                 metadata,
             },

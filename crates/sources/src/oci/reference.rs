@@ -15,6 +15,7 @@ use super::credentials::Keychain;
 use super::error::OciError;
 use crate::artifact::SourceKey;
 use crate::policy::{Endpoint, Scheme};
+use crate::proxy::Proxy;
 use crate::secret::{self, SecretData, TlsOptions};
 
 /// Bytes that a compiled `semverFilter` may take.
@@ -33,6 +34,8 @@ pub struct OciRequest {
     pub reference: ArtifactReference,
     pub(crate) keychain: Keychain,
     pub(crate) tls: TlsOptions,
+    /// What stands between, if anything does.
+    pub(crate) proxy: Option<Proxy>,
     /// Of which one must have signed the artifact; none when nothing is verified.
     pub(crate) keys: Option<Vec<PublicKey>>,
 }
@@ -46,6 +49,8 @@ pub struct OciSecrets {
     pub certificates: Option<SecretData>,
     /// That of `spec.verify.secretRef`.
     pub keys: Option<SecretData>,
+    /// That of `spec.proxySecretRef`.
+    pub proxy: Option<SecretData>,
 }
 
 /// A repository in a registry. `Display` is `host/path`, which is safe in any message.
@@ -214,6 +219,7 @@ impl OciRequest {
             reference,
             keychain: Keychain::read(&secrets.credentials)?,
             tls,
+            proxy: Proxy::read_if_named(asked.proxy.is_some(), secrets.proxy.as_ref())?,
             keys,
             asked,
         })

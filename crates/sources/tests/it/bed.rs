@@ -10,8 +10,8 @@ use tenure_git_server::{GitServer, Options, Repository};
 use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::git_repository::{FetchRequest, Fetched};
 use tenure_sources::{
-    Account, ArtifactStore, ByteBudget, FetchError, GitRequest, Limits, Policy, Room, SecretData, SourceKey, Tree,
-    fetch,
+    Account, ArtifactStore, ByteBudget, FetchError, GitRequest, GitSecrets, Limits, Policy, Room, SecretData,
+    SourceKey, Tree, fetch,
 };
 
 pub(crate) struct Bed {
@@ -160,11 +160,14 @@ pub(crate) fn read_spec(mut spec: Value, secret: Option<&SecretData>) -> Result<
     let asked = FetchRequest {
         url: spec.url,
         reference: spec.reference.unwrap_or_default(),
-        secret: None,
+        sparse: spec.sparse_checkout,
         ignore: spec.ignore,
         timeout: Duration::from_secs(60),
-        known: None,
-        platform: false,
+        ..FetchRequest::default()
     };
-    GitRequest::read(source(), asked, secret)
+    let secrets = GitSecrets {
+        credentials: secret.cloned(),
+        ..GitSecrets::default()
+    };
+    GitRequest::read(source(), asked, &secrets)
 }

@@ -31,6 +31,16 @@ async fn bed(versions: ProtocolVersions) -> Bed {
     bed
 }
 
+/// A server with ssh, and the Secret that opens it.
+pub(crate) async fn bed_with_key() -> Bed {
+    let mut bed = bed(ProtocolVersions::All).await;
+    bed.secret = secret(&[
+        ("identity", &write_key(&key(1))),
+        ("known_hosts", &bed.server.known_hosts().unwrap()),
+    ]);
+    bed
+}
+
 fn request(bed: &Bed) -> GitRequest {
     bed.request_spec(json!({"url": bed.server.ssh_url("app").unwrap(), "ref": {"branch": "main"}}))
 }

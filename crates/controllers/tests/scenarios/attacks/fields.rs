@@ -208,9 +208,22 @@ async fn no_field_of_a_source_leads_out() {
         .map(|listener| format!("http://{}", listener.local_addr().unwrap()))
         .collect();
     let scene = Scene::set_allowing("attacks-b", &hosts).await;
-    scene
-        .repository("EVIL-files", &[("a.yaml".to_owned(), "a: b\n".to_owned())])
-        .await;
+    let repository = scene.serve(&[("a.yaml".to_owned(), "a: b\n".to_owned())]).await;
+    let commit = repository.resolve("main").await.unwrap().unwrap();
+    for (branch, address) in [
+        ("inward", "http://169.254.169.254/latest.git"),
+        ("files", "file:///etc"),
+        ("beside", "./"),
+    ] {
+        let module = [
+            (
+                ".gitmodules",
+                format!("[submodule \"in\"]\n\tpath = in\n\turl = {address}\n").into(),
+            ),
+            ("in", tenure_git_server::Content::Submodule(commit.clone())),
+        ];
+        repository.commit_on(branch, module, "submodule").await.unwrap();
+    }
     let good = scene.stage.git.http_url(&scene.fill("EVIL-files"));
     let port = scene.stage.git.http_address().port();
     let targets = [
@@ -286,20 +299,50 @@ async fn no_field_of_a_source_leads_out() {
             json!({ "timeout": "59m" }),
         ),
         attack(
-            "include",
-            json!({ "include": [{ "repository": { "name": "x" }, "toPath": "../x" }] }),
-            "spec.include",
-            json!({}),
+            "include-to",
+            json!({ "include": [{ "repository": { "name": "files" }, "toPath": "../x" }] }),
+            "spec.include[0].toPath",
+            json!({ "include": [{ "repository": { "name": "files" }, "toPath": "x" }] }),
+        ),
+        attack(
+            "include-from",
+            json!({ "include": [{ "repository": { "name": "files" }, "fromPath": "x/../../../y" }] }),
+            "spec.include[0].fromPath",
+            json!({ "include": [{ "repository": { "name": "files" }, "fromPath": "./", "toPath": "./y/" }] }),
+        ),
+        attack(
+            "include-foreign",
+            json!({ "include": [{ "repository": { "name": "ALPHA/files" } }] }),
+            "spec.include[0].repository.name",
+            json!({ "include": [{ "repository": { "name": "files" } }] }),
+        ),
+        attack(
+            "include-itself",
+            json!({ "include": [{ "repository": { "name": "include-itself" } }] }),
+            "include each other: include-itself -> include-itself",
+            json!({ "include": [{ "repository": { "name": "files" } }] }),
+        ),
+        attack(
+            "sparse-dots",
+            json!({ "sparseCheckout": ["../../ALPHA"] }),
+            "spec.sparseCheckout[0]",
+            json!({ "sparseCheckout": ["./a.yaml"] }),
         ),
         attack(
             "submodules",
-            json!({ "recurseSubmodules": true }),
-            "spec.recurseSubmodules",
-            json!({ "recurseSubmodules": false }),
+            json!({ "recurseSubmodules": true, "ref": { "branch": "inward" } }),
+            "submodule \"in\": connection to http://169.254.169.254:80 denied",
+            json!({ "recurseSubmodules": true, "ref": { "branch": "beside" } }),
+        ),
+        attack(
+            "submodules-of-files",
+            json!({ "recurseSubmodules": true, "ref": { "branch": "files" } }),
+            "submodule \"in\": invalid Git URL",
+            json!({ "ref": { "branch": "files" } }),
         ),
         attack(
             "proxy",
-            json!({ "proxySecretRef": { "name": "x" } }),
+            json!({ "proxySecretRef": { "name": "../../ALPHA/secrets/x" } }),
             "spec.proxySecretRef",
             json!({}),
         ),

@@ -122,7 +122,7 @@ async fn registries_and_their_fields_lead_nowhere_else() {
         ),
         attack(
             "proxy",
-            json!({ "proxySecretRef": { "name": "x" } }),
+            json!({ "proxySecretRef": { "name": "../../ALPHA/secrets/x" } }),
             "spec.proxySecretRef",
             json!({}),
         ),

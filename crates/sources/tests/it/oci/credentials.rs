@@ -3,11 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
+use tenure_planner::oci_repository::FetchRequest;
 use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Access, Answer, RegistryServer, digest, pack};
-use tenure_sources::SecretData;
+use tenure_sources::{FetchError, OciError, SecretData};
 
 use super::Stand;
+use crate::proxies::TestProxy;
 
 #[tokio::test]
 async fn credentials_are_shown_as_the_registry_asks() {
@@ -194,4 +196,46 @@ async fn blobs_come_from_elsewhere_without_credentials() {
         "{message}"
     );
     assert!(storage.heard().iter().all(|heard| heard.authorization.is_none()));
+}
+
+#[tokio::test]
+async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_own() {
+    let mut stand = Stand::new().await;
+    stand.push("v1", &[("a", "x")]);
+    let server = stand.server.address();
+    let names = std::collections::BTreeMap::from([(server.to_string(), server)]);
+    let proxy = TestProxy::start(names, Some("Basic bWU6c2VzYW1l")).await;
+    let way = |password: &str| {
+        let url = proxy.url();
+        let entries = [("address", url.as_str()), ("username", "me"), ("password", password)];
+        let entries = entries.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()));
+        Some(SecretData::from(entries))
+    };
+    let ask = |stand: &Stand| FetchRequest {
+        proxy: Some("way".to_owned()),
+        ..stand.ask(json!({ "tag": "v1" }))
+    };
+    // Its address is one like any other; and what was not read is no way around it.
+    stand.secrets.proxy = way("sesame");
+    let (error, message) = stand.refuse(ask(&stand)).await;
+    assert!(
+        matches!(error, OciError::Connection(FetchError::AddressDenied(_))),
+        "{message}"
+    );
+    stand.secrets.proxy = None;
+    let (error, _) = stand.refuse(ask(&stand)).await;
+    assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
+
+    stand.allow(&proxy.url());
+    stand.secrets.proxy = way("wrong");
+    let (error, message) = stand.refuse(ask(&stand)).await;
+    assert_eq!(error.reason(), FetchReason::AuthenticationFailed, "{message}");
+    stand.secrets.proxy = way("sesame");
+    let artifact = stand.get(ask(&stand)).await;
+    assert_eq!(stand.list(&artifact), ["a"]);
+    let heads = proxy.heads();
+    assert!(
+        heads.iter().all(|head| head.contains(&format!(" http://{server}/v2/"))),
+        "{heads:?}"
+    );
 }

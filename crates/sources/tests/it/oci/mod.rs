@@ -84,6 +84,7 @@ impl Stand {
             secret: None,
             service_account: None,
             certificates: None,
+            proxy: None,
             keys: None,
             ignore: None,
             timeout: Duration::from_secs(30),

@@ -4,18 +4,21 @@
 use zeroize::Zeroizing;
 
 /// Packets that one key or message may have.
-pub(super) const MOST_PACKETS: usize = 512;
+pub const MOST_PACKETS: usize = 512;
 /// Parts that one packet's body may come in.
 const MOST_PARTS: usize = 4096;
 
 /// One packet.
-pub(super) struct Packet {
-    pub(super) tag: u8,
-    pub(super) body: Zeroizing<Vec<u8>>,
+pub struct Packet {
+    /// What kind of packet it is.
+    pub tag: u8,
+    /// Its content, of all parts that it came in.
+    pub body: Zeroizing<Vec<u8>>,
 }
 
 /// Takes the next packet; nothing at the end or if it is broken.
-pub(super) fn take(bytes: &mut &[u8]) -> Option<Packet> {
+#[must_use]
+pub fn take(bytes: &mut &[u8]) -> Option<Packet> {
     let first = take_byte(bytes)?;
     if first & 0x80 == 0 {
         return None;
@@ -58,20 +61,26 @@ fn new_body(bytes: &mut &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     None
 }
 
-pub(super) fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
+/// Takes a byte; nothing at the end.
+#[must_use]
+pub fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
     let (first, rest) = bytes.split_first()?;
     *bytes = rest;
     Some(*first)
 }
 
-pub(super) fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+/// Takes a byte; nothing at the end.
+/// Takes so many bytes; nothing if there are fewer.
+#[must_use]
+pub fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
     Some(taken)
 }
 
 /// A number of so many bytes, four at most.
-pub(super) fn take_number(bytes: &mut &[u8], length: usize) -> Option<usize> {
+#[must_use]
+pub fn take_number(bytes: &mut &[u8], length: usize) -> Option<usize> {
     let taken = take_bytes(bytes, length)?;
     taken.iter().try_fold(0_usize, |number, byte| {
         Some(number.checked_mul(256)? + usize::from(*byte))
@@ -79,7 +88,8 @@ pub(super) fn take_number(bytes: &mut &[u8], length: usize) -> Option<usize> {
 }
 
 /// A number of any size, with its length in bits before it.
-pub(super) fn take_mpi<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+#[must_use]
+pub fn take_mpi<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let bits = take_number(bytes, 2)?;
     take_bytes(bytes, bits.div_ceil(8))
 }

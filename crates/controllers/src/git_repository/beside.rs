@@ -1,0 +1,22 @@
+//! The repositories that one includes, as the cache and the store have them: of its own namespace only.
+
+use tenure_api::GitRepository;
+use tenure_planner::git_repository::{Beside, find_included};
+
+use crate::artifacts::make_source_key;
+use crate::lane::Shard;
+use crate::reconciled::Reconciled as _;
+
+/// What is known of them.
+pub(super) fn observe_beside(shard: &Shard, repository: &GitRepository) -> Beside {
+    if repository.spec.include.is_empty() {
+        return Beside::default();
+    }
+    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
+    let get = |name: &str| shard.caches.of::<GitRepository>().get(namespace, name);
+    let stored = |repository: &GitRepository| {
+        let key = make_source_key(GitRepository::KIND.name, &repository.metadata).ok()?;
+        shard.artifacts.record(&key)
+    };
+    find_included(repository, get, stored)
+}

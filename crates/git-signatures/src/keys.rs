@@ -1,0 +1,102 @@
+//! Whom is believed: the public keys of a Secret, and what they say to a signature.
+//!
+//! Owns which entries hold which keys (Flux's rules): `.sshpub` those of SSH, `.asc` and, as before these endings were known, anything else
+//! those of OpenPGP. Refuses an entry with one of these endings that holds no key: it would be thought to be believed.
+
+use std::collections::BTreeMap;
+
+use crate::certificate::Certificate;
+use crate::openpgp;
+use crate::payload::Signed;
+use crate::ssh::{self, SshKey};
+
+/// Entries of a Secret that are read.
+const MOST_ENTRIES: usize = 200;
+
+/// The keys that are trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrustedKeys {
+    openpgp: Vec<Certificate>,
+    ssh: Vec<SshKey>,
+}
+
+/// An entry that holds no keys that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidKey(String);
+
+/// Why an object is not verified.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unverified(String);
+
+impl TrustedKeys {
+    /// Reads the entries of a Secret.
+    ///
+    /// # Errors
+    /// Which entry can't be used, and why; nothing of its content. And when there is no key at all.
+    pub fn read(entries: &BTreeMap<String, Vec<u8>>) -> Result<Self, InvalidKey> {
+        if entries.len() > MOST_ENTRIES {
+            return Err(InvalidKey(format!("it has more than {MOST_ENTRIES} entries")));
+        }
+        let mut keys = Self::default();
+        for (name, content) in entries {
+            let invalid = |problem: String| InvalidKey(format!("{name} {problem}"));
+            let text = std::str::from_utf8(content).ok();
+            let (is_ssh, is_openpgp) = (name.ends_with(".sshpub"), name.ends_with(".asc"));
+            match text {
+                None if is_ssh || is_openpgp => return Err(invalid("is not text".to_owned())),
+                Some(text) if is_ssh => {
+                    let list = ssh::read_list(text)
+                        .map_err(|problem| invalid(format!("is no list of SSH keys: {problem}")))?;
+                    keys.ssh.extend(list);
+                }
+                Some(text) if is_openpgp || openpgp::is_key_ring(text) => {
+                    keys.openpgp.extend(openpgp::read_key_ring(text).map_err(invalid)?);
+                }
+                _ => {}
+            }
+        }
+        if keys.openpgp.is_empty() && keys.ssh.is_empty() {
+            return Err(InvalidKey(
+                "it has no public key: none of OpenPGP under a name that ends in .asc, and none of SSH under one that ends in .sshpub".to_owned(),
+            ));
+        }
+        Ok(keys)
+    }
+
+    /// Verifies an object; says which key made its signature: the id of a primary key of OpenPGP, or the fingerprint of an SSH key. `now` is
+    /// in seconds since 1970.
+    ///
+    /// # Errors
+    /// Why it is not verified.
+    pub fn verify(&self, object: &Signed, now: i64) -> Result<String, Unverified> {
+        let fail = |text: &str| Err(Unverified(text.to_owned()));
+        let signature = object.signature.as_str();
+        let verified = if signature.starts_with("-----BEGIN PGP SIGNATURE-----") {
+            if self.openpgp.is_empty() {
+                return fail("PGP signature detected but no PGP public keys found in secret (keys with .asc suffix)");
+            }
+            openpgp::verify(signature, &object.payload, &self.openpgp, now)
+        } else if signature.starts_with("-----BEGIN SSH SIGNATURE-----") {
+            if self.ssh.is_empty() {
+                return fail(
+                    "SSH signature detected but no SSH public keys found in secret (keys with .sshpub suffix)",
+                );
+            }
+            ssh::verify(signature, &object.payload, &self.ssh)
+        } else if signature.is_empty() {
+            return fail("unsupported signature type: empty");
+        } else if signature.starts_with("-----BEGIN SIGNED MESSAGE-----") {
+            return fail("unsupported signature type: x509");
+        } else {
+            return fail("unsupported signature type: unknown");
+        };
+        verified.map_err(|failure| {
+            Unverified(format!(
+                "unable to verify payload with any of the given keys: {}",
+                failure.0
+            ))
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! Signatures of SSH keys, as `ssh-keygen -Y sign` makes them (PROTOCOL.sshsig of OpenSSH), and the keys that are trusted.
+//!
+//! Owns what such a signature must say: that it was made for git, with a hash of the SHA-2 family, by the very key that is trusted. Refuses
+//! certificates, hardware keys, and options in front of a key, whose meaning would be ignored.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+
+use crate::arithmetic::{Hash, PublicKey};
+use crate::openpgp::Failure;
+
+const BLOCK: &str = "SSH SIGNATURE";
+const MAGIC: &[u8] = b"SSHSIG";
+/// What git's signatures are made for.
+const NAMESPACE: &[u8] = b"git";
+/// Kinds of keys, as they are called in lists.
+const KINDS: [&str; 4] = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ssh-rsa"];
+/// Lines of all lists of keys.
+const MOST_KEYS: usize = 1000;
+
+/// A key that is trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SshKey {
+    /// As it stands on the wire.
+    blob: Vec<u8>,
+    key: PublicKey,
+}
+
+impl SshKey {
+    /// How `ssh-keygen -l` calls it.
+    fn fingerprint(&self) -> String {
+        let digest = Hash::Sha256.digest(&self.blob);
+        format!("SHA256:{}", STANDARD_NO_PAD.encode(digest.as_ref()))
+    }
+
+    fn read(blob: &[u8]) -> Option<Self> {
+        let mut rest = blob;
+        let kind = take_string(&mut rest)?;
+        let key = match kind {
+            b"ssh-ed25519" => PublicKey::ed25519(take_string(&mut rest)?),
+            b"ssh-rsa" => {
+                let exponent = take_string(&mut rest)?;
+                PublicKey::rsa(take_string(&mut rest)?, exponent)
+            }
+            b"ecdsa-sha2-nistp256" if take_string(&mut rest)? == b"nistp256" => {
+                PublicKey::p256(take_string(&mut rest)?)
+            }
+            b"ecdsa-sha2-nistp384" if take_string(&mut rest)? == b"nistp384" => {
+                PublicKey::p384(take_string(&mut rest)?)
+            }
+            _ => None,
+        }?;
+        rest.is_empty().then(|| Self {
+            blob: blob.to_vec(),
+            key,
+        })
+    }
+
+    /// Whether a signature of a message, with its kind in front, is good.
+    fn verify(&self, message: &[u8], signature: &[u8]) -> Option<bool> {
+        let mut rest = signature;
+        let kind = take_string(&mut rest)?;
+        let mut value = take_string(&mut rest)?;
+        if !rest.is_empty() {
+            return None;
+        }
+        Some(match kind {
+            b"ssh-ed25519" => self.key.verify_ed25519(message, value),
+            b"rsa-sha2-256" => self.key.verify_rsa(Hash::Sha256, message, value),
+            b"rsa-sha2-512" => self.key.verify_rsa(Hash::Sha512, message, value),
+            b"ecdsa-sha2-nistp256" | b"ecdsa-sha2-nistp384" => {
+                let hash = if kind == b"ecdsa-sha2-nistp256" {
+                    Hash::Sha256
+                } else {
+                    Hash::Sha384
+                };
+                let (r, s) = (take_string(&mut value)?, take_string(&mut value)?);
+                value.is_empty() && self.key.verify_ecdsa(hash, message, (r, s))
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Reads a list of keys: of each line a kind, the key and perhaps a comment, as in `authorized_keys` and in files that end in `.pub`.
+///
+/// # Errors
+/// Which line is wrong, and how.
+pub(crate) fn read_list(text: &str) -> Result<Vec<SshKey>, String> {
+    let mut keys = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let refuse = |problem: &str| Err(format!("line {} {problem}", index + 1));
+        if keys.len() == MOST_KEYS {
+            return Err(format!("there are more than {MOST_KEYS} keys"));
+        }
+        let mut words = line.split_ascii_whitespace();
+        let kind = words.next().unwrap_or_default();
+        if !KINDS.contains(&kind) {
+            return refuse(
+                "does not begin with one of ssh-ed25519, ecdsa-sha2-nistp256, ecdsa-sha2-nistp384 and ssh-rsa; options, certificates \
+                 and other kinds of keys are not supported",
+            );
+        }
+        let blob = words
+            .next()
+            .and_then(|word| STANDARD.decode(word).ok())
+            .unwrap_or_default();
+        let inner = take_string(&mut blob.as_slice()).unwrap_or_default().to_vec();
+        match SshKey::read(&blob) {
+            Some(key) if inner == kind.as_bytes() => keys.push(key),
+            _ => return refuse("holds no such key, or a key of RSA of less than 2048 bits"),
+        }
+    }
+    Ok(keys)
+}
+
+/// Verifies a signature; says which key made it.
+pub(crate) fn verify(armored: &str, payload: &[u8], keys: &[SshKey]) -> Result<String, Failure> {
+    let malformed = || Failure("the SSH signature is malformed".to_owned());
+    let (bytes, _) = openpgp_packets::armor::find_first(armored, BLOCK, false).ok_or_else(malformed)?;
+    let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(malformed)?;
+    let version = openpgp_packets::packet::take_number(&mut rest, 4);
+    let mut next = || take_string(&mut rest);
+    let parts = (next(), next(), next(), next(), next());
+    let (Some(blob), Some(namespace), Some(reserved), Some(hash), Some(signature)) = parts else {
+        return Err(malformed());
+    };
+    if version != Some(1) || !rest.is_empty() {
+        return Err(malformed());
+    }
+    if namespace != NAMESPACE {
+        let namespace: String = String::from_utf8_lossy(namespace)
+            .chars()
+            .filter(|c| !c.is_control())
+            .take(40)
+            .collect();
+        return Err(Failure(format!(
+            "the SSH signature was made for {namespace:?}, not for \"git\""
+        )));
+    }
+    let digest = match hash {
+        b"sha256" => Hash::Sha256.digest(payload),
+        b"sha512" => Hash::Sha512.digest(payload),
+        _ => {
+            return Err(Failure(
+                "the hash of the SSH signature is neither sha256 nor sha512".to_owned(),
+            ));
+        }
+    };
+    let Some(key) = keys.iter().find(|key| key.blob == blob) else {
+        return Err(Failure("no trusted SSH key made the signature".to_owned()));
+    };
+    let mut message = MAGIC.to_vec();
+    for part in [namespace, reserved, hash, digest.as_ref()] {
+        let length = u32::try_from(part.len()).map_err(|_| malformed())?;
+        message.extend_from_slice(&length.to_be_bytes());
+        message.extend_from_slice(part);
+    }
+    match key.verify(&message, signature) {
+        Some(true) => Ok(key.fingerprint()),
+        Some(false) => Err(Failure(format!("the signature is not good for the SSH key {}", key.fingerprint()))),
+        None => Err(Failure(
+            "the SSH signature is of a kind that is not supported: ssh-ed25519, ecdsa-sha2-nistp256 and -384, rsa-sha2-256 and -512 are".to_owned(),
+        )),
+    }
+}
+
+fn take_string<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = openpgp_packets::packet::take_number(bytes, 4)?;
+    openpgp_packets::packet::take_bytes(bytes, length)
+}

@@ -1,0 +1,156 @@
+//! A signature packet of version 4 of OpenPGP (RFC 9580, 5.2.3), and what it says of itself.
+//!
+//! Owns which of its subpackets are believed: what decides stands in the part that is signed; who the issuer is may stand in the other one,
+//! since it only chooses the key that is tried. Refuses a signature with a critical part that is not understood.
+
+use openpgp_packets::packet::{take_byte, take_bytes, take_mpi, take_number};
+
+use crate::arithmetic::Hash;
+
+/// What a signature's numbers are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    One(Vec<u8>),
+    Two(Vec<u8>, Vec<u8>),
+}
+
+/// A signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signature {
+    /// What it is about.
+    pub(crate) kind: u8,
+    /// Which kind of key made it.
+    pub(crate) algorithm: u8,
+    /// Nothing if it is too weak, or not known.
+    pub(crate) hash: Option<Hash>,
+    /// From the version to the end of what is signed.
+    pub(crate) signed_part: Vec<u8>,
+    pub(crate) numbers: Option<Numbers>,
+    /// Seconds since 1970.
+    pub(crate) created: Option<i64>,
+    /// Seconds after that; of the signature, and of the key that it is about.
+    pub(crate) expires_after: Option<i64>,
+    pub(crate) key_expires_after: Option<i64>,
+    pub(crate) flags: Option<u8>,
+    pub(crate) issuer: Option<[u8; 8]>,
+    /// A signature of the other key, in one that binds it.
+    pub(crate) embedded: Option<Vec<u8>>,
+    /// It has a critical part that is not understood.
+    pub(crate) is_strange: bool,
+}
+
+/// Kinds of subpackets.
+const CREATED: u8 = 2;
+const EXPIRES: u8 = 3;
+const KEY_EXPIRES: u8 = 9;
+const ISSUER: u8 = 16;
+const NOTATION: u8 = 20;
+const FLAGS: u8 = 27;
+const EMBEDDED: u8 = 32;
+const ISSUER_FINGERPRINT: u8 = 33;
+/// Those that change nothing here, and may be critical all the same: exportable, trust, revocable, preferences, key server, primary user id,
+/// policy, signer, reason, features.
+const KNOWN: [u8; 14] = [4, 5, 7, 11, 21, 22, 23, 24, 25, 26, 28, 29, 30, 34];
+
+impl Signature {
+    /// Reads the body of a packet; nothing if it is malformed or of another version.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let mut rest = body;
+        if take_byte(&mut rest)? != 4 {
+            return None;
+        }
+        let kind = take_byte(&mut rest)?;
+        let algorithm = take_byte(&mut rest)?;
+        let hash = match take_byte(&mut rest)? {
+            2 => Some(Hash::Sha1),
+            8 => Some(Hash::Sha256),
+            9 => Some(Hash::Sha384),
+            10 => Some(Hash::Sha512),
+            _ => None,
+        };
+        let length = take_number(&mut rest, 2)?;
+        let hashed = take_bytes(&mut rest, length)?;
+        let signed_part = body.get(..6 + length)?.to_vec();
+        let length = take_number(&mut rest, 2)?;
+        let unhashed = take_bytes(&mut rest, length)?;
+        // The first bytes of the hash: they tell nothing that the signature doesn't.
+        take_bytes(&mut rest, 2)?;
+        let numbers = match algorithm {
+            1 | 3 => Some(Numbers::One(take_mpi(&mut rest)?.to_vec())),
+            17 | 19 | 22 => Some(Numbers::Two(
+                take_mpi(&mut rest)?.to_vec(),
+                take_mpi(&mut rest)?.to_vec(),
+            )),
+            27 => Some(Numbers::One(take_bytes(&mut rest, 64)?.to_vec())),
+            _ => None,
+        };
+        let mut signature = Self {
+            kind,
+            algorithm,
+            hash,
+            signed_part,
+            numbers,
+            created: None,
+            expires_after: None,
+            key_expires_after: None,
+            flags: None,
+            issuer: None,
+            embedded: None,
+            is_strange: false,
+        };
+        signature.read_subpackets(hashed, true)?;
+        signature.read_subpackets(unhashed, false)?;
+        Some(signature)
+    }
+
+    fn read_subpackets(&mut self, mut rest: &[u8], is_signed: bool) -> Option<()> {
+        while !rest.is_empty() {
+            let first = usize::from(take_byte(&mut rest)?);
+            let length = match first {
+                0..192 => first,
+                192..255 => ((first - 192) << 8) + usize::from(take_byte(&mut rest)?) + 192,
+                _ => take_number(&mut rest, 4)?,
+            };
+            let mut body = take_bytes(&mut rest, length)?;
+            let tag = take_byte(&mut body)?;
+            self.read_subpacket(tag & 0x7f, tag & 0x80 != 0, body, is_signed)?;
+        }
+        Some(())
+    }
+
+    fn read_subpacket(&mut self, tag: u8, is_critical: bool, mut body: &[u8], is_signed: bool) -> Option<()> {
+        match tag {
+            ISSUER => {
+                self.issuer.get_or_insert(body.try_into().ok()?);
+            }
+            ISSUER_FINGERPRINT => {
+                // The key's id is the end of its fingerprint, after the version.
+                if body.len() == 21 {
+                    self.issuer.get_or_insert(body.get(13..)?.try_into().ok()?);
+                }
+            }
+            EMBEDDED => {
+                self.embedded.get_or_insert(body.to_vec());
+            }
+            _ if !is_signed => {}
+            CREATED => self.created = Some(take_seconds(&mut body)?),
+            EXPIRES => self.expires_after = Some(take_seconds(&mut body)?).filter(|seconds| *seconds > 0),
+            KEY_EXPIRES => self.key_expires_after = Some(take_seconds(&mut body)?).filter(|seconds| *seconds > 0),
+            FLAGS => self.flags = Some(body.first().copied().unwrap_or(0)),
+            // No notation is known here.
+            NOTATION => self.is_strange |= is_critical,
+            _ => self.is_strange |= is_critical && !KNOWN.contains(&tag),
+        }
+        Some(())
+    }
+
+    /// What is hashed: something, and then what the signature says of itself.
+    pub(crate) fn write_message(&self, about: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(self.signed_part.len()).unwrap_or(u32::MAX);
+        [about, &self.signed_part, &[4, 0xff], &length.to_be_bytes()].concat()
+    }
+}
+
+fn take_seconds(bytes: &mut &[u8]) -> Option<i64> {
+    i64::try_from(take_number(bytes, 4)?).ok()
+}

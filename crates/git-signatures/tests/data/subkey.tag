@@ -1,0 +1,13 @@
+object ca616524200152473c6852cb98c415921c7ec0f7
+type commit
+tag v2
+tagger Author <author@example.com> 1795564136 +0000
+
+tagged by subkey
+-----BEGIN PGP SIGNATURE-----
+
+iHUEABYIAB0WIQRYjhscIFHrEt1STI3gjjLLiOtqCgUCawYiaAAKCRDgjjLLiOtq
+CgisAQDQ31krwMbDag9AiB4BXJ8sq74bn85IWVeGBGU1/em78AD7By00WvXg5JvQ
+2qQTLUnOlDWZ4r5iJxX5WmZs70RMZgY=
+=p3RX
+-----END PGP SIGNATURE-----

@@ -1,0 +1,318 @@
+//! Objects and keys that git, gpg and ssh-keygen have made (`tests/data/record.sh`), and what becomes of them when they are changed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests read their files and fail loudly"
+)]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use git_signatures::{ObjectFormat, Signed, TrustedKeys, read_tag_name, split_commit, split_tag};
+
+fn read(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn keys(names: &[&str]) -> TrustedKeys {
+    let entries: BTreeMap<String, Vec<u8>> = names.iter().map(|name| ((*name).to_owned(), read(name))).collect();
+    TrustedKeys::read(&entries).unwrap()
+}
+
+fn object(name: &str) -> Signed {
+    let content = read(name);
+    if name.ends_with(".tag") {
+        split_tag(&content).unwrap()
+    } else {
+        split_commit(&content, ObjectFormat::Sha1).unwrap()
+    }
+}
+
+/// A while after everything was made.
+fn now() -> i64 {
+    let content = String::from_utf8(read("rsa.commit")).unwrap();
+    let line = content.lines().find(|line| line.starts_with("committer ")).unwrap();
+    line.split(' ').nth_back(1).unwrap().parse::<i64>().unwrap() + 3600
+}
+
+/// Who signed, or why that can't be said.
+fn verify(object: &Signed, keys: &TrustedKeys, now: i64) -> String {
+    keys.verify(object, now).unwrap_or_else(|problem| problem.to_string())
+}
+
+fn check(name: &str, with: &[&str], expected: &str) {
+    let told = verify(&object(name), &keys(with), now());
+    assert!(told.contains(expected), "{name} with {with:?}: {told}");
+}
+
+fn is_key_id(told: &str) -> bool {
+    told.len() == 16 && told.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[test]
+fn what_the_tools_have_signed_is_verified() {
+    for (name, key) in [
+        ("rsa.commit", "rsa.asc"),
+        ("rsa.tag", "rsa.asc"),
+        ("p256.commit", "p256.asc"),
+        ("p384.commit", "p384.asc"),
+        ("subkey.commit", "subkey.asc"),
+        ("subkey.tag", "subkey.asc"),
+        ("prolonged.commit", "prolonged.asc"),
+        ("revoked.commit", "before-revocation.asc"),
+        ("old.commit", "old.asc"),
+    ] {
+        let told = verify(&object(name), &keys(&[key]), now());
+        assert!(is_key_id(&told), "{name}: {told}");
+        // Among others, it is found.
+        let all = keys(&["p256.asc", "rsa.asc", "expired.asc", "ssh-ed25519.sshpub", key]);
+        assert_eq!(verify(&object(name), &all, now()), told, "{name}");
+    }
+    for (name, key) in [
+        ("ssh-ed25519.commit", "ssh-ed25519.sshpub"),
+        ("ssh-ed25519.tag", "ssh-ed25519.sshpub"),
+        ("ssh-sha256.commit", "ssh-ed25519.sshpub"),
+        ("ssh-ecdsa-256.commit", "ssh-ecdsa-256.sshpub"),
+        ("ssh-ecdsa-384.commit", "ssh-ecdsa-384.sshpub"),
+        ("ssh-rsa-3072.commit", "ssh-rsa-3072.sshpub"),
+    ] {
+        check(name, &[key], "SHA256:");
+        check(
+            name,
+            &["rsa.asc", "ssh-ecdsa-256.sshpub", "ssh-rsa-3072.sshpub", key],
+            "SHA256:",
+        );
+    }
+    assert_eq!(read_tag_name(&read("rsa.tag")), Some("v1"));
+}
+
+#[test]
+fn what_is_not_good_is_refused_and_said_why() {
+    for (name, with, expected) in [
+        (
+            "not-signed.commit",
+            vec!["rsa.asc"],
+            "unsupported signature type: empty",
+        ),
+        (
+            "rsa.commit",
+            vec!["p256.asc", "subkey.asc"],
+            "no trusted OpenPGP key made the signature",
+        ),
+        (
+            "rsa.commit",
+            vec!["ssh-ed25519.sshpub"],
+            "PGP signature detected but no PGP public keys",
+        ),
+        (
+            "ssh-ed25519.commit",
+            vec!["rsa.asc"],
+            "SSH signature detected but no SSH public keys",
+        ),
+        (
+            "ssh-ed25519.commit",
+            vec!["ssh-rsa-3072.sshpub"],
+            "no trusted SSH key made the signature",
+        ),
+        (
+            "ssh-for-files.commit",
+            vec!["ssh-ed25519.sshpub"],
+            "was made for \"file\", not for \"git\"",
+        ),
+        ("expired.commit", vec!["expired.asc"], "has expired"),
+        ("revoked.commit", vec!["revoked.asc"], "is revoked"),
+        ("subkey-revoked.commit", vec!["subkey.asc"], "the subkey"),
+        ("subkey-revoked.commit", vec!["subkey.asc"], "is revoked"),
+        (
+            "brainpool.commit",
+            vec!["brainpool.asc"],
+            "of a kind that is not supported",
+        ),
+        ("weak.commit", vec!["rsa.asc"], "none of SHA-256, SHA-384 and SHA-512"),
+    ] {
+        check(name, &with, expected);
+    }
+    // It was good then, as far as the key says: but it is asked now.
+    let then = 1_590_969_600 + 3600;
+    assert!(is_key_id(&verify(
+        &object("expired.commit"),
+        &keys(&["expired.asc"]),
+        then
+    )));
+    // And a signature, or a key, of tomorrow is none today.
+    let told = verify(&object("rsa.commit"), &keys(&["rsa.asc"]), now() - 86_400);
+    assert!(told.contains("no signature of its own that is good now"), "{told}");
+    let early = now() - 3600 - 200;
+    assert!(is_key_id(&verify(&object("rsa.commit"), &keys(&["rsa.asc"]), early)));
+}
+
+#[test]
+fn a_signature_is_of_one_object() {
+    for (name, key) in [
+        ("rsa.commit", "rsa.asc"),
+        ("p256.commit", "p256.asc"),
+        ("subkey.commit", "subkey.asc"),
+        ("ssh-ed25519.commit", "ssh-ed25519.sshpub"),
+        ("ssh-rsa-3072.commit", "ssh-rsa-3072.sshpub"),
+        ("rsa.tag", "rsa.asc"),
+        ("ssh-ed25519.tag", "ssh-ed25519.sshpub"),
+    ] {
+        let good = object(name);
+        let keys = keys(&[key]);
+        // Any byte of what is signed, and any of what is added.
+        for at in 0..good.payload.len() {
+            let mut changed = good.clone();
+            changed.payload[at] ^= 1;
+            let told = verify(&changed, &keys, now());
+            assert!(told.contains("not good for"), "{name} {at}: {told}");
+        }
+        let mut longer = good.clone();
+        longer.payload.push(b'\n');
+        assert!(verify(&longer, &keys, now()).contains("not good for"), "{name}");
+        // The signature of another object.
+        let other = object("not-signed.commit").payload;
+        let moved = Signed { payload: other, ..good };
+        assert!(verify(&moved, &keys, now()).contains("not good for"), "{name}");
+    }
+}
+
+#[test]
+fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else() {
+    for (name, key) in [
+        ("rsa.commit", "rsa.asc"),
+        ("p384.commit", "p384.asc"),
+        ("subkey.commit", "subkey.asc"),
+        ("ssh-ecdsa-256.commit", "ssh-ecdsa-256.sshpub"),
+        ("ssh-rsa-3072.commit", "ssh-rsa-3072.sshpub"),
+    ] {
+        let good = object(name);
+        let trusted = keys(&[key]);
+        let told = verify(&good, &trusted, now());
+        let text = good.signature.clone().into_bytes();
+        for at in (0..text.len()).step_by(7) {
+            for new in [b'A', b'/', b'\n'] {
+                let mut changed = text.clone();
+                changed[at] = new;
+                let object = Signed {
+                    payload: good.payload.clone(),
+                    signature: String::from_utf8(changed).unwrap(),
+                };
+                // Parts of it that are not signed may change: who signed what does not.
+                let _ = trusted.verify(&object, now()).map(|name| assert_eq!(name, told));
+            }
+        }
+        for cut in (0..text.len()).step_by(7) {
+            let signature = String::from_utf8_lossy(&text[..cut]).into_owned();
+            let object = Signed {
+                signature,
+                ..good.clone()
+            };
+            assert!(trusted.verify(&object, now()).is_err());
+        }
+        let key_text = read(key);
+        for at in (0..key_text.len()).step_by(7) {
+            let mut changed = key_text.clone();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            if let Ok(changed) = TrustedKeys::read(&BTreeMap::from([(key.to_owned(), changed)])) {
+                let _ = changed.verify(&good, now());
+            }
+        }
+    }
+}
+
+#[test]
+fn entries_without_keys_are_named() {
+    let told = |entries: &[(&str, &[u8])]| {
+        let entries = entries
+            .iter()
+            .map(|(name, content)| ((*name).to_owned(), content.to_vec()));
+        TrustedKeys::read(&entries.collect()).map_or_else(|error| error.to_string(), |_| "read".to_owned())
+    };
+    let (rsa, ssh, strange) = (
+        read("rsa.asc"),
+        read("ssh-ed25519.sshpub"),
+        read("ssh-ecdsa-521.sshpub"),
+    );
+    // Anything else is passed over, unless it is a key ring: then it is one, as it always was in Flux.
+    assert_eq!(
+        told(&[
+            ("a.asc", &rsa),
+            ("b.sshpub", &ssh),
+            ("note", b"words"),
+            ("raw", b"\xff")
+        ]),
+        "read"
+    );
+    assert_eq!(told(&[("ring", &rsa)]), "read");
+    assert_eq!(
+        told(&[("b.sshpub", &[b"# mine\n\n".as_slice(), &ssh].concat())]),
+        "read"
+    );
+    let options = [b"cert-authority ".as_slice(), &ssh].concat();
+    for (entries, expected) in [
+        (vec![("note", b"words".as_slice())], "it has no public key"),
+        (
+            vec![("a.asc", b"words".as_slice())],
+            "a.asc holds no armored public key",
+        ),
+        (vec![("a.asc", ssh.as_slice())], "a.asc holds no armored public key"),
+        (vec![("a.asc", b"\xff".as_slice())], "a.asc is not text"),
+        (
+            vec![("b.sshpub", rsa.as_slice())],
+            "b.sshpub is no list of SSH keys: line 1 does not begin with one of",
+        ),
+        (
+            vec![("b.sshpub", strange.as_slice())],
+            "line 1 does not begin with one of",
+        ),
+        (
+            vec![("b.sshpub", options.as_slice())],
+            "options, certificates and other kinds",
+        ),
+        (
+            vec![("b.sshpub", b"ssh-ed25519 AAAA".as_slice())],
+            "line 1 holds no such key",
+        ),
+        (
+            vec![(
+                "b.sshpub",
+                b"ssh-rsa AAAAC3NzaC1lZDI1NTE5AAAAIHeGAJOqEMB3rYBtsnOLqzVkVZPgBJWCnwfXRuhvQQkm".as_slice(),
+            )],
+            "holds no such key",
+        ),
+    ] {
+        let told = told(&entries);
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[test]
+fn a_key_that_would_take_long_to_ask_about_is_refused() {
+    use base64::Engine as _;
+    let text = String::from_utf8(read("rsa.asc")).unwrap();
+    let (bytes, _) = openpgp_packets::armor::find_first(&text, "PGP PUBLIC KEY BLOCK", true).unwrap();
+    // The signature is what stands last.
+    let mut rest = bytes.as_slice();
+    let mut last = rest;
+    while !rest.is_empty() {
+        last = rest;
+        openpgp_packets::packet::take(&mut rest).unwrap();
+    }
+    let keys = |copies: usize| {
+        let all = [bytes.as_slice(), &last.repeat(copies)].concat();
+        let armored = format!(
+            "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{}\n-----END PGP PUBLIC KEY BLOCK-----\n",
+            base64::engine::general_purpose::STANDARD.encode(all)
+        );
+        TrustedKeys::read(&BTreeMap::from([("a.asc".to_owned(), armored.into_bytes())]))
+    };
+    let told = verify(&object("rsa.commit"), &keys(255).unwrap(), now());
+    assert!(is_key_id(&told), "{told}");
+    let refused = keys(256).unwrap_err().to_string();
+    assert!(
+        refused.contains("a.asc holds a key with more than 256 signatures"),
+        "{refused}"
+    );
+}

@@ -1,0 +1,66 @@
+//! Objects that wait for each other in a circle: how one is found, whatever the objects are, and how it is told.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How many names are followed until nothing is said of circles.
+pub(crate) const MOST_FOLLOWED: usize = 2_000;
+/// How many names of a circle are told.
+const MOST_TOLD: usize = 16;
+
+/// The shortest way from an object, over what it names, back to itself; `names` says what an object names, if there is one of that name.
+/// A way longer than what is followed is not found.
+pub(crate) fn find_cycle(
+    start: &str,
+    own: Vec<String>,
+    names: impl Fn(&str) -> Option<Vec<String>>,
+) -> Option<Vec<String>> {
+    let mut came_from: BTreeMap<String, String> = BTreeMap::new();
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let mut next = VecDeque::from([(start.to_owned(), own)]);
+    let mut followed = 0;
+    while let Some((from, named)) = next.pop_front() {
+        for name in named {
+            followed += 1;
+            if followed > MOST_FOLLOWED {
+                return None;
+            }
+            if name == start {
+                return Some(trace(start, &from, &came_from));
+            }
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            came_from.insert(name.clone(), from.clone());
+            if let Some(found) = names(&name) {
+                next.push_back((name, found));
+            }
+        }
+    }
+    None
+}
+
+/// The way to the last before the start, closed.
+fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<String> {
+    let mut way = vec![start.to_owned()];
+    let mut at = last;
+    while at != start {
+        way.push(at.to_owned());
+        match came_from.get(at) {
+            Some(before) => at = before,
+            None => break,
+        }
+    }
+    way.push(start.to_owned());
+    way.reverse();
+    way
+}
+
+/// A circle in a message: `a -> b -> a`.
+pub(crate) fn describe_cycle(cycle: &[String]) -> String {
+    let mut names: Vec<&str> = cycle.iter().take(MOST_TOLD).map(String::as_str).collect();
+    if cycle.len() > MOST_TOLD {
+        names.push("[...]");
+        names.extend(cycle.last().map(String::as_str));
+    }
+    names.join(" -> ")
+}

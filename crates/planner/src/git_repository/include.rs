@@ -1,0 +1,170 @@
+//! `spec.include`: files of other GitRepositories of the same namespace.
+//!
+//! Owns what has to be there first, and circles: two that include each other would make new artifacts of each other without end. Refuses
+//! names of other namespaces by having no place for one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tenure_api::git_repository::GitRepositoryInclude;
+use tenure_api::names::ObjectName;
+use tenure_api::{GitRepository, reason};
+
+use super::paths::read_path;
+use crate::artifact::{IncludedArtifact, StoredArtifact};
+use crate::cycle;
+use crate::maxima::INCLUDES;
+use crate::source::{Obstacle, Refusal};
+
+/// What is known of the repositories that one includes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Beside {
+    /// Those that exist, by name.
+    pub repositories: BTreeMap<String, IncludedRepository>,
+    /// The way from one to the next back to itself.
+    pub cycle: Option<Vec<String>>,
+}
+
+/// A repository that is included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IncludedRepository {
+    /// Which object it is.
+    pub uid: String,
+    /// What is stored for it; its status is not believed.
+    pub artifact: Option<IncludedArtifact>,
+}
+
+/// Files of another repository that go into an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IncludeRequest {
+    /// Name of the repository, in the same namespace.
+    pub name: String,
+    /// Which object that is.
+    pub uid: String,
+    /// What is stored for it.
+    pub artifact: IncludedArtifact,
+    /// Folder or file that is taken; all when empty.
+    pub from: String,
+    /// Where it goes; the root when empty.
+    pub to: String,
+}
+
+/// Looks at the repositories that one includes: `get` finds one in the same namespace, and what is stored for it.
+pub fn find_included(
+    own: &GitRepository,
+    get: impl Fn(&str) -> Option<Arc<GitRepository>>,
+    stored: impl Fn(&GitRepository) -> Option<StoredArtifact>,
+) -> Beside {
+    let names = |repository: &GitRepository| {
+        let named = repository.spec.include.iter().take(INCLUDES);
+        named.map(|include| include.repository.name.clone()).collect::<Vec<_>>()
+    };
+    let own_names = names(own);
+    let mut repositories = BTreeMap::new();
+    for name in &own_names {
+        if let Some(found) = get(name) {
+            let included = IncludedRepository {
+                uid: found.metadata.uid.clone().unwrap_or_default(),
+                artifact: stored(&found).as_ref().map(IncludedArtifact::from),
+            };
+            repositories.insert(name.clone(), included);
+        }
+    }
+    let start = own.metadata.name.as_deref().unwrap_or_default();
+    let cycle = cycle::find_cycle(start, own_names, |name| get(name).map(|found| names(&found)));
+    Beside { repositories, cycle }
+}
+
+/// Whether what is written can be meant.
+pub(super) fn check_includes(includes: &[GitRepositoryInclude]) -> Result<(), Refusal> {
+    if includes.len() > INCLUDES {
+        return Err(Refusal::invalid(format!(
+            "spec.include has {} entries, and may have {INCLUDES}",
+            includes.len()
+        )));
+    }
+    for (index, include) in includes.iter().enumerate() {
+        let name = include.repository.name.clone();
+        ObjectName::new(name)
+            .map_err(|error| Refusal::invalid(format!("spec.include[{index}].repository.name: {error}")))?;
+        read_paths(index, include)?;
+    }
+    Ok(())
+}
+
+/// From where to where.
+fn read_paths(index: usize, include: &GitRepositoryInclude) -> Result<(String, String), Refusal> {
+    let from = include.from_path.as_deref().unwrap_or_default();
+    let from = read_path(&format!("spec.include[{index}].fromPath"), from)?;
+    let to = match include.to_path.as_deref() {
+        None | Some("") => include.repository.name.as_str(),
+        Some(path) => path,
+    };
+    Ok((from, read_path(&format!("spec.include[{index}].toPath"), to)?))
+}
+
+/// Whether all that is included is there.
+pub(super) fn check_beside(includes: &[GitRepositoryInclude], beside: &Beside) -> Result<(), Obstacle> {
+    if let Some(cycle) = &beside.cycle {
+        return Err(Obstacle::Refused(Refusal::invalid(format!(
+            "spec.include: they include each other: {}; take one of these includes away",
+            cycle::describe_cycle(cycle)
+        ))));
+    }
+    for include in includes {
+        let name = &include.repository.name;
+        match beside.repositories.get(name) {
+            None => {
+                return Err(Obstacle::Unavailable {
+                    reason: reason::NOT_FOUND,
+                    message: format!(
+                        "could not get resource for include '{name}': there is no GitRepository of that name here"
+                    ),
+                });
+            }
+            Some(IncludedRepository { artifact: None, .. }) => {
+                return Err(Obstacle::Unavailable {
+                    reason: reason::NO_ARTIFACT,
+                    message: format!("no artifact available for include '{name}'"),
+                });
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// What of all this decides a fetch.
+pub(super) fn mark(beside: &Beside) -> String {
+    let mut mark = String::new();
+    for (name, repository) in &beside.repositories {
+        let facts = repository.artifact.as_ref().map(|artifact| &artifact.facts);
+        let (revision, digest) = facts.map_or(("", ""), |facts| (facts.revision.as_str(), facts.digest.as_str()));
+        let _ = writeln!(mark, "{name} {} {revision} {digest}", repository.uid);
+    }
+    if let Some(cycle) = &beside.cycle {
+        let _ = writeln!(mark, "{}", cycle.join(" "));
+    }
+    mark
+}
+
+/// What is to be put into the artifact. Whatever is not there is left out: it was checked before.
+pub(super) fn write_requests(includes: &[GitRepositoryInclude], beside: &Beside) -> Vec<IncludeRequest> {
+    let written = includes.iter().enumerate().filter_map(|(index, include)| {
+        let repository = beside.repositories.get(&include.repository.name)?;
+        let (from, to) = read_paths(index, include).ok()?;
+        Some(IncludeRequest {
+            name: include.repository.name.clone(),
+            uid: repository.uid.clone(),
+            artifact: repository.artifact.clone()?,
+            from,
+            to,
+        })
+    });
+    written.collect()
+}

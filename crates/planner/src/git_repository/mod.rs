@@ -1,0 +1,277 @@
+//! What a GitRepository is among the sources: its fields, and what is fetched for it.
+
+mod include;
+mod paths;
+mod verify;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure_api::artifact::Artifact;
+use tenure_api::git_repository::GitRepositoryRef;
+use tenure_api::{GitRepository, GitRepositorySpec, GitRepositoryStatus, ObjectMeta, SourceUrl};
+
+pub use self::include::{Beside, IncludeRequest, IncludedRepository, find_included};
+pub use self::verify::{VerifyMode, VerifyRequest};
+pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
+
+use crate::artifact::StoredArtifact;
+use crate::ending::cut_to_seconds;
+use crate::maxima::SPARSE_FOLDERS;
+use crate::source::{
+    self, FetchStep, Obstacle, Refusal, RefusalReason, RequestBasis, Source, SourceReference, TimingFields,
+    implement_source_status,
+};
+
+/// A plan for a GitRepository.
+pub type Plan = source::Plan<GitRepository>;
+/// What is known of one when a plan is made.
+pub type Snapshot = source::Snapshot<GitRepository>;
+/// Something to do for one.
+pub type Step = source::Step<FetchRequest>;
+
+/// What to fetch: the one form of it, from the plan to the connection. `sources` reads its address and its reference, and the Secret's
+/// data beside it, and keeps what it read to itself, because that holds credentials.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FetchRequest {
+    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
+    #[serde(serialize_with = "SourceUrl::serialize_shown")]
+    pub url: SourceUrl,
+    /// Which revision, Flux's precedence: commit, name, semver, tag, branch (`master`).
+    pub reference: GitRepositoryRef,
+    /// What kind of credentials the Secret holds.
+    pub provider: Provider,
+    /// Secret with the credentials, in the repository's namespace, read as the plan's identity.
+    pub secret: Option<String>,
+    /// Folders, or files, that are taken, each without `./` in front and `/` at the end; all when there is none.
+    pub sparse: Vec<String>,
+    /// Whether submodules are fetched, and theirs.
+    pub submodules: bool,
+    /// Files of other repositories that are added.
+    pub include: Vec<IncludeRequest>,
+    /// Secret with the address of a proxy, and credentials for it.
+    pub proxy: Option<String>,
+    /// What has to be signed, and by whom.
+    pub verify: Option<VerifyRequest>,
+    /// Patterns of files to leave out.
+    pub ignore: Option<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// What is stored already and was made the same way: nothing is fetched when the upstream still has its revision.
+    pub known: Option<StoredArtifact>,
+    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
+    pub platform: bool,
+}
+
+/// What kind of credentials a Secret holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Provider {
+    /// Those that a Git server takes as they are.
+    #[default]
+    Generic,
+    /// A GitHub App, which gets tokens of GitHub.
+    GitHub,
+}
+
+impl FetchStep for FetchRequest {
+    fn is_public(&self) -> bool {
+        self.secret.is_none() && self.verify.is_none() && self.proxy.is_none()
+    }
+
+    fn describe(&self) -> String {
+        self.url.shown()
+    }
+}
+
+implement_source_status!(GitRepositoryStatus);
+
+impl Source for GitRepository {
+    type Status = GitRepositoryStatus;
+    type Request = FetchRequest;
+    type Beside = Beside;
+
+    const NAME: &'static str = "GitRepository";
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn status(&self) -> Option<&GitRepositoryStatus> {
+        self.status.as_ref()
+    }
+
+    fn timing(&self) -> TimingFields<'_> {
+        TimingFields {
+            suspend: self.spec.suspend,
+            interval: &self.spec.interval,
+            timeout: self.spec.timeout.as_ref(),
+            ignore: self.spec.ignore.as_deref(),
+        }
+    }
+
+    fn list_unimplemented(&self) -> Vec<&'static str> {
+        let spec = &self.spec;
+        let set = [
+            ("spec.provider: aws", spec.provider.as_deref() == Some("aws")),
+            ("spec.provider: azure", spec.provider.as_deref() == Some("azure")),
+            ("spec.serviceAccountName", spec.service_account_name.is_some()),
+        ];
+        set.into_iter()
+            .filter(|(_, is_set)| *is_set)
+            .map(|(field, _)| field)
+            .collect()
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let known_scheme = ["http://", "https://", "ssh://"]
+            .iter()
+            .any(|scheme| self.spec.url.reveal().starts_with(scheme));
+        if !known_scheme {
+            return Err(Refusal::invalid_url(
+                "spec.url must begin with http://, https:// or ssh://",
+            ));
+        }
+        read_provider(&self.spec)?;
+        read_sparse(&self.spec.sparse_checkout)?;
+        read_verification(&self.spec)?;
+        include::check_includes(&self.spec.include)
+    }
+
+    fn list_references(&self) -> Vec<SourceReference<'_>> {
+        let spec = &self.spec;
+        let keys = spec.verify.as_ref().map(|verify| &verify.secret_ref);
+        let named = [
+            ("spec.secretRef.name", spec.secret_ref.as_ref()),
+            ("spec.verify.secretRef.name", keys),
+            ("spec.proxySecretRef.name", spec.proxy_secret_ref.as_ref()),
+        ];
+        let references = named.into_iter().filter_map(|(field, reference)| {
+            Some(SourceReference {
+                field,
+                kind: "Secret",
+                name: &reference?.name,
+            })
+        });
+        references.collect()
+    }
+
+    fn check_beside(&self, beside: &Beside) -> Result<(), Obstacle> {
+        include::check_beside(&self.spec.include, beside)
+    }
+
+    fn mark_beside(beside: &Beside) -> String {
+        include::mark(beside)
+    }
+
+    fn write_request(&self, basis: RequestBasis, beside: &Beside) -> FetchRequest {
+        let spec = &self.spec;
+        let reference = spec.reference.clone().unwrap_or_default();
+        let nothing_named = GitRepositoryRef::default() == reference;
+        FetchRequest {
+            url: spec.url.clone(),
+            reference: if nothing_named {
+                GitRepositoryRef {
+                    branch: Some("master".to_owned()),
+                    ..GitRepositoryRef::default()
+                }
+            } else {
+                reference
+            },
+            provider: read_provider(spec).unwrap_or_default(),
+            secret: spec.secret_ref.as_ref().map(|secret| secret.name.clone()),
+            sparse: read_sparse(&spec.sparse_checkout).unwrap_or_default(),
+            submodules: spec.recurse_submodules,
+            include: include::write_requests(&spec.include, beside),
+            proxy: spec.proxy_secret_ref.as_ref().map(|secret| secret.name.clone()),
+            verify: read_verification(&self.spec).unwrap_or_default(),
+            ignore: spec.ignore.clone(),
+            timeout: basis.timeout,
+            known: basis.known,
+            platform: basis.platform,
+        }
+    }
+
+    fn is_verified(&self) -> bool {
+        self.spec.verify.is_some()
+    }
+
+    fn describe_verified(stored: &StoredArtifact) -> String {
+        stored.verified.clone().unwrap_or_default()
+    }
+
+    fn describe_stored(stored: &StoredArtifact) -> String {
+        format!("stored artifact for revision '{}'", stored.facts.revision)
+    }
+
+    fn describe_new(&self, stored: &StoredArtifact, subject: &str) -> String {
+        if subject.is_empty() {
+            Self::describe_stored(stored)
+        } else {
+            format!("stored artifact for commit '{subject}'")
+        }
+    }
+
+    fn note_observed(&self, status: &mut GitRepositoryStatus, stored: &StoredArtifact) {
+        status.observed_include.clone_from(&self.spec.include);
+        status.observed_recurse_submodules = self.spec.recurse_submodules;
+        status.observed_sparse_checkout.clone_from(&self.spec.sparse_checkout);
+        let included = stored.included.iter().map(|included| Artifact {
+            digest: Some(included.facts.digest.clone()),
+            last_update_time: cut_to_seconds(included.stored_at.unwrap_or_default()),
+            metadata: None,
+            path: included.path.clone(),
+            revision: included.facts.revision.clone(),
+            size: i64::try_from(included.size).ok(),
+            url: String::new(),
+        });
+        status.included_artifacts = included.collect();
+        let verified = read_verification(&self.spec).ok().flatten();
+        status.source_verification_mode = verified.map(|verified| verified.mode.as_str().to_owned());
+    }
+}
+
+/// What kind of credentials there are.
+fn read_provider(spec: &GitRepositorySpec) -> Result<Provider, Refusal> {
+    match spec.provider.as_deref() {
+        None | Some("" | "generic") => Ok(Provider::Generic),
+        Some("github") if spec.secret_ref.is_none() => Err(Refusal {
+            reason: RefusalReason::InvalidProviderConfiguration,
+            message:
+                "secretRef with github app data must be specified when provider is set to github: set spec.secretRef"
+                    .to_owned(),
+        }),
+        Some("github") if spec.url.reveal().starts_with("ssh://") => Err(Refusal {
+            reason: RefusalReason::InvalidProviderConfiguration,
+            message: "spec.provider github needs an https URL: a GitHub App has no ssh key".to_owned(),
+        }),
+        Some("github") => Ok(Provider::GitHub),
+        Some(_) => Err(Refusal::invalid("spec.provider must be generic or github")),
+    }
+}
+
+/// What has to be signed.
+fn read_verification(spec: &GitRepositorySpec) -> Result<Option<VerifyRequest>, Refusal> {
+    verify::read_verification(spec.verify.as_ref(), spec.reference.as_ref())
+}
+
+/// The folders that are taken; nothing when all are.
+fn read_sparse(folders: &[String]) -> Result<Vec<String>, Refusal> {
+    if folders.len() > SPARSE_FOLDERS {
+        return Err(Refusal::invalid(format!(
+            "spec.sparseCheckout has {} entries, and may have {SPARSE_FOLDERS}",
+            folders.len()
+        )));
+    }
+    let mut read = Vec::with_capacity(folders.len());
+    for (index, folder) in folders.iter().enumerate() {
+        let path = paths::read_path(&format!("spec.sparseCheckout[{index}]"), folder)?;
+        if path.is_empty() {
+            // The root: everything.
+            return Ok(Vec::new());
+        }
+        read.push(path);
+    }
+    Ok(read)
+}

@@ -1,0 +1,45 @@
+//! Paths of a specification that lead into a repository's files.
+//!
+//! Owns what such a path may be: relative to the root, of plain parts. Refuses what leads anywhere else, though nothing here or later
+//! would follow it: a path that means something else than it seems to is a mistake.
+
+use crate::source::Refusal;
+
+/// The longest path: what the archive of an artifact may hold.
+const LONGEST: usize = 1024;
+
+/// Reads a folder's (or file's) path: without `./` in front and `/` at the end; the root is empty.
+pub(super) fn read_path(field: &str, text: &str) -> Result<String, Refusal> {
+    let refuse = |problem: &str| {
+        Err(Refusal::invalid(format!(
+            "{field}: {text:?} {problem}; write a path from the root of the repository, such as deploy/base"
+        )))
+    };
+    let path = text.strip_prefix("./").unwrap_or(text);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() || path == "." {
+        return if text == "/" {
+            refuse("is absolute")
+        } else {
+            Ok(String::new())
+        };
+    }
+    if path.starts_with('/') {
+        return refuse("is absolute");
+    }
+    if path.len() > LONGEST {
+        return Err(Refusal::invalid(format!("{field} is longer than {LONGEST} bytes")));
+    }
+    if path.chars().any(char::is_control) {
+        return refuse("holds a control character");
+    }
+    for part in path.split('/') {
+        match part {
+            ".." => return refuse("leads out of a folder with \"..\""),
+            "" | "." => return refuse("has an empty or \".\" part"),
+            part if part.eq_ignore_ascii_case(".git") => return refuse("leads into .git"),
+            _ => {}
+        }
+    }
+    Ok(path.to_owned())
+}

@@ -1,0 +1,164 @@
+//! The file `.gitmodules` of a commit: which repository belongs to which submodule.
+//!
+//! Owns the form of Git's configuration files, as far as such a file needs it, and how an address relative to another is read. Refuses files
+//! that are too long, and says nothing of keys that only concern working trees, commands among them.
+
+use std::collections::BTreeMap;
+
+/// The longest such file.
+pub(crate) const LONGEST: u64 = 256 << 10;
+
+/// Reads a file: addresses by the paths of their submodules. Of two with the same path the last counts.
+///
+/// # Errors
+/// Which line is wrong.
+pub(crate) fn read_modules(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let mut modules: BTreeMap<String, (Option<String>, Option<String>)> = BTreeMap::new();
+    let mut section: Option<String> = None;
+    let mut lines = text.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        let wrong = |problem: &str| format!("line {} {problem}", index + 1);
+        let line = line.trim();
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(header) = line.strip_prefix('[') {
+            let header = header.split(']').next().filter(|_| line.contains(']'));
+            let header = header.ok_or_else(|| wrong("is a section without an end"))?;
+            section = header
+                .trim()
+                .strip_prefix("submodule")
+                .map(|name| name.trim().to_owned());
+            continue;
+        }
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        let Some(section) = &section else { continue };
+        let mut value = value.trim().to_owned();
+        // A line that ends with a backslash goes on in the next one.
+        while value.ends_with('\\') && !value.ends_with("\\\\") {
+            value.pop();
+            let (_, more) = lines.next().ok_or_else(|| wrong("goes on where there is no line"))?;
+            value.push_str(more.trim_end());
+        }
+        let value = read_value(&value).ok_or_else(|| wrong("has a value that is not closed, or an unknown escape"))?;
+        let module = modules.entry(section.clone()).or_default();
+        match key.trim().to_ascii_lowercase().as_str() {
+            "path" => module.0 = Some(value),
+            "url" => module.1 = Some(value),
+            _ => {}
+        }
+    }
+    let complete = modules.into_values().filter_map(|(path, url)| Some((path?, url?)));
+    Ok(complete.collect())
+}
+
+/// A value without its quotes, escapes and comment.
+fn read_value(text: &str) -> Option<String> {
+    let mut value = String::with_capacity(text.len());
+    let mut is_quoted = false;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => is_quoted = !is_quoted,
+            '\\' => value.push(match letters.next()? {
+                'n' => '\n',
+                't' => '\t',
+                'b' => '\u{8}',
+                escaped @ ('"' | '\\') => escaped,
+                _ => return None,
+            }),
+            '#' | ';' if !is_quoted => {
+                value.truncate(value.trim_end().len());
+                break;
+            }
+            letter => value.push(letter),
+        }
+    }
+    (!is_quoted).then_some(value)
+}
+
+/// The address of a submodule, in the form of a URL: as it stands, or relative to its parent's if it begins with `./` or `../`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn resolve_address(parent: &str, address: &str) -> Result<String, &'static str> {
+    if !address.starts_with("./") && !address.starts_with("../") {
+        return Ok(match read_short_form(address) {
+            Some((user, path)) => format!("ssh://{user}/{path}"),
+            None => address.to_owned(),
+        });
+    }
+    let (scheme, rest) = parent.split_once("://").ok_or("its parent's address is no URL")?;
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    for part in address.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop().ok_or("it leads above the root of its parent's host")?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Ok(format!("{scheme}://{host}/{}", parts.join("/")))
+}
+
+/// `user@host:path`, as ssh's own tools write addresses.
+fn read_short_form(address: &str) -> Option<(&str, &str)> {
+    if address.contains("://") {
+        return None;
+    }
+    let (user, path) = address.split_once(':')?;
+    (user.contains('@') && !user.contains('/')).then(|| (user, path.trim_start_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_as_git_reads_them() {
+        let text = "# ours\n[submodule \"a b\"]\n\tpath = lib/a ; a comment\n\turl = \"https://example.com/a#b\" # more\n\
+                    [submodule \"two\"]\n  URL=../two.git\n  path=\"lib/\\\"two\\\"\"\n  update = !rm -rf /\n\
+                    [core]\n  path = x\n  url = y\n[submodule \"half\"]\n  path = half\n\
+                    [submodule \"long\"]\n  path = lo\\\nng\n  url = ./x\n";
+        let modules = read_modules(text).unwrap();
+        let expected = [
+            ("lib/\"two\"", "../two.git"),
+            ("lib/a", "https://example.com/a#b"),
+            ("long", "./x"),
+        ];
+        assert_eq!(
+            modules,
+            expected.map(|(path, url)| (path.to_owned(), url.to_owned())).into()
+        );
+        for (text, expected) in [
+            ("[submodule \"a\"", "line 1 is a section without an end"),
+            ("[submodule \"a\"]\nurl = \"x", "line 2 has a value"),
+            ("[submodule \"a\"]\nurl = a\\qb", "line 2 has a value"),
+            ("[submodule \"a\"]\nurl = a\\", "line 2 goes on"),
+        ] {
+            assert!(read_modules(text).unwrap_err().contains(expected), "{text}");
+        }
+        assert_eq!(read_modules("").unwrap(), BTreeMap::new());
+    }
+
+    #[test]
+    fn relative_addresses_begin_at_the_parent() {
+        let resolve = |address| resolve_address("https://example.com:8443/team/app.git", address);
+        assert_eq!(resolve("../lib.git").unwrap(), "https://example.com:8443/team/lib.git");
+        assert_eq!(resolve("./lib").unwrap(), "https://example.com:8443/team/app.git/lib");
+        assert_eq!(
+            resolve("../../other/./lib").unwrap(),
+            "https://example.com:8443/other/lib"
+        );
+        assert!(resolve("../../../lib").is_err());
+        assert_eq!(
+            resolve("git@example.com:team/lib.git").unwrap(),
+            "ssh://git@example.com/team/lib.git"
+        );
+        assert_eq!(resolve("https://else.example/x").unwrap(), "https://else.example/x");
+        assert_eq!(resolve("file:///etc").unwrap(), "file:///etc");
+        assert_eq!(resolve("/etc/passwd").unwrap(), "/etc/passwd");
+    }
+}

@@ -1,0 +1,396 @@
+//! Credentials of a GitHub App: a token for one installation, which GitHub gives to whoever signs with the App's key.
+//!
+//! Owns what a Secret of `provider: github` must hold (Flux's keys), the two requests that GitHub is asked, and how long a token is kept. Every
+//! connection is the dialer's. The key goes nowhere but into signatures; a token goes to the API's answer and to the source's own host; and
+//! nothing that the API answers is quoted.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use jiff::{SignedDuration, Timestamp};
+use ring::rand::SystemRandom;
+use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncReadExt as _;
+use url::Url;
+
+use crate::artifact::SourceKey;
+use crate::dialer::Dialer;
+use crate::error::FetchError;
+use crate::http::{HttpClient, HttpRequest};
+use crate::policy::{Endpoint, Scheme};
+use crate::secret::{Credentials, Hidden, Reader, SecretData, TlsOptions};
+use crate::url::read_host;
+
+const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
+/// Where GitHub's own API is.
+const API: &str = "https://api.github.com";
+/// The name that a token is the password of.
+const USERNAME: &str = "x-access-token";
+/// Bytes of an answer.
+const ANSWER_BYTES: u64 = 256 << 10;
+/// How long before its end a token is not used any more: no fetch takes longer than its first requests to be let in.
+const SPARE: SignedDuration = SignedDuration::from_mins(5);
+/// How long a token is kept at most, whatever the API says: GitHub gives them for an hour.
+const LONGEST: SignedDuration = SignedDuration::from_hours(1);
+/// How long what is signed holds, and how far clocks may differ.
+const CLAIM_SECONDS: i64 = 120;
+const SKEW_SECONDS: i64 = 30;
+
+/// An App, and one installation of it.
+#[derive(Clone)]
+pub(crate) struct GitHubApp {
+    id: u64,
+    installation: Installation,
+    key: Arc<RsaKeyPair>,
+    api: Endpoint,
+    /// Without a slash at the end.
+    path: String,
+    /// Of all of this: another Secret has other tokens.
+    digest: [u8; 32],
+}
+
+#[derive(Debug, Clone)]
+enum Installation {
+    Id(u64),
+    /// An organization or a user.
+    Owner(String),
+}
+
+impl fmt::Debug for GitHubApp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "GitHubApp({}, {:?}, {}{})",
+            self.id, self.installation, self.api, self.path
+        )
+    }
+}
+
+/// The tokens of the sources of one namespace, each for its own source. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct AppTokens(Arc<Mutex<HashMap<SourceKey, Token>>>);
+
+#[derive(Clone)]
+struct Token {
+    of: [u8; 32],
+    token: Hidden,
+    expires: Timestamp,
+}
+
+impl fmt::Debug for AppTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AppTokens(hidden)")
+    }
+}
+
+impl AppTokens {
+    fn tokens(&self) -> MutexGuard<'_, HashMap<SourceKey, Token>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the token of a source: it is gone, or its token is not accepted.
+    pub fn forget(&self, source: &SourceKey) {
+        self.tokens().remove(source);
+    }
+
+    fn find(&self, source: &SourceKey, app: &GitHubApp, now: Timestamp) -> Option<Hidden> {
+        let tokens = self.tokens();
+        let token = tokens.get(source)?;
+        let is_good = token.of == app.digest && now + SPARE < token.expires;
+        is_good.then(|| token.token.clone())
+    }
+}
+
+/// Whether a Secret is one of a GitHub App.
+pub(crate) fn is_app(secret: &SecretData) -> bool {
+    secret.get("githubAppID").is_some_and(|id| !id.is_empty())
+}
+
+impl GitHubApp {
+    /// Reads the data of a Secret.
+    ///
+    /// # Errors
+    /// [`FetchError::InvalidProvider`] when it is none of an App, [`FetchError::InvalidSecret`] when something of it can't be used.
+    pub(crate) fn read(secret: Option<&SecretData>) -> Result<Self, FetchError> {
+        let secret = secret.filter(|secret| is_app(secret)).ok_or_else(|| FetchError::InvalidProvider {
+            problem: "secretRef with github app data must be specified when provider is set to github: githubAppID, githubAppPrivateKey, and \
+                      githubAppInstallationID or githubAppInstallationOwner"
+                .to_owned(),
+        })?;
+        let invalid = |problem: &str| FetchError::InvalidSecret {
+            problem: problem.to_owned(),
+        };
+        let reader = Reader::of(secret);
+        let text = |key: &'static str| Ok::<_, FetchError>(reader.text(key)?.map(str::trim));
+        let number = |key: &'static str| match text(key)? {
+            None => Ok(None),
+            Some(digits) => match digits.parse::<u64>() {
+                Ok(number) if number > 0 => Ok(Some(number)),
+                _ => Err(invalid(&format!("{key} is not a number"))),
+            },
+        };
+        let id = number("githubAppID")?.ok_or_else(|| invalid("githubAppID is missing"))?;
+        let installation = match (number("githubAppInstallationID")?, text("githubAppInstallationOwner")?) {
+            (Some(id), None) => Installation::Id(id),
+            (None, Some(owner)) if is_owner(owner) => Installation::Owner(owner.to_owned()),
+            (None, Some(_)) => {
+                return Err(invalid(
+                    "githubAppInstallationOwner is not the name of an organization or user",
+                ));
+            }
+            (Some(_), Some(_)) => {
+                return Err(invalid(
+                    "githubAppInstallationID and githubAppInstallationOwner can't be used together",
+                ));
+            }
+            (None, None) => {
+                return Err(invalid(
+                    "githubAppInstallationID or githubAppInstallationOwner is missing",
+                ));
+            }
+        };
+        let pem = reader
+            .bytes("githubAppPrivateKey")
+            .ok_or_else(|| invalid("githubAppPrivateKey is missing"))?;
+        let key = read_key(pem).ok_or_else(|| {
+            invalid("githubAppPrivateKey is no private key of RSA with 2048 bits or more in PEM, as GitHub gives it")
+        })?;
+        let base = text("githubAppBaseURL")?.unwrap_or(API);
+        let (api, path) = read_base(base).ok_or_else(|| {
+            invalid("githubAppBaseURL is no http or https URL without query and user, such as https://github.example.com/api/v3")
+        })?;
+        let mut hash = Sha256::new();
+        for part in [format!("{id} {installation:?} {api} {path}").as_bytes(), pem] {
+            hash.update(part.len().to_be_bytes());
+            hash.update(part);
+        }
+        Ok(Self {
+            id,
+            installation,
+            key: Arc::new(key),
+            api,
+            path,
+            digest: hash.finalize().into(),
+        })
+    }
+
+    /// What the repository's server is shown: with a token that is there, or a new one.
+    pub(crate) async fn log_in(
+        &self,
+        source: &SourceKey,
+        tokens: &AppTokens,
+        dialer: &Dialer,
+        tls: &TlsOptions,
+    ) -> Result<Credentials, FetchError> {
+        let now = Timestamp::now();
+        let token = match tokens.find(source, self, now) {
+            Some(token) => token,
+            None => {
+                let token = self.fetch_token(dialer, tls, now).await?;
+                tokens.tokens().insert(source.clone(), token.clone());
+                token.token
+            }
+        };
+        Ok(Credentials::Basic {
+            username: USERNAME.to_owned(),
+            password: token,
+        })
+    }
+
+    async fn fetch_token(&self, dialer: &Dialer, tls: &TlsOptions, now: Timestamp) -> Result<Token, FetchError> {
+        let claim = self.write_claim(now.as_second())?;
+        let credentials = Credentials::Bearer(Hidden::new(claim));
+        let mut api = Api {
+            client: HttpClient::new(dialer.clone(), &self.api, &credentials, tls, AGENT),
+            app: self,
+        };
+        let installation = match &self.installation {
+            Installation::Id(id) => *id,
+            Installation::Owner(owner) => api.find_installation(owner).await?,
+        };
+        let below = format!("/app/installations/{installation}/access_tokens");
+        let answer: Option<TokenAnswer> = api.ask(Method::POST, &below).await?;
+        let answer =
+            answer.ok_or_else(|| self.refuse(format!("HTTP 404: the App has no installation {installation}")))?;
+        let is_writable = answer.token.bytes().all(|byte| (0x21..0x7f).contains(&byte));
+        let expires: Option<Timestamp> = answer.expires_at.parse().ok();
+        match expires {
+            Some(expires) if is_writable && !answer.token.is_empty() => Ok(Token {
+                of: self.digest,
+                token: Hidden::new(answer.token),
+                expires: expires.min(now + LONGEST),
+            }),
+            _ => Err(self.complain("its answer holds no token with an end")),
+        }
+    }
+
+    /// What is signed: who asks, and until when that holds.
+    fn write_claim(&self, now: i64) -> Result<String, FetchError> {
+        let issued = now.saturating_sub(SKEW_SECONDS);
+        let claims = json!({ "iat": issued, "exp": issued + CLAIM_SECONDS, "iss": self.id.to_string() });
+        let header = json!({ "alg": "RS256", "typ": "JWT" });
+        let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let message = format!(
+            "{}.{}",
+            encode(header.to_string().as_bytes()),
+            encode(claims.to_string().as_bytes())
+        );
+        let mut signature = vec![0; self.key.public().modulus_len()];
+        self.key
+            .sign(
+                &RSA_PKCS1_SHA256,
+                &SystemRandom::new(),
+                message.as_bytes(),
+                &mut signature,
+            )
+            .map_err(|_| FetchError::InvalidSecret {
+                problem: "githubAppPrivateKey can't sign".to_owned(),
+            })?;
+        Ok(format!("{message}.{}", encode(&signature)))
+    }
+
+    fn shown(&self) -> String {
+        format!("{}{}", self.api, self.path)
+    }
+
+    fn refuse(&self, problem: String) -> FetchError {
+        FetchError::Unauthorized {
+            url: self.shown(),
+            problem,
+        }
+    }
+
+    fn complain(&self, problem: &str) -> FetchError {
+        FetchError::HttpApi {
+            url: self.shown(),
+            problem: problem.to_owned(),
+        }
+    }
+}
+
+/// GitHub's API, with the App's signature.
+struct Api<'a> {
+    client: HttpClient,
+    app: &'a GitHubApp,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    token: String,
+    expires_at: String,
+}
+
+#[derive(Deserialize)]
+struct InstallationAnswer {
+    id: u64,
+}
+
+impl Api<'_> {
+    /// The installation of an organization, or of a user of that name.
+    async fn find_installation(&mut self, owner: &str) -> Result<u64, FetchError> {
+        for kind in ["orgs", "users"] {
+            let found: Option<InstallationAnswer> =
+                self.ask(Method::GET, &format!("/{kind}/{owner}/installation")).await?;
+            if let Some(found) = found {
+                return Ok(found.id);
+            }
+        }
+        let problem = "HTTP 404: the App is not installed for the organization or user of githubAppInstallationOwner";
+        Err(self.app.refuse(problem.to_owned()))
+    }
+
+    /// Asks for something; nothing if there is no such thing.
+    async fn ask<T: DeserializeOwned>(&mut self, method: Method, below: &str) -> Result<Option<T>, FetchError> {
+        let headers = [
+            (ACCEPT, "application/vnd.github+json"),
+            (HeaderName::from_static("x-github-api-version"), "2022-11-28"),
+        ];
+        let request = HttpRequest {
+            method,
+            endpoint: self.app.api.clone(),
+            target: format!("{}{below}", self.app.path),
+            headers: HeaderMap::from_iter(headers.map(|(name, value)| (name, HeaderValue::from_static(value)))),
+            body: Bytes::new(),
+            shown: self.app.shown(),
+        };
+        let answer = self.client.send(&request).await?;
+        let status = answer.status();
+        let code = status.as_u16();
+        match status {
+            StatusCode::NOT_FOUND => return Ok(None),
+            StatusCode::UNAUTHORIZED => {
+                let problem = "the App is not known, or githubAppPrivateKey is not its key";
+                return Err(self.app.refuse(format!("HTTP {code}: {problem}")));
+            }
+            StatusCode::FORBIDDEN => {
+                let problem = "the App may not do that, or has asked too often";
+                return Err(self.app.refuse(format!("HTTP {code}: {problem}")));
+            }
+            status if !status.is_success() => {
+                return Err(FetchError::HttpStatus {
+                    url: self.app.shown(),
+                    status: code,
+                    problem: "GitHub gives no token",
+                });
+            }
+            _ => {}
+        }
+        answer.refuse_encoding()?;
+        let mut body = Vec::new();
+        let mut reader = answer.into_body().take(ANSWER_BYTES + 1);
+        let read = reader.read_to_end(&mut body).await;
+        read.map_err(|_| self.app.complain("the connection broke in the middle of its answer"))?;
+        if body.len() as u64 > ANSWER_BYTES {
+            return Err(self.app.complain("its answer is longer than 256 KiB"));
+        }
+        // What a parser says could quote a token; it is left out.
+        serde_json::from_slice(&body).map(Some).map_err(|_| {
+            self.app
+                .complain("its answer is not one of GitHub's API: check githubAppBaseURL")
+        })
+    }
+}
+
+/// Names of organizations and users stand in paths.
+fn is_owner(name: &str) -> bool {
+    let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    !name.is_empty() && name.len() <= 100 && name.chars().all(is_known)
+}
+
+fn read_base(text: &str) -> Option<(Endpoint, String)> {
+    let url = Url::parse(text).ok()?;
+    let scheme = match url.scheme() {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return None,
+    };
+    let is_plain =
+        url.query().is_none() && url.fragment().is_none() && url.username().is_empty() && url.password().is_none();
+    let host = read_host(&url).filter(|host| is_plain && !host.is_empty() && !host.starts_with('-'))?;
+    let api = Endpoint {
+        scheme,
+        host,
+        port: url.port().unwrap_or(scheme.default_port()),
+    };
+    Some((api, url.path().trim_end_matches('/').to_owned()))
+}
+
+fn read_key(pem: &[u8]) -> Option<RsaKeyPair> {
+    match PrivateKeyDer::from_pem_slice(pem).ok()? {
+        PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(PrivatePkcs1KeyDer::secret_pkcs1_der(&key)).ok(),
+        PrivateKeyDer::Pkcs8(key) => RsaKeyPair::from_pkcs8(PrivatePkcs8KeyDer::secret_pkcs8_der(&key)).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,177 @@
+//! The conversation with a Git server: what it has, and a pack of what is asked for.
+//!
+//! Owns the order of what is said to a server, for whichever repository of a fetch. Every repository of a fetch shares one dialer, and so one
+//! allowance of bytes, one deadline and one account.
+
+use tokio::time::Instant;
+
+use crate::account::{Account, Growing};
+use crate::artifact::{ArtifactStore, Incoming};
+use crate::dialer::Dialer;
+use crate::error::FetchError;
+use crate::git::oid::{Algorithm, Oid};
+use crate::git::wire::{self, Advertisement, PackRequest, PackWriter, RemoteReference};
+use crate::limits::Limits;
+use crate::secret::{Credentials, TlsOptions};
+use crate::transport::Transport;
+use crate::url::RemoteUrl;
+
+/// Bytes of the buffers of a connection.
+const CONNECTION_BYTES: u64 = 512 << 10;
+
+/// A repository, and what is shown to its server.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote {
+    pub(crate) url: RemoteUrl,
+    pub(crate) credentials: Credentials,
+    pub(crate) tls: TlsOptions,
+}
+
+/// A conversation about one repository.
+pub(crate) struct Receiving<'a> {
+    pub(crate) remote: &'a Remote,
+    pub(crate) dialer: &'a Dialer,
+    pub(crate) limits: &'a Limits,
+    pub(crate) store: &'a ArtifactStore,
+    pub(crate) account: &'a Account,
+    pub(crate) deadline: Instant,
+}
+
+/// A pack that was received, and which ids its objects have.
+pub(crate) struct Received {
+    pub(crate) pack: Incoming,
+    pub(crate) algorithm: Algorithm,
+}
+
+impl Receiving<'_> {
+    /// Room for a connection. What the server lists comes on top.
+    pub(crate) async fn memory(&self) -> Result<Growing, FetchError> {
+        let Account { lane, memory, .. } = self.account;
+        let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
+        Ok(Growing::used(held))
+    }
+
+    /// Receives a bare commit: directly where the server allows it, else with the history of the branch it is on. Nothing if there is no
+    /// branch that it could be on; whether it is in the pack is still to be seen.
+    pub(crate) async fn receive_commit(
+        &self,
+        commit: Oid,
+        branch: Option<&str>,
+    ) -> Result<Option<Received>, FetchError> {
+        let mut memory = self.memory().await?;
+        let (mut transport, advertisement) = self.connect(&mut memory).await?;
+        let algorithm = advertisement.algorithm();
+        let direct = match &advertisement {
+            Advertisement::Two { .. } => true,
+            Advertisement::Zero {
+                capabilities,
+                references,
+                ..
+            } => {
+                references.iter().any(|reference| reference.oid == commit)
+                    || capabilities.iter().any(|offered| {
+                        matches!(
+                            offered.as_str(),
+                            "allow-reachable-sha1-in-want" | "allow-any-sha1-in-want"
+                        )
+                    })
+            }
+        };
+        if direct {
+            let ask = PackRequest::new(&advertisement, &[commit], true);
+            match self.receive(&mut transport, ask).await {
+                Ok(pack) => return Ok(Some(Received { pack: pack?, algorithm })),
+                // It may only give out what a branch points to.
+                Err(wire::WireError::Remote(message)) => {
+                    tracing::debug!(%message, "the server refuses a commit by its id");
+                }
+                Err(error) => return Err(self.explain(&transport, error)),
+            }
+        }
+        drop(transport);
+        let (mut transport, advertisement) = self.connect(&mut memory).await?;
+        let prefix = branch.unwrap_or("refs/heads/").to_owned();
+        let references = self
+            .list(&mut transport, &advertisement, vec![prefix], &mut memory)
+            .await?;
+        let mut wants: Vec<Oid> = references
+            .iter()
+            .filter(|reference| match branch {
+                Some(name) => reference.name == *name,
+                None => reference.name.starts_with("refs/heads/"),
+            })
+            .map(|reference| reference.oid)
+            .collect();
+        wants.sort_unstable();
+        wants.dedup();
+        if wants.is_empty() {
+            return Ok(None);
+        }
+        let ask = PackRequest::new(&advertisement, &wants, false);
+        let pack = self.receive_explained(&mut transport, ask).await?;
+        Ok(Some(Received { pack, algorithm }))
+    }
+
+    pub(crate) async fn connect(&self, memory: &mut Growing) -> Result<(Transport, Advertisement), FetchError> {
+        let mut transport = Transport::open(self.remote, self.dialer).await?;
+        match Advertisement::read(transport.reader(), self.limits, memory).await {
+            Ok(advertisement) => Ok((transport, advertisement)),
+            Err(error) => Err(self.explain(&transport, error)),
+        }
+    }
+
+    /// The references that the server has under these prefixes.
+    pub(crate) async fn list(
+        &self,
+        transport: &mut Transport,
+        advertisement: &Advertisement,
+        prefixes: Vec<String>,
+        memory: &mut Growing,
+    ) -> Result<Vec<RemoteReference>, FetchError> {
+        match advertisement {
+            Advertisement::Zero { references, .. } => Ok(references.clone()),
+            Advertisement::Two { algorithm, .. } => {
+                transport.send(wire::write_list_request(*algorithm, &prefixes)).await?;
+                let list = wire::read_list(transport.reader(), self.limits, memory).await;
+                list.map_err(|error| self.explain(transport, error))
+            }
+        }
+    }
+
+    /// Receives a pack into a file.
+    pub(crate) async fn receive_explained(
+        &self,
+        transport: &mut Transport,
+        ask: PackRequest,
+    ) -> Result<Incoming, FetchError> {
+        let received = self.receive(transport, ask).await;
+        received.map_err(|error| self.explain(transport, error))?
+    }
+
+    /// Receives a pack into a file. The outer error is the conversation's, the inner one everything else.
+    async fn receive(
+        &self,
+        transport: &mut Transport,
+        ask: PackRequest,
+    ) -> Result<Result<Incoming, FetchError>, wire::WireError> {
+        let mut ask = ask;
+        let mut incoming = match self.store.incoming_file(&self.account.lane) {
+            Ok(incoming) => incoming,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        if let Err(error) = transport.send(std::mem::take(&mut ask.body)).await {
+            return Ok(Err(error));
+        }
+        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
+        let mut out = incoming.writer(self.store);
+        let mut writer = PackWriter::new(&mut out, self.limits);
+        ask.read(transport.reader(), &mut writer).await?;
+        drop(out);
+        incoming.complete();
+        Ok(Ok(incoming))
+    }
+
+    fn explain(&self, transport: &Transport, error: wire::WireError) -> FetchError {
+        transport.explain(error, &self.remote.url.to_string())
+    }
+}

@@ -1,0 +1,287 @@
+//! From a received pack to a stored artifact. It blocks, and belongs on threads for blocking work.
+//!
+//! Owns what happens to the objects of a pack, in their order, and what each failure is called. Refuses to ask anybody for anything: whatever
+//! it needs is on the disk.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use jiff::Timestamp;
+use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_planner::git_repository::Fetched;
+
+use crate::account::{self, Growing};
+use crate::archive::{self, ArchiveError, Selection, Submodules};
+use crate::archive_writer::Written;
+use crate::artifact::{ArtifactStore, Incoming};
+use crate::budget::{Held, Room};
+use crate::error::{FetchError, StorageError};
+use crate::git::measure::Measure;
+use crate::git::object;
+use crate::git::oid::{Algorithm, Oid};
+use crate::git::pack::{ObjectKind, Pack, PackError};
+use crate::limits::Limits;
+use crate::merge::{Part, merge_archives};
+use crate::request::GitRequest;
+use crate::select::{self, Selected};
+use crate::verify::{ReceivedTag, Trusted};
+
+/// What is left to do when a pack is there; it blocks.
+pub(crate) struct Work {
+    pub(crate) request: GitRequest,
+    /// The address of the repository that the pack is of.
+    pub(crate) url: String,
+    pub(crate) limits: Limits,
+    pub(crate) store: ArtifactStore,
+    pub(crate) lane: String,
+    pub(crate) trees: Room,
+    pub(crate) fingerprint: String,
+    pub(crate) cancelled: Arc<AtomicBool>,
+}
+
+/// Which commit of a pack is meant.
+pub(crate) enum Wanted {
+    /// The one that a reference leads to: the source's own.
+    Own(Selected),
+    /// The very commit of a submodule.
+    Submodule(Oid),
+}
+
+/// A commit that was made into an archive.
+pub(crate) struct Unpacked {
+    pub(crate) archive: Incoming,
+    pub(crate) written: Written,
+    pub(crate) commit: Oid,
+    pub(crate) submodules: Submodules,
+    subject: String,
+    verified: Option<String>,
+}
+
+impl Work {
+    /// What the pack would cost.
+    pub(crate) fn measure(&self, received: &Incoming, algorithm: Algorithm) -> Result<Measure, FetchError> {
+        Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
+    }
+
+    /// Makes an archive of a commit.
+    pub(crate) fn unpack(
+        &self,
+        received: &Incoming,
+        algorithm: Algorithm,
+        wanted: &Wanted,
+        (measure, memory): (Measure, Held),
+    ) -> Result<Unpacked, FetchError> {
+        let measured = (&measure, memory.bytes());
+        let mut memory = Growing::used(memory);
+        let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
+            .map_err(|error| self.pack_error(error))?;
+        let (commit_id, tag) = match wanted {
+            Wanted::Own(selected) => self.peel(&mut pack, selected.want)?,
+            Wanted::Submodule(commit) => (*commit, None),
+        };
+        let content = pack
+            .read(&commit_id, ObjectKind::Commit)
+            .map_err(|error| self.pack_error(error))?;
+        let content = content.ok_or_else(|| FetchError::ReferenceNotFound {
+            what: match wanted {
+                Wanted::Own(_) => select::describe_reference(&self.request.reference),
+                Wanted::Submodule(commit) => format!("commit {commit}"),
+            },
+            url: self.url.clone(),
+            close: Vec::new(),
+        })?;
+        let commit = object::read_commit(&content)
+            .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
+        let asked = &self.request.asked;
+        let (selection, verified) = match wanted {
+            Wanted::Own(selected) => {
+                let trusted = self.request.trusted.as_ref();
+                let verified = trusted.map(|trusted| {
+                    let now = Timestamp::now().as_second();
+                    trusted.verify(selected.name.as_deref(), tag.as_ref(), (&commit_id, &content), now)
+                });
+                let selection = Selection {
+                    sparse: &asked.sparse,
+                    ignoring: Some(asked.ignore.as_deref()),
+                    submodules: asked.submodules,
+                };
+                (selection, verified.transpose()?)
+            }
+            // What is left out of it is decided with the whole.
+            Wanted::Submodule(_) => {
+                let selection = Selection {
+                    sparse: &[],
+                    ignoring: None,
+                    submodules: true,
+                };
+                (selection, None)
+            }
+        };
+        let mut archive = self.store.incoming_file(&self.lane)?;
+        let room = (&self.trees, &mut memory);
+        let out = archive.writer(&self.store);
+        let written = archive::write_archive(&mut pack, commit.tree, selection, &self.limits, room, out);
+        let (written, submodules) = written.map_err(|error| self.archive_error(error, &commit_id, archive.path()))?;
+        archive.complete();
+        Ok(Unpacked {
+            archive,
+            written,
+            commit: commit_id,
+            submodules,
+            subject: commit.subject,
+            verified,
+        })
+    }
+
+    /// Whether anything comes from elsewhere.
+    pub(crate) fn merges(&self) -> bool {
+        self.request.asked.submodules || !self.request.asked.include.is_empty()
+    }
+
+    /// Makes the artifact of a commit and of what goes into it, and keeps it. There is memory if there is something to merge.
+    pub(crate) fn keep(
+        &self,
+        own: Unpacked,
+        selected: &Selected,
+        modules: &[(String, Unpacked)],
+        memory: Option<Held>,
+    ) -> Result<Fetched, FetchError> {
+        let asked = &self.request.asked;
+        let (mut archive, mut written) = (own.archive, own.written);
+        if let Some(memory) = memory.filter(|_| self.merges()) {
+            let mut memory = Growing::unused(memory);
+            (archive, written) = self.merge(&archive, modules, &own.commit, &mut memory)?;
+        }
+        let path = self.store.keep(&self.request.source, archive, &written.digest)?;
+        let artifact = StoredArtifact {
+            facts: ArtifactFacts {
+                revision: select::write_revision(&self.request.reference, selected.name.as_deref(), &own.commit),
+                digest: written.digest,
+                origin_revision: None,
+            },
+            size: written.size,
+            path,
+            stored_at: Some(Timestamp::now()),
+            ignore: asked.ignore.clone(),
+            fingerprint: self.fingerprint.clone(),
+            verified: own.verified,
+            included: asked.include.iter().map(|include| include.artifact.clone()).collect(),
+            metadata: std::collections::BTreeMap::new(),
+        };
+        Ok(Fetched::Stored {
+            artifact,
+            subject: Some(own.subject),
+        })
+    }
+
+    /// Puts what comes from elsewhere beside a commit's own files.
+    fn merge(
+        &self,
+        own: &Incoming,
+        modules: &[(String, Unpacked)],
+        commit: &Oid,
+        memory: &mut Growing,
+    ) -> Result<(Incoming, Written), FetchError> {
+        let reopen = |archive: &Incoming| {
+            let file = archive.reopen();
+            file.map_err(|error| self.store.io("read", archive.path(), error))
+        };
+        let mut parts = vec![Part {
+            name: "the repository itself".to_owned(),
+            file: reopen(own)?,
+            from: String::new(),
+            to: String::new(),
+        }];
+        for (path, module) in modules {
+            parts.push(Part {
+                name: format!("the submodule {path:?}"),
+                file: reopen(&module.archive)?,
+                from: String::new(),
+                to: path.clone(),
+            });
+        }
+        for (include, source) in self.request.asked.include.iter().zip(&self.request.included) {
+            parts.push(Part {
+                name: format!("the included repository {:?}", include.name),
+                file: self.store.open_verified(source, &include.artifact.facts.digest)?,
+                from: include.from.clone(),
+                to: include.to.clone(),
+            });
+        }
+        let mut target = self.store.incoming_file(&self.lane)?;
+        let ignore = self.request.asked.ignore.as_deref();
+        let room = (&self.trees, memory);
+        let out = target.writer(&self.store);
+        let written = merge_archives(&mut parts, ignore, &self.limits, room, out, &self.cancelled);
+        let written = written.map_err(|error| self.archive_error(error, commit, target.path()))?;
+        Ok((target, written))
+    }
+
+    /// Follows tag objects to the commit; with the first of them, if its signature is to be verified.
+    fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<(Oid, Option<ReceivedTag>), FetchError> {
+        let mut at = from;
+        let mut first = None;
+        for _ in 0..8 {
+            if pack.kind(&at) != Some(ObjectKind::Tag) {
+                return Ok((at, first));
+            }
+            let content = pack
+                .read(&at, ObjectKind::Tag)
+                .map_err(|error| self.pack_error(error))?;
+            if at == from && self.request.trusted.as_ref().is_some_and(Trusted::needs_tag) {
+                first = content.clone().map(|content| ReceivedTag { id: from, content });
+            }
+            at = content
+                .and_then(|content| object::read_tag_target(&content))
+                .ok_or_else(|| self.pack_error(PackError::Malformed(format!("tag {at} is malformed"))))?;
+        }
+        Err(self.pack_error(PackError::Malformed(format!("tag {from} points to tags without end"))))
+    }
+
+    fn pack_error(&self, error: PackError) -> FetchError {
+        let url = self.url.clone();
+        match error {
+            PackError::Io(source) => StorageError::Io {
+                action: "read",
+                path: "the received pack".to_owned(),
+                source,
+            }
+            .into(),
+            PackError::Malformed(problem) => FetchError::InvalidPack { url, problem },
+            PackError::TooLarge { what, limit } => too_large(what, limit),
+            // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
+            PackError::Cancelled => FetchError::Timeout {
+                url,
+                timeout: self.request.asked.timeout,
+            },
+        }
+    }
+
+    fn archive_error(&self, error: ArchiveError, commit: &Oid, target: &std::path::Path) -> FetchError {
+        match error {
+            ArchiveError::Pack(error) => self.pack_error(error),
+            ArchiveError::InvalidTree(problem) => FetchError::InvalidTree {
+                commit: commit.to_string(),
+                problem,
+            },
+            ArchiveError::MissingFolder(folder) => FetchError::MissingFolder {
+                folder,
+                commit: commit.to_string(),
+            },
+            ArchiveError::Misplaced(problem) => FetchError::Misplaced { problem },
+            ArchiveError::TooLarge { what, limit } => too_large(what, limit),
+            ArchiveError::OverBudget(refused) => refused.into(),
+            ArchiveError::Write(source) if account::find_refusal(&source).is_some() => account::find_refusal(&source)
+                .map_or_else(|| self.store.io("write", target, source).into(), FetchError::from),
+            ArchiveError::Write(source) => self.store.io("write", target, source).into(),
+        }
+    }
+}
+
+fn too_large(what: &'static str, limit: String) -> FetchError {
+    FetchError::TooLarge {
+        what,
+        limit,
+        advice: "take files out of the repository, or ask an admin for a larger limit",
+    }
+}

@@ -1,0 +1,224 @@
+//! Parts of repositories: folders that alone are taken, and files of other repositories that are added.
+
+use serde_json::json;
+use tenure_git_server::Content;
+use tenure_planner::artifact::IncludedArtifact;
+use tenure_planner::git_repository::{Fetched, IncludeRequest};
+use tenure_sources::{FetchError, GitRequest, GitSecrets, SourceKey};
+
+use crate::bed::{Bed, source};
+
+const FILES: [(&str, &str); 7] = [
+    (".sourceignore", "deploy/\n"),
+    ("README.md", "read me"),
+    ("app/.sourceignore", "*.txt\n"),
+    ("app/a.txt", "a"),
+    ("app/a.yaml", "a"),
+    ("application/b.yaml", "b"),
+    ("deploy/base/c.yaml", "c"),
+];
+
+fn paths(bed: &Bed, artifact: &tenure_planner::artifact::StoredArtifact) -> Vec<String> {
+    bed.load(artifact).iter().map(|(path, _)| path.to_owned()).collect()
+}
+
+fn sparse(bed: &Bed, folders: &[&str]) -> GitRequest {
+    let mut request = bed.request(json!({"branch": "main"}));
+    request.asked.sparse = folders.iter().map(|folder| (*folder).to_owned()).collect();
+    request
+}
+
+#[tokio::test]
+async fn only_the_folders_asked_for_are_taken() {
+    let bed = Bed::new().await;
+    bed.repository.commit(FILES, "files").await.unwrap();
+    // Names that only begin alike are others, and the ignore files of what is not taken say nothing.
+    let (artifact, _) = bed.get_request(&sparse(&bed, &["app", "deploy/base"])).await;
+    assert_eq!(
+        paths(&bed, &artifact),
+        ["app/.sourceignore", "app/a.yaml", "deploy/base/c.yaml"]
+    );
+    let (artifact, _) = bed.get_request(&sparse(&bed, &["README.md"])).await;
+    assert_eq!(paths(&bed, &artifact), ["README.md"]);
+
+    // The same commit with other folders is another artifact.
+    let known = Some(&artifact);
+    let again = bed.fetch(&sparse(&bed, &["README.md"]), known).await.unwrap();
+    assert!(matches!(again, Fetched::Unchanged { .. }), "{again:?}");
+    let other = bed.fetch(&sparse(&bed, &["app"]), known).await.unwrap();
+    assert!(matches!(other, Fetched::Stored { .. }), "{other:?}");
+
+    for missing in ["nothing", "app/nothing", "README.md/x"] {
+        let (error, message) = bed.refuse_request(&sparse(&bed, &["app", missing])).await;
+        assert!(matches!(error, FetchError::MissingFolder { .. }), "{message}");
+        assert!(message.contains(&format!("{missing:?} does not exist")), "{message}");
+    }
+    bed.assert_tidy();
+}
+
+#[tokio::test]
+async fn what_is_not_taken_does_not_count() {
+    let mut bed = Bed::new().await;
+    let many = (0..50).map(|at| (format!("many/{at}"), "x"));
+    bed.repository.commit(many, "many").await.unwrap();
+    bed.repository.commit([("few/a", "x")], "few").await.unwrap();
+    bed.limits.files = 10;
+    let (error, _) = bed.refuse_request(&sparse(&bed, &[])).await;
+    assert!(matches!(error, FetchError::TooLarge { what: "files", .. }));
+    let (artifact, _) = bed.get_request(&sparse(&bed, &["few"])).await;
+    assert_eq!(paths(&bed, &artifact), ["few/a"]);
+}
+
+/// A repository beside the bed's own, with what is stored for it.
+async fn beside(bed: &Bed, name: &str, files: &[(&str, Content)]) -> IncludedArtifact {
+    bed.repository.commit_on(name, files.to_vec(), "beside").await.unwrap();
+    let mut request = bed.request(json!({ "branch": name }));
+    request.source = SourceKey::new("GitRepository", "team", name, "1").unwrap();
+    let (artifact, _) = bed.get_request(&request).await;
+    IncludedArtifact::from(&artifact)
+}
+
+/// A request that includes what is stored for others, each from here to there.
+fn including(bed: &Bed, includes: &[(&str, &IncludedArtifact, &str, &str)]) -> GitRequest {
+    let mut asked = bed.request(json!({"branch": "main"})).asked;
+    let include = |(name, artifact, from, to): &(&str, &IncludedArtifact, &str, &str)| IncludeRequest {
+        name: (*name).to_owned(),
+        uid: "1".to_owned(),
+        artifact: (*artifact).clone(),
+        from: (*from).to_owned(),
+        to: (*to).to_owned(),
+    };
+    asked.include = includes.iter().map(include).collect();
+    GitRequest::read(source(), asked, &GitSecrets::default()).unwrap()
+}
+
+#[tokio::test]
+async fn files_of_other_repositories_go_where_it_is_said() {
+    let bed = Bed::new().await;
+    bed.repository.commit([("own.yaml", "own")], "own").await.unwrap();
+    let files = [
+        ("kit/run.sh", Content::Executable(b"#!".to_vec())),
+        ("kit/link", Content::Link("run.sh".to_owned())),
+        ("kit/note.txt", "note".into()),
+        ("other.yaml", "other".into()),
+    ];
+    let base = beside(&bed, "base", &files).await;
+    let mut request = including(&bed, &[("base", &base, "", "base"), ("base", &base, "kit", "kit")]);
+    request.asked.ignore = Some("/base/*.yaml\n*.txt\n".to_owned());
+    let (artifact, _) = bed.get_request(&request).await;
+    assert_eq!(
+        paths(&bed, &artifact),
+        ["base/kit/link", "base/kit/run.sh", "kit/link", "kit/run.sh", "own.yaml"]
+    );
+    assert_eq!(artifact.included, [base.clone(), base.clone()]);
+    // The same again is the same, byte for byte.
+    let (again, _) = bed.get_request(&request).await;
+    assert_eq!(again.facts, artifact.facts);
+
+    // A single file.
+    let one = including(&bed, &[("base", &base, "other.yaml", "deep/er.yaml")]);
+    let (artifact, _) = bed.get_request(&one).await;
+    assert_eq!(paths(&bed, &artifact), ["deep/er.yaml", "own.yaml"]);
+
+    // Another artifact of what is included makes another artifact of this one, though its own commit is the same.
+    let known = Some(&artifact);
+    assert!(matches!(
+        bed.fetch(&one, known).await.unwrap(),
+        Fetched::Unchanged { .. }
+    ));
+    let newer = beside(&bed, "base", &[("other.yaml", "newer".into())]).await;
+    let newer = including(&bed, &[("base", &newer, "other.yaml", "deep/er.yaml")]);
+    let Fetched::Stored { artifact, .. } = bed.fetch(&newer, known).await.unwrap() else {
+        panic!("nothing new")
+    };
+    assert_eq!(
+        bed.load(&artifact).entry("deep/er.yaml"),
+        Some(tenure_sources::Entry::File(b"newer"))
+    );
+    bed.assert_tidy();
+}
+
+#[tokio::test]
+async fn nothing_is_put_over_or_behind_something_else() {
+    let bed = Bed::new().await;
+    let own = [
+        ("own.yaml", Content::from("own")),
+        ("folder/in.yaml", "in".into()),
+        ("out", Content::Link("../../etc".to_owned())),
+    ];
+    bed.repository.commit(own, "own").await.unwrap();
+    let base = beside(&bed, "base", &[("a/in.yaml", "a".into()), ("b.yaml", "b".into())]).await;
+    for (from, to, expected) in [
+        (
+            "b.yaml",
+            "own.yaml",
+            "\"own.yaml\" stands in the included repository \"base\" and in the repository itself",
+        ),
+        ("a", "folder", "\"folder/in.yaml\" stands in"),
+        // Behind a link that leads out, and below a file; and a file where there is a folder.
+        ("", "out", "\"out\" of the repository itself is no folder"),
+        ("", "out/er", "\"out\" of the repository itself is no folder"),
+        ("a", "own.yaml/x", "\"own.yaml\" of the repository itself is no folder"),
+        (
+            "b.yaml",
+            "folder",
+            "\"folder\" of the included repository \"base\" is no folder",
+        ),
+        ("gone", "base", "there is no file at \"gone\""),
+        ("a/in", "base", "there is no file at \"a/in\""),
+        // The planner lets none of these through.
+        ("", "../up", "has an empty, \".\" or \"..\" part"),
+        ("", ".git/hooks", "leads into .git"),
+    ] {
+        let (error, message) = bed.refuse_request(&including(&bed, &[("base", &base, from, to)])).await;
+        assert!(matches!(error, FetchError::Misplaced { .. }), "{message}");
+        assert!(message.contains(expected), "{from} {to}: {message}");
+    }
+    // What is there of a folder may be added to.
+    let (artifact, _) = bed
+        .get_request(&including(&bed, &[("base", &base, "b.yaml", "folder/b.yaml")]))
+        .await;
+    assert_eq!(
+        paths(&bed, &artifact),
+        ["folder/b.yaml", "folder/in.yaml", "out", "own.yaml"]
+    );
+    bed.assert_tidy();
+}
+
+#[tokio::test]
+async fn everything_that_is_included_counts_against_one_limit() {
+    let mut bed = Bed::new().await;
+    bed.repository
+        .commit([("own", vec![b'x'; 40 << 10])], "own")
+        .await
+        .unwrap();
+    let base = beside(&bed, "base", &[("a", vec![b'x'; 40 << 10].into())]).await;
+    bed.limits.unpacked_bytes = 100 << 10;
+    let once = including(&bed, &[("base", &base, "", "one")]);
+    bed.get_request(&once).await;
+    let twice = including(&bed, &[("base", &base, "", "one"), ("base", &base, "", "two")]);
+    let (error, message) = bed.refuse_request(&twice).await;
+    assert!(
+        matches!(
+            error,
+            FetchError::TooLarge {
+                what: "unpacked bytes",
+                ..
+            }
+        ),
+        "{message}"
+    );
+    bed.limits.unpacked_bytes = 100 << 20;
+    bed.limits.files = 2;
+    let (error, message) = bed.refuse_request(&twice).await;
+    assert!(matches!(error, FetchError::TooLarge { what: "files", .. }), "{message}");
+    // What is read for a small part of a large archive counts, too.
+    bed.limits.files = 100;
+    bed.limits.unpacked_bytes = 50 << 10;
+    let includes: Vec<_> = ["b", "c", "d", "e", "f", "g"]
+        .map(|to| ("base", &base, "a", to))
+        .to_vec();
+    let (error, _) = bed.refuse_request(&including(&bed, &includes)).await;
+    assert!(matches!(error, FetchError::TooLarge { .. }));
+    bed.assert_tidy();
+}

@@ -1,0 +1,331 @@
+//! Sources that are reached through a proxy.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tenure_planner::git_repository::FetchReason;
+use tenure_sources::{
+    Connect, ConnectFailure, ConnectRefusal, Endpoint, FetchError, GitRequest, GitSecrets, Reach, SecretData, fetch,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::bed::{Bed, endpoint, secret, source};
+
+/// A proxy that notes the head of each request, and knows names that nobody else does.
+pub(crate) struct TestProxy {
+    address: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for TestProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl TestProxy {
+    /// `names` says where a host and port are that it is asked for; `authorization` is what it wants to be shown.
+    pub(crate) async fn start(names: BTreeMap<String, SocketAddr>, authorization: Option<&'static str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = Arc::clone(&heads);
+        let task = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (names, noted) = (names.clone(), Arc::clone(&noted));
+                tokio::spawn(async move {
+                    let _ = serve(client, &names, authorization, &noted).await;
+                });
+            }
+        });
+        Self { address, heads, task }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+}
+
+async fn read_head(client: &mut TcpStream) -> std::io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await?);
+    }
+    Ok(String::from_utf8(head).unwrap())
+}
+
+async fn serve(
+    mut client: TcpStream,
+    names: &BTreeMap<String, SocketAddr>,
+    authorization: Option<&str>,
+    heads: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
+    let head = read_head(&mut client).await?;
+    heads.lock().unwrap().push(head.clone());
+    let shown = head.lines().find_map(|line| {
+        line.split_once(": ")
+            .filter(|(name, _)| name.eq_ignore_ascii_case("proxy-authorization"))
+    });
+    if shown.map(|(_, value)| value) != authorization {
+        return client
+            .write_all(b"HTTP/1.1 407 no\r\nContent-Length: 6\r\n\r\nquoted")
+            .await;
+    }
+    let target = head.split(' ').nth(1).unwrap().to_owned();
+    if head.starts_with("CONNECT ") {
+        let Some(server) = names.get(&target) else {
+            return client.write_all(b"HTTP/1.1 502 quoted\r\n\r\n").await;
+        };
+        let mut server = TcpStream::connect(server).await?;
+        client
+            .write_all(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n")
+            .await?;
+        copy_bidirectional(&mut client, &mut server).await?;
+        return Ok(());
+    }
+    // The request goes on as it is asked for from a server, with one answer for each connection.
+    let (host, path) = target.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut server = TcpStream::connect(names.get(host).unwrap()).await?;
+    let head = head.replacen(&target, &format!("/{path}"), 1);
+    let kept: Vec<&str> = head
+        .split("\r\n")
+        .filter(|line| !line.to_ascii_lowercase().starts_with("proxy-"))
+        .collect();
+    server
+        .write_all(
+            kept.join("\r\n")
+                .replacen("\r\n", "\r\nConnection: close\r\n", 1)
+                .as_bytes(),
+        )
+        .await?;
+    copy_bidirectional(&mut client, &mut server).await?;
+    Ok(())
+}
+
+/// A request for the branch `main` of a URL through a proxy.
+fn through(bed: &Bed, url: &str, proxy: &SecretData) -> GitRequest {
+    let mut asked = bed.request(json!({"branch": "main"})).asked;
+    asked.url = tenure_api::SourceUrl::new(url);
+    asked.proxy = Some("way".to_owned());
+    let secrets = GitSecrets {
+        credentials: bed.secret.clone(),
+        proxy: Some(proxy.clone()),
+        ..GitSecrets::default()
+    };
+    GitRequest::read(source(), asked, &secrets).unwrap()
+}
+
+fn way(proxy: &TestProxy) -> SecretData {
+    secret(&[("address", &proxy.url()), ("username", "me"), ("password", "hush")]).unwrap()
+}
+
+const SHOWN: &str = "Basic bWU6aHVzaA==";
+
+#[tokio::test]
+async fn plain_requests_are_handed_to_it_and_names_are_its_own_to_know() {
+    let mut bed = Bed::new().await;
+    bed.repository.commit([("a", "x")], "first").await.unwrap();
+    let server = bed.server.http_address();
+    let names = BTreeMap::from([("repository.invalid".to_owned(), server), (server.to_string(), server)]);
+    let proxy = TestProxy::start(names, Some(SHOWN)).await;
+    bed.policy.allow.push(endpoint(&format!("{}/x", proxy.url())));
+    bed.secret = secret(&[("username", "git"), ("password", "token")]);
+    for url in [
+        "http://repository.invalid/app.git".to_owned(),
+        bed.server.http_url("app"),
+    ] {
+        let before = proxy.heads().len();
+        let (artifact, _) = bed.get_request(&through(&bed, &url, &way(&proxy))).await;
+        assert_eq!(bed.load(&artifact).len(), 1);
+        let heads = proxy.heads().split_off(before);
+        assert!(heads.len() >= 2);
+        for head in heads {
+            let line = head.lines().next().unwrap();
+            assert!(line.contains(&format!(" {url}/")), "{line}");
+        }
+    }
+    bed.assert_tidy();
+}
+
+#[tokio::test]
+async fn ssh_goes_through_a_tunnel() {
+    let mut bed = crate::ssh::bed_with_key().await;
+    let url = bed.server.ssh_url("app").unwrap();
+    let at = endpoint(&url);
+    bed.repository.commit([("a", "x")], "first").await.unwrap();
+    let names = BTreeMap::from([(format!("{}:{}", at.host, at.port), bed.server.ssh_address().unwrap())]);
+    let proxy = TestProxy::start(names, Some(SHOWN)).await;
+    bed.policy.allow.push(endpoint(&format!("{}/x", proxy.url())));
+    let (artifact, _) = bed.get_request(&through(&bed, &url, &way(&proxy))).await;
+    assert_eq!(bed.load(&artifact).len(), 1);
+    let heads = proxy.heads();
+    assert_eq!(heads.len(), 1);
+    assert!(
+        heads[0].starts_with(&format!("CONNECT {}:{} HTTP/1.1\r\n", at.host, at.port)),
+        "{heads:?}"
+    );
+    assert!(heads[0].contains(&format!("Proxy-Authorization: {SHOWN}\r\n")));
+}
+
+#[tokio::test]
+async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
+    let mut bed = Bed::new().await;
+    bed.repository.commit([("a", "x")], "first").await.unwrap();
+    let proxy = TestProxy::start(BTreeMap::new(), Some(SHOWN)).await;
+    let good = bed.server.http_url("app");
+    // A proxy at an address that sources may not reach.
+    let (error, message) = bed.refuse_request(&through(&bed, &good, &way(&proxy))).await;
+    assert!(matches!(error, FetchError::AddressDenied(_)), "{message}");
+    for address in [
+        "http://169.254.169.254:80",
+        "https://localhost:1",
+        "http://[::1]:3128",
+        "http://0x7f000001:80",
+    ] {
+        let way = secret(&[("address", address)]).unwrap();
+        let (error, message) = bed.refuse_request(&through(&bed, &good, &way)).await;
+        assert!(matches!(error, FetchError::AddressDenied(_)), "{address}: {message}");
+    }
+    // One that may be reached doesn't make what is behind it reachable.
+    bed.policy.allow.push(endpoint(&format!("{}/x", proxy.url())));
+    let port = bed.server.http_address().port();
+    for url in [
+        "http://169.254.169.254/latest.git".to_owned(),
+        "https://10.0.0.1/app.git".to_owned(),
+        format!("http://localhost:{port}/app.git"),
+        format!("https://127.0.0.1:{port}/app.git"),
+        "ssh://git@[::1]/app.git".to_owned(),
+    ] {
+        bed.secret = if url.starts_with("ssh") {
+            secret(&[("identity", "x"), ("known_hosts", "x")])
+        } else {
+            None
+        };
+        let request = through(&bed, &url, &way(&proxy));
+        let (error, message) = bed.refuse_request(&request).await;
+        // The key of the ssh URL is looked at first.
+        assert!(
+            matches!(error, FetchError::AddressDenied(_) | FetchError::InvalidSecret { .. }),
+            "{url}: {message}"
+        );
+    }
+    assert_eq!(proxy.heads(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_a_proxy_refuses_is_said_without_its_words_and_without_credentials() {
+    let mut bed = Bed::new().await;
+    bed.repository.commit([("a", "x")], "first").await.unwrap();
+    let proxy = TestProxy::start(BTreeMap::new(), Some("Basic b3RoZXI=")).await;
+    bed.policy.allow.push(endpoint(&format!("{}/x", proxy.url())));
+    for url in [
+        "http://repository.invalid/app.git",
+        "https://repository.invalid/app.git",
+    ] {
+        for (way, expected) in [
+            (way(&proxy), "it does not accept username and password"),
+            (secret(&[("address", &proxy.url())]).unwrap(), "it wants credentials"),
+        ] {
+            let (error, message) = bed.refuse_request(&through(&bed, url, &way)).await;
+            assert_eq!(error.reason(), FetchReason::AuthenticationFailed, "{message}");
+            assert!(
+                message.contains(expected) && message.contains(&proxy.url()),
+                "{message}"
+            );
+            assert!(
+                !message.contains("hush") && !message.contains("bWU6") && !message.contains("quoted"),
+                "{message}"
+            );
+        }
+    }
+    let proxy = TestProxy::start(BTreeMap::new(), None).await;
+    bed.policy.allow.push(endpoint(&format!("{}/x", proxy.url())));
+    let way = secret(&[("address", &proxy.url())]).unwrap();
+    let (error, message) = bed
+        .refuse_request(&through(&bed, "https://repository.invalid/app.git", &way))
+        .await;
+    assert!(
+        matches!(error, FetchError::HttpStatus { status: 502, .. }) && !message.contains("quoted"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_ended_and_a_secret_that_was_not_read_is_no_way_around() {
+    let mut bed = Bed::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let flood = tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = client.write_all(b"HTTP/1.1 200 OK\r\n").await;
+                while client.write_all(b"X-More: of it\r\n").await.is_ok() {}
+            });
+        }
+    });
+    bed.policy.allow.push(endpoint(&format!("{address}/x")));
+    let way = secret(&[("address", &address)]).unwrap();
+    let (error, message) = bed
+        .refuse_request(&through(&bed, "https://repository.invalid/app.git", &way))
+        .await;
+    assert!(
+        matches!(error, FetchError::Broken { .. }) && message.contains("has no end"),
+        "{message}"
+    );
+    flood.abort();
+
+    let mut asked = bed.request(json!({"branch": "main"})).asked;
+    asked.proxy = Some("way".to_owned());
+    let error = GitRequest::read(source(), asked, &GitSecrets::default()).unwrap_err();
+    assert!(matches!(error, FetchError::InvalidProxy { .. }), "{error}");
+}
+
+/// Opens connections for a process that can't, and counts how often it is asked.
+#[derive(Debug, Default)]
+struct Elsewhere(AtomicU64);
+
+impl Connect for Elsewhere {
+    fn connect<'a>(
+        &'a self,
+        _: &'a Endpoint,
+        _: Duration,
+    ) -> futures::future::BoxFuture<'a, Result<TcpStream, ConnectRefusal>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let refusal = ConnectRefusal {
+            failure: ConnectFailure::Unreachable,
+            message: "nobody is there".to_owned(),
+        };
+        Box::pin(std::future::ready(Err(refusal)))
+    }
+}
+
+#[tokio::test]
+async fn where_another_process_opens_connections_a_proxy_is_refused_by_name() {
+    let bed = Bed::new().await;
+    let elsewhere = Arc::new(Elsewhere::default());
+    let reach = Reach::Through(Arc::clone(&elsewhere) as Arc<dyn Connect>);
+    let way = secret(&[("address", "http://proxy.invalid:3128")]).unwrap();
+    let request = through(&bed, &bed.server.http_url("app"), &way);
+    let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("--lanes task"), "{error}");
+    assert_eq!(elsewhere.0.load(Ordering::Relaxed), 0);
+    // Without one it is asked.
+    let request = bed.request(json!({"branch": "main"}));
+    let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("nobody is there"), "{error}");
+    assert_eq!(elsewhere.0.load(Ordering::Relaxed), 1);
+}
