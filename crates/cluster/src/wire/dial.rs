@@ -88,7 +88,9 @@ pub(super) fn open_to(address: &http::Uri) -> OpenStream {
     Arc::new(move || {
         let opened = connector.clone().oneshot(address.clone());
         async move {
-            let stream = opened.await.map_err(|error| std::io::Error::other(with_causes(&error)))?;
+            let stream = opened
+                .await
+                .map_err(|error| std::io::Error::other(with_causes(&error)))?;
             Ok(stream.into_inner())
         }
         .boxed()

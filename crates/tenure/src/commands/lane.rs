@@ -35,7 +35,8 @@ impl Lane {
         confinement::close_inherited();
         if stdin().is_terminal() {
             return Err(
-                Failure::usage("this is for the controllers to start: nobody gives orders here").hint("tenure up --lanes process"),
+                Failure::usage("this is for the controllers to start: nobody gives orders here")
+                    .hint("tenure up --lanes process"),
             );
         }
         let line = stdin()
