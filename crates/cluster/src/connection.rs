@@ -10,6 +10,7 @@ use tower::{BoxError, Service};
 
 use crate::elsewhere::Terms;
 use crate::health::ControllerHealth;
+use crate::requests::RequestCounts;
 use crate::token::Token;
 use tenure_tenancy::LaneAccount;
 
@@ -21,6 +22,7 @@ pub struct Connection {
     /// What the controller's own requests are made with.
     pub(crate) controller: ControllerCredentials,
     pub(crate) health: ControllerHealth,
+    pub(crate) requests: RequestCounts,
     /// Of another cluster's API server: what its watches are opened by, and how much of it is read.
     pub(crate) elsewhere: Option<Elsewhere>,
 }
@@ -98,6 +100,7 @@ impl Connection {
             bare: kube::Client::new(service, "default"),
             controller: ControllerCredentials::Token(token, None),
             health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
             elsewhere: None,
         }
     }
@@ -116,6 +119,7 @@ impl Connection {
             bare: kube::Client::new(requests, "default"),
             controller: ControllerCredentials::Nothing,
             health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
             elsewhere: Some(Elsewhere {
                 watches: kube::Client::new(watches, "default"),
                 terms,
@@ -147,6 +151,7 @@ impl Connection {
             bare: client(without_credentials(configuration))?,
             controller: ControllerCredentials::Lane(account, Arc::new(ask)),
             health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
             elsewhere: None,
         })
     }
@@ -155,6 +160,12 @@ impl Connection {
     #[must_use]
     pub fn health(&self) -> ControllerHealth {
         self.health.clone()
+    }
+
+    /// How many requests are sent over it, by all that it is made for; it goes on counting after the connection is used up.
+    #[must_use]
+    pub fn requests(&self) -> RequestCounts {
+        self.requests.clone()
     }
 
     /// Reaches an API server over the network. The controller uses the configuration's credentials; requests of other identities
@@ -171,6 +182,7 @@ impl Connection {
                 configuration,
             })),
             health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
             elsewhere: None,
         })
     }

@@ -17,7 +17,7 @@ use crate::error::ClusterError;
 use crate::health::ControllerHealth;
 use crate::mapping::Mapping;
 use crate::token::Token;
-use crate::transport::{self, Answer, Call};
+use crate::transport::{self, Answer, Call, Route};
 use crate::turns::{SharedTurns, WorkTurns};
 use tenure_tenancy::{Identity, LaneAccount, ServiceAccount, identity};
 
@@ -240,6 +240,13 @@ impl Shared {
         }
     }
 
+    fn route<'a>(&'a self, transport: &'a kube::Client) -> Route<'a> {
+        Route {
+            transport,
+            requests: &self.connection.requests,
+        }
+    }
+
     /// Notes what the answer to a request says of its credentials.
     fn heed<T>(&self, identity: &Identity, answer: &Result<T, ClusterError>) {
         let accepted = match answer {
@@ -278,7 +285,8 @@ impl Shared {
     }
 
     async fn ask_once(&self, identity: &Identity, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
-        let answer = transport::ask(&self.transport(identity), identity, token, call, self.terms()).await;
+        let transport = self.transport(identity);
+        let answer = transport::ask(self.route(&transport), identity, token, call, self.terms()).await;
         self.heed(identity, &answer);
         answer
     }
@@ -294,7 +302,7 @@ impl Shared {
             Some(elsewhere) => elsewhere.watches.clone(),
             None => self.transport(identity),
         };
-        let opened = transport::open(&transport, identity, token, call, self.terms()).await;
+        let opened = transport::open(self.route(&transport), identity, token, call, self.terms()).await;
         self.heed(identity, &opened);
         opened
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::elsewhere::{Growing, Terms};
 use crate::error::ClusterError;
+use crate::requests::RequestCounts;
 use crate::token::Token;
 use tenure_tenancy::Identity;
 
@@ -83,15 +84,22 @@ impl Answer {
     }
 }
 
+/// Where requests are sent, and counted.
+#[derive(Clone, Copy)]
+pub(crate) struct Route<'a> {
+    pub(crate) transport: &'a kube::Client,
+    pub(crate) requests: &'a RequestCounts,
+}
+
 /// Sends a request and returns the response as soon as its head is there; an error answer is read and mapped.
 pub(crate) async fn open(
-    transport: &kube::Client,
+    route: Route<'_>,
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
     terms: Option<&Terms>,
 ) -> Result<Response<Body>, ClusterError> {
-    let opened = open_unheard(transport, identity, token, call, terms).await;
+    let opened = open_unheard(route, identity, token, call, terms).await;
     opened.map_err(|error| match terms {
         Some(terms) => terms.tell_error(error),
         None => error,
@@ -99,7 +107,7 @@ pub(crate) async fn open(
 }
 
 async fn open_unheard(
-    transport: &kube::Client,
+    route: Route<'_>,
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
@@ -125,7 +133,11 @@ async fn open_unheard(
             what: call.what(),
             problem: error.to_string(),
         })?;
-    let sent = tokio::time::timeout(REQUEST_TIMEOUT, transport.send(request)).await;
+    let sent = tokio::time::timeout(REQUEST_TIMEOUT, route.transport.send(request)).await;
+    let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok());
+    route
+        .requests
+        .count(&call.method, code.map(|response| response.status().as_u16()));
     let response = sent
         .map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })?
         .map_err(|error| ClusterError::Unreachable {
@@ -150,7 +162,7 @@ async fn open_unheard(
 
 /// Sends a request and takes its whole answer.
 pub(crate) fn ask<'a>(
-    transport: &'a kube::Client,
+    route: Route<'a>,
     identity: &'a Identity,
     token: Option<&'a Token>,
     call: &'a Call,
@@ -158,7 +170,7 @@ pub(crate) fn ask<'a>(
 ) -> BoxFuture<'a, Result<Answer, ClusterError>> {
     // A future with a type of its own would be compiled again in each crate that asks.
     Box::pin(async move {
-        let response = open(transport, identity, token, call, terms).await?;
+        let response = open(route, identity, token, call, terms).await?;
         let warnings = warnings(&response);
         let read = read(call, response, terms).await;
         let (warnings, (text, room)) = match terms {

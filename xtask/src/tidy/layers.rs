@@ -35,6 +35,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ),
     ("tenure-checkpoint", "crates/checkpoint", &[]),
     ("tenure-background", "crates/background", &[]),
+    ("tenure-exposition", "crates/exposition", &[]),
     ("tenure-trials", "crates/trials", &[]),
     ("tenure-access", "crates/access", &["tenure-checkpoint", "go-words"]),
     (
@@ -69,6 +70,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "kustomize",
             "sops",
             "tenure-cluster",
+            "tenure-exposition",
             "tenure-sources",
         ],
     ),
@@ -79,6 +81,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-store",
             "tenure-checkpoint",
             "tenure-background",
+            "tenure-exposition",
             "tenure-access",
             "tenure-kinds",
             "go-words",
@@ -144,6 +147,7 @@ const PURE: &[&str] = &[
     "tenure-tenancy",
     "tenure-planner",
     "tenure-checkpoint",
+    "tenure-exposition",
     "tenure-access",
     "tenure-kinds",
 ];

@@ -28,6 +28,8 @@ use crate::means::Means;
 const FAREWELL: Duration = Duration::from_secs(12);
 /// How often trees that nothing renders from are dropped.
 const SWEEP: Duration = Duration::from_secs(15);
+/// How often the hub is told what was done, if something was.
+const TELLING: Duration = Duration::from_secs(2);
 
 /// Why the process of a lane ended.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +122,15 @@ impl LaneProcess {
                 enclave.means.depot.sweep();
             }
         };
+        let telling = async {
+            let mut telling = tokio::time::interval(TELLING);
+            loop {
+                telling.tick().await;
+                if let Some(report) = enclave.means.figures.take_report() {
+                    line.tell(FromLane::Figures(Box::new(report))).await;
+                }
+            }
+        };
         let working = async {
             obey(&enclave, &line, told).await;
             end.cancel();
@@ -132,6 +143,7 @@ impl LaneProcess {
             error = speak(write, out) => Err(error),
             () = working => Ok(()),
             () = sweeping => Ok(()),
+            () = telling => Ok(()),
         }
     }
 }
@@ -164,6 +176,7 @@ fn make_config(orders: Orders, line: &Arc<Line>) -> Result<Config, LaneError> {
     config.applying = orders.applying;
     config.strict_sops = orders.strict_sops;
     config.lanes = LaneMode::Tasks;
+    config.figures.keep_for_hub();
     Ok(config)
 }
 

@@ -62,6 +62,9 @@ impl Install {
             for note in &chosen.notes {
                 output::print_note(note);
             }
+            if chosen.workload.metrics_from.is_some() {
+                objects.push(tenure_api::installation::metrics_reviews());
+            }
             objects.extend(tenure_api::workload::objects(&chosen.workload));
         }
         Ok(objects)
