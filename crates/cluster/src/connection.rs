@@ -12,7 +12,7 @@ use crate::elsewhere::Terms;
 use crate::health::ControllerHealth;
 use crate::requests::RequestCounts;
 use crate::token::Token;
-use tenure_tenancy::LaneAccount;
+use tenure_tenancy::{LaneAccount, ServiceAccount};
 
 /// How the API server is reached, and what the controller itself authenticates with.
 #[derive(Clone)]
@@ -45,6 +45,8 @@ pub(crate) enum ControllerCredentials {
     Token(Token, Option<Issue>),
     /// A transport that adds the credentials itself (a kubeconfig's, or the mounted token in a Pod).
     Transport(Arc<OwnTransport>),
+    /// A transport whose credentials make it one ServiceAccount, and nobody else: here is no controller.
+    Account(ServiceAccount, Arc<OwnTransport>),
     /// None: in another cluster the controller is nobody.
     Nothing,
     /// None: here is one lane, apart from the controller, which is asked for the lane's token and whether the last one was refused.
@@ -150,6 +152,26 @@ impl Connection {
         Ok(Self {
             bare: client(without_credentials(configuration))?,
             controller: ControllerCredentials::Lane(account, Arc::new(ask)),
+            health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
+            elsewhere: None,
+        })
+    }
+
+    /// Reaches an API server over the network as one ServiceAccount, which the configuration's credentials speak for: its own token, or
+    /// those of somebody who impersonates it. Requests of every other identity are refused before they are sent.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] when the address, CA or credentials can't be used.
+    pub fn of_account(mut configuration: kube::Config, account: ServiceAccount) -> Result<Self, ConnectionError> {
+        configuration.default_retry = false;
+        let transport = OwnTransport {
+            client: RwLock::new(client(configuration.clone())?),
+            configuration: configuration.clone(),
+        };
+        Ok(Self {
+            bare: client(without_credentials(configuration))?,
+            controller: ControllerCredentials::Account(account, Arc::new(transport)),
             health: ControllerHealth::default(),
             requests: RequestCounts::default(),
             elsewhere: None,

@@ -227,6 +227,7 @@ impl Shared {
     pub(crate) fn itself(&self) -> Identity {
         match &self.connection.controller {
             ControllerCredentials::Lane(account, _) => account.clone().into(),
+            ControllerCredentials::Account(account, _) => account.clone().into(),
             ControllerCredentials::Token(..) | ControllerCredentials::Transport(_) | ControllerCredentials::Nothing => {
                 controller()
             }
@@ -236,6 +237,11 @@ impl Shared {
     fn transport(&self, identity: &Identity) -> kube::Client {
         match (&self.connection.controller, identity) {
             (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.client(),
+            (ControllerCredentials::Account(account, transport), Identity::ServiceAccount(asked))
+                if account == asked =>
+            {
+                transport.client()
+            }
             _ => self.connection.bare.clone(),
         }
     }

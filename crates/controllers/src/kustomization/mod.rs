@@ -18,7 +18,7 @@ use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
 
-pub(crate) use owners::answer_owner;
+pub(crate) use owners::{answer_owner, describe_rival, list_labelled};
 
 impl Reconciled for Kustomization {
     type Home = Shard;

@@ -5,28 +5,28 @@ use std::process::Output;
 
 use crate::process::{Up, tenure};
 
-struct Place {
-    folder: tempfile::TempDir,
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
     _up: Up,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let up = Up::start(&folder.path().join("data"), &["--workload-status"]);
         Self { folder, _up: up }
     }
 
-    fn kubeconfig(&self) -> std::path::PathBuf {
+    pub(crate) fn kubeconfig(&self) -> std::path::PathBuf {
         self.folder.path().join("data/kubeconfig")
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         tenure(arguments).env("KUBECONFIG", self.kubeconfig()).output().unwrap()
     }
 
     /// Runs, and expects an exit code, words on standard output and words on standard error.
-    fn check(&self, arguments: &[&str], code: i32, said: &[&str], noted: &[&str]) {
+    pub(crate) fn check(&self, arguments: &[&str], code: i32, said: &[&str], noted: &[&str]) {
         let output = self.run(arguments);
         let (out, error) = (
             String::from_utf8_lossy(&output.stdout),
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-async fn apply(data: &Path, manifest: serde_json::Value, path: &str) {
+pub(crate) async fn apply(data: &Path, manifest: serde_json::Value, path: &str) {
     let client = crate::process::client(data).await;
     let request = http::Request::patch(format!("{path}?fieldManager=test&force=true"))
         .header("content-type", "application/apply-patch+yaml")
