@@ -1,6 +1,7 @@
 //! Clients for identities: tokens by TokenRequest, cached, renewed before they end. The controller asks for the tokens of lanes, and each
 //! lane for those of the ServiceAccounts in its namespaces, with its own. Refuses to serve an identity whose ServiceAccount does not exist.
 
+mod foreign;
 mod minting;
 
 use std::collections::HashMap;
@@ -19,7 +20,10 @@ use crate::mapping::Mapping;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call, Route};
 use crate::turns::{SharedTurns, WorkTurns};
+use crate::wire::{Channel, Holder, Purpose, Wire};
 use tenure_tenancy::{Identity, LaneAccount, ServiceAccount, identity};
+
+pub use foreign::{ForeignToken, TokenTrouble};
 
 /// How often a request is sent again when it was throttled or no answer came, before the caller hears of it.
 const RETRIES: u32 = 2;
@@ -68,11 +72,30 @@ pub(crate) struct Sender {
     pub(crate) identity: Identity,
     /// The lane that it is asked for by; a ServiceAccount has one.
     pub(crate) lane: Option<LaneAccount>,
+    /// What its requests are for, besides watches.
+    pub(crate) purpose: Purpose,
+}
+
+impl Sender {
+    /// The connections that its requests go over: those of its lane.
+    fn channel(&self, purpose: Purpose) -> Channel {
+        let holder = match (&self.identity, &self.lane) {
+            (Identity::Lane(lane), _) | (_, Some(lane)) => Holder::Lane(lane.clone()),
+            (Identity::Controller(_) | Identity::ServiceAccount(_) | Identity::Elsewhere(_), None) => {
+                Holder::Controller
+            }
+        };
+        Channel { holder, purpose }
+    }
 }
 
 impl From<Identity> for Sender {
     fn from(identity: Identity) -> Self {
-        Self { identity, lane: None }
+        Self {
+            identity,
+            lane: None,
+            purpose: Purpose::Requests,
+        }
     }
 }
 
@@ -141,6 +164,16 @@ impl ClientPool {
         Client::new(Arc::clone(&self.shared), self.shared.itself().into(), turns)
     }
 
+    /// The same, for what says who leads: it goes over a connection of its own, so that it never waits behind what else is asked.
+    #[must_use]
+    pub fn for_leadership(&self) -> Client {
+        let sender = Sender {
+            purpose: Purpose::Leadership,
+            ..self.shared.itself().into()
+        };
+        Client::new(Arc::clone(&self.shared), sender, self.shared.controller_turns.clone())
+    }
+
     /// The token of a lane, for the process that it runs in; another one than before when that was refused.
     ///
     /// # Errors
@@ -188,6 +221,7 @@ impl ClientPool {
         let sender = Sender {
             identity: account.clone().into(),
             lane: Some(lane.account.clone()),
+            purpose: Purpose::Requests,
         };
         self.shared.token(&sender).await?;
         Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
@@ -234,21 +268,22 @@ impl Shared {
         }
     }
 
-    fn transport(&self, identity: &Identity) -> kube::Client {
+    fn wire(&self, identity: &Identity) -> Wire {
         match (&self.connection.controller, identity) {
-            (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.client(),
+            (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.wire(),
             (ControllerCredentials::Account(account, transport), Identity::ServiceAccount(asked))
                 if account == asked =>
             {
-                transport.client()
+                transport.wire()
             }
             _ => self.connection.bare.clone(),
         }
     }
 
-    fn route<'a>(&'a self, transport: &'a kube::Client) -> Route<'a> {
+    pub(super) fn route<'a>(&'a self, wire: &'a Wire, channel: &'a Channel) -> Route<'a> {
         Route {
-            transport,
+            wire,
+            channel,
             requests: &self.connection.requests,
         }
     }
@@ -290,25 +325,30 @@ impl Shared {
         }
     }
 
-    async fn ask_once(&self, identity: &Identity, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
-        let transport = self.transport(identity);
-        let answer = transport::ask(self.route(&transport), identity, token, call, self.terms()).await;
+    async fn ask_once(&self, sender: &Sender, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
+        let identity = &sender.identity;
+        let (wire, channel) = (self.wire(identity), sender.channel(sender.purpose));
+        let route = self.route(&wire, &channel);
+        let answer = transport::ask(route, identity, token, call, self.terms()).await;
         self.heed(identity, &answer);
         answer
     }
 
     async fn open_once(
         &self,
-        identity: &Identity,
+        sender: &Sender,
         token: Option<&Token>,
         call: &Call,
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
-        let transport = match &self.connection.elsewhere {
+        let identity = &sender.identity;
+        let wire = match &self.connection.elsewhere {
             // What stays open takes nothing from what is asked.
             Some(elsewhere) => elsewhere.watches.clone(),
-            None => self.transport(identity),
+            None => self.wire(identity),
         };
-        let opened = transport::open(self.route(&transport), identity, token, call, self.terms()).await;
+        let channel = sender.channel(Purpose::Watches);
+        let route = self.route(&wire, &channel);
+        let opened = transport::open(route, identity, token, call, self.terms()).await;
         self.heed(identity, &opened);
         opened
     }
@@ -321,7 +361,7 @@ impl Shared {
         let mut retries = 0;
         loop {
             let token = self.token(sender).await?;
-            let error = match self.ask_once(identity, token.as_ref(), call).await {
+            let error = match self.ask_once(sender, token.as_ref(), call).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -355,10 +395,10 @@ impl Shared {
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
         let identity = &sender.identity;
         let token = self.token(sender).await?;
-        match self.open_once(identity, token.as_ref(), call).await {
+        match self.open_once(sender, token.as_ref(), call).await {
             Err(ClusterError::Unauthorized { .. }) if self.renewable(identity, token.as_ref()).await => {
                 let token = self.token(sender).await?;
-                self.open_once(identity, token.as_ref(), call).await
+                self.open_once(sender, token.as_ref(), call).await
             }
             other => other,
         }

@@ -11,9 +11,10 @@ use kube::client::Body;
 use serde_json::Value;
 
 use crate::elsewhere::{Growing, Terms};
-use crate::error::ClusterError;
+use crate::error::{ClusterError, with_causes};
 use crate::requests::RequestCounts;
 use crate::token::Token;
+use crate::wire::{Channel, Wire};
 use tenure_tenancy::Identity;
 
 /// How long one request may take; a watch has its own rule.
@@ -87,7 +88,8 @@ impl Answer {
 /// Where requests are sent, and counted.
 #[derive(Clone, Copy)]
 pub(crate) struct Route<'a> {
-    pub(crate) transport: &'a kube::Client,
+    pub(crate) wire: &'a Wire,
+    pub(crate) channel: &'a Channel,
     pub(crate) requests: &'a RequestCounts,
 }
 
@@ -113,36 +115,40 @@ async fn open_unheard(
     call: &Call,
     terms: Option<&Terms>,
 ) -> Result<Response<Body>, ClusterError> {
-    let mut builder = Request::builder()
-        .method(call.method.clone())
-        .uri(&call.path)
-        .header(ACCEPT, call.accept);
-    if !call.body.is_empty() {
-        builder = builder.header(CONTENT_TYPE, call.content_type);
-    }
-    if let Some(token) = token {
-        let header = token.header().ok_or_else(|| ClusterError::Unauthorized {
+    let authorization = match token {
+        Some(token) => Some(token.header().ok_or_else(|| ClusterError::Unauthorized {
             identity: identity.clone(),
             message: "its token is not one".to_owned(),
-        })?;
-        builder = builder.header(AUTHORIZATION, header);
-    }
-    let request = builder
-        .body(Body::from(call.body.clone()))
-        .map_err(|error| ClusterError::Request {
-            what: call.what(),
-            problem: error.to_string(),
-        })?;
-    let sent = tokio::time::timeout(REQUEST_TIMEOUT, route.transport.send(request)).await;
+        })?),
+        None => None,
+    };
+    let make = || {
+        let mut builder = Request::builder()
+            .method(call.method.clone())
+            .uri(&call.path)
+            .header(ACCEPT, call.accept);
+        if !call.body.is_empty() {
+            builder = builder.header(CONTENT_TYPE, call.content_type);
+        }
+        if let Some(authorization) = &authorization {
+            builder = builder.header(AUTHORIZATION, authorization.clone());
+        }
+        builder
+            .body(Body::from(call.body.clone()))
+            .map_err(|error| ClusterError::Request {
+                what: call.what(),
+                problem: error.to_string(),
+            })
+    };
+    let unreachable = |error: &(dyn std::error::Error + 'static)| ClusterError::Unreachable {
+        problem: with_causes(error),
+    };
+    let sent = tokio::time::timeout(REQUEST_TIMEOUT, route.wire.send(route.channel, make, unreachable)).await;
     let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok());
     route
         .requests
         .count(&call.method, code.map(|response| response.status().as_u16()));
-    let response = sent
-        .map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })?
-        .map_err(|error| ClusterError::Unreachable {
-            problem: with_causes(&error),
-        })?;
+    let response = sent.map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })??;
     if response.status().is_success() {
         return Ok(response);
     }
@@ -250,19 +256,4 @@ fn warnings(response: &Response<Body>) -> Vec<String> {
             Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
         })
         .collect()
-}
-
-/// An error and its causes in one line: the transport's own text alone says "client error (Connect)".
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = cause.source();
-    }
-    text
 }

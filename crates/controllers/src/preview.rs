@@ -124,8 +124,8 @@ impl Preview<'_> {
                         return Err(PreviewError::WouldWrite);
                     }
                     Step::Ask(request) => requests.push(request),
-                    // Both are for what is written, or written elsewhere.
-                    Step::Survey(_) | Step::ReadHere(_) => return Err(PreviewError::WouldWrite),
+                    // These are for what is written, or written elsewhere.
+                    Step::Survey(_) | Step::ReadHere(_) | Step::OrderToken(_) => return Err(PreviewError::WouldWrite),
                 }
             }
             let client = clients.for_account(&self.account, &lane).await;
@@ -156,6 +156,8 @@ impl Preview<'_> {
                 artifact: Some(artifact),
                 conditions: Vec::new(),
             },
+            // An administrator's grants are a setting of the controllers, which nobody tells here.
+            grants: Vec::new(),
             dependencies: BTreeMap::new(),
             cycle: None,
             service_account: ServiceAccountFacts::Usable,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
-use tenure_planner::kustomization::{Rival, Turnover, find_applied_revision, find_place, is_idle};
+use tenure_planner::kustomization::{Rival, Turnover, find_applied_revision, find_place, is_idle, name_source};
 use tenure_tenancy::{Placement, owner};
 
 use super::observe::list_depending;
@@ -84,11 +84,11 @@ pub(crate) async fn answer_owner(
 
 /// What a Kustomization says of itself, by its object, whose its namespace is, and what it has told.
 pub(crate) fn describe_rival(kustomization: &Kustomization, placement: Placement, turnover: Option<Turnover>) -> Rival {
-    let (metadata, source) = (&kustomization.metadata, &kustomization.spec.source_ref);
+    let metadata = &kustomization.metadata;
     Rival {
         placement,
         uid: metadata.uid.clone().unwrap_or_default(),
-        source: (source.kind.clone(), source.name.clone()),
+        source: name_source(kustomization),
         idle: is_idle(kustomization),
         // Only who is beside it can tell.
         waits_for_us: false,
