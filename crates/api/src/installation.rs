@@ -21,6 +21,8 @@ const LEADER_ROLE: &str = "tenure-leader";
 const LANE_TOKENS_ROLE: &str = "tenure-lane-tokens";
 /// The Role of whoever writes events about Tenants, and its binding.
 const EVENTS_ROLE: &str = "tenure-events";
+/// What lets the controllers ask who somebody is that asks for metrics.
+const METRICS_REVIEWS_BINDING: &str = "tenure-metrics-reviews";
 /// Where events about objects are that are in no namespace.
 const EVENTS_NAMESPACE: &str = "default";
 /// Capsule's ClusterRole of owners, beside the one that lets them delete namespaces.
@@ -135,6 +137,18 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
         ]);
     }
     roles
+}
+
+/// How the controllers find out who asks for metrics, and whether that one may: Kubernetes' own role for who asks so. Only for an installation
+/// that lets somebody ask.
+#[must_use]
+pub fn metrics_reviews() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": METRICS_REVIEWS_BINDING, "labels": labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:auth-delegator"},
+        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER_SERVICE_ACCOUNT, "namespace": PLATFORM_NAMESPACE}]
+    })
 }
 
 /// How the controller comes to the tokens of lanes, whose accounts are in the platform namespace. Their names follow from those of Tenants,

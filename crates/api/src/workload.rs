@@ -12,6 +12,10 @@ use crate::metadata::{CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE,
 pub const USER: u32 = 65532;
 /// The port of the probes.
 pub const HEALTH_PORT: u16 = 9440;
+/// The port of the metrics.
+pub const METRICS_PORT: u16 = 8080;
+/// What that port is called: as in Flux's Pods, so that what scrapes those finds it.
+const METRICS_PORT_NAME: &str = "http-prom";
 /// What the program is called in an image that has nothing else.
 pub const PROGRAM: &str = "/tenure";
 /// The only folder that can be written.
@@ -65,6 +69,8 @@ pub struct Workload {
     pub source_networks: Vec<String>,
     /// Ranges that no source may reach although they are the Internet's, each with its first address: the cluster's own.
     pub cluster_ranges: Vec<String>,
+    /// The namespace whose Pods may ask for metrics; without it there are none to ask for.
+    pub metrics_from: Option<String>,
     /// How many bytes of memory the process may take.
     pub memory: u64,
     /// How many bytes of disk it may take.
@@ -149,10 +155,21 @@ fn controller_traffic(workload: &Workload) -> Value {
             .collect();
         egress.push(json!({"to": blocks, "ports": [{"protocol": "TCP"}]}));
     }
-    json!({
+    let mut policy = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
         "spec": {"podSelector": {"matchLabels": selector()}, "policyTypes": ["Ingress", "Egress"], "egress": egress}
-    })
+    });
+    if let (Some(namespace), Some(spec)) = (
+        &workload.metrics_from,
+        policy.get_mut("spec").and_then(Value::as_object_mut),
+    ) {
+        let from = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
+        spec.insert(
+            "ingress".to_owned(),
+            json!([{"from": [from], "ports": tcp(&[METRICS_PORT])}]),
+        );
+    }
+    policy
 }
 
 /// The public addresses but for the cluster's own: all that sources may reach when no administrator says more.
@@ -214,6 +231,11 @@ fn deployment(workload: &Workload) -> Value {
         format!("--data={DATA}/data"),
         format!("--health-address={HEALTH_PORT}"),
     ];
+    let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"})];
+    if workload.metrics_from.is_some() {
+        arguments.push(format!("--metrics-address={METRICS_PORT}"));
+        ports.push(json!({"name": METRICS_PORT_NAME, "containerPort": METRICS_PORT, "protocol": "TCP"}));
+    }
     arguments.extend(workload.arguments.iter().cloned());
     let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
     let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": selector()}});
@@ -222,7 +244,7 @@ fn deployment(workload: &Workload) -> Value {
         "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM], "args": arguments,
         "env": [{"name": "TENURE_LOG_FORMAT", "value": "json"}],
-        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        "ports": ports,
         "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
         "securityContext": {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": false, "runAsNonRoot": true,
@@ -277,9 +299,33 @@ mod tests {
             source_addresses: Vec::new(),
             cluster_ranges: Vec::new(),
             source_networks: Vec::new(),
+            metrics_from: None,
             memory: (1 << 30) + 1,
             disk: 1 << 30,
         }
+    }
+
+    /// Nobody comes in by default; for metrics one namespace does, on one port.
+    #[test]
+    fn metrics_are_reached_from_one_namespace() {
+        let closed = find(&objects(&workload()), "NetworkPolicy", "tenure-controller");
+        assert_eq!(closed["spec"]["ingress"], Value::Null);
+        let open = Workload {
+            metrics_from: Some("monitoring".to_owned()),
+            ..workload()
+        };
+        let objects = objects(&open);
+        let policy = find(&objects, "NetworkPolicy", "tenure-controller");
+        assert_eq!(
+            policy["spec"]["ingress"],
+            json!([{"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+                    "ports": [{"protocol": "TCP", "port": METRICS_PORT}]}])
+        );
+        let deployment = find(&objects, "Deployment", "tenure-controller");
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["ports"][1]["name"], METRICS_PORT_NAME);
+        let arguments = container["args"].as_array().expect("a list");
+        assert!(arguments.contains(&json!("--metrics-address=8080")), "{arguments:?}");
     }
 
     fn find(objects: &[Value], kind: &str, name: &str) -> Value {

@@ -52,6 +52,7 @@ pub use answers::AnswerBounds;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};
 pub use intake::IntakeBounds;
+pub use metrics::write_process_figures;
 pub use operation::{DeleteOptions, FieldValidation, Operation, Sent};
 pub use registry::{Answer, Deleted, Outcome, Registry};
 pub use routes::{BACKUP_PATH, VERSION};

@@ -2,7 +2,6 @@
 //! resource, their durations, what is in flight, what is stored, and the process itself.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -10,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{Response, StatusCode};
 use parking_lot::RwLock;
+use tenure_exposition::{FamilyKind, Labels, begin_family, write_family, write_histogram};
 
 use crate::fairness::{Fairness, Held};
 use crate::http::{Body, RequestInfo, respond};
@@ -50,7 +50,7 @@ impl Default for Metrics {
 
 #[derive(Debug)]
 struct Series {
-    labels: Labels,
+    labels: Told,
     code: u16,
     count: AtomicU64,
     /// The sum of durations in microseconds.
@@ -62,7 +62,7 @@ struct Series {
 
 /// What tells series apart, beside the code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Labels {
+struct Told {
     verb: &'static str,
     group: String,
     version: String,
@@ -132,10 +132,10 @@ impl Counted<'_> {
     }
 
     /// Whatever a client invents must not grow the table: only what was found is named.
-    fn labels(self, found: bool) -> Labels {
+    fn labels(self, found: bool) -> Told {
         let of = |text: &str| if found { text.to_owned() } else { String::new() };
         let info = self.info;
-        Labels {
+        Told {
             verb: self.verb(),
             group: of(&info.group),
             version: of(&info.version),
@@ -248,60 +248,55 @@ impl Metrics {
         self.write_requests(&mut out);
         let [reading, writing] = &self.in_flight;
         let in_flight =
-            |kind: &str, gauge: &AtomicI64| (format!("request_kind=\"{kind}\""), gauge.load(Ordering::Relaxed));
-        family(
+            |kind: &str, gauge: &AtomicI64| (Labels::of(&[("request_kind", kind)]), gauge.load(Ordering::Relaxed));
+        gauges(
             &mut out,
             "apiserver_current_inflight_requests",
-            "gauge",
             [in_flight("readOnly", reading), in_flight("mutating", writing)],
         );
         let open = sorted(&self.watches).into_iter();
-        let open = open.map(|series| (series.labels.text(), series.open.load(Ordering::Relaxed)));
-        family(&mut out, "apiserver_longrunning_requests", "gauge", open);
-        let rejected = [("reason=\"concurrency-limit\"".to_owned(), fairness.rejected())];
-        family(
-            &mut out,
-            "apiserver_flowcontrol_rejected_requests_total",
-            "counter",
-            rejected,
-        );
+        let open = open.map(|series| (series.labels.write(None), series.open.load(Ordering::Relaxed)));
+        gauges(&mut out, "apiserver_longrunning_requests", open);
+        let rejected = [(Labels::of(&[("reason", "concurrency-limit")]), fairness.rejected())];
+        counters(&mut out, "apiserver_flowcontrol_rejected_requests_total", rejected);
         for (name, held) in [
             ("tenure_answer_bytes", Held::Answers),
             ("tenure_request_body_bytes", Held::Bodies),
             ("tenure_request_object_bytes", Held::Objects),
         ] {
             let (held, exempt) = fairness.ledger(held).held();
-            let held = [
-                ("bounded=\"true\"".to_owned(), held),
-                ("bounded=\"false\"".to_owned(), exempt),
-            ];
-            family(&mut out, name, "gauge", held);
+            let held = [("true", held), ("false", exempt)];
+            gauges(
+                &mut out,
+                name,
+                held.map(|(bounded, held)| (Labels::of(&[("bounded", bounded)]), held)),
+            );
         }
         write_store(&mut out, registry);
         for (name, count) in surroundings.counters() {
-            family(&mut out, name, "counter", [(String::new(), count)]);
+            counters(&mut out, name, [(Labels::none(), count)]);
         }
-        let build = format!(
-            "git_version=\"{}\",major=\"{}\",minor=\"{}\",platform=\"{}\"",
-            version::GIT_VERSION,
-            version::MAJOR,
-            version::MINOR,
-            version::platform()
-        );
-        family(&mut out, "kubernetes_build_info", "gauge", [(build, 1)]);
-        self.write_process(&mut out);
+        let build = Labels::of(&[
+            ("git_version", version::GIT_VERSION),
+            ("major", version::MAJOR),
+            ("minor", version::MINOR),
+            ("platform", &version::platform()),
+        ]);
+        gauges(&mut out, "kubernetes_build_info", [(build, 1)]);
+        write_process_figures(&mut out, self.started);
+        surroundings.write_figures(&mut out);
         respond::text(StatusCode::OK, out)
     }
 
     fn write_requests(&self, out: &mut String) {
         let requests = sorted(&self.requests);
         let counts = requests.iter().map(|series| {
-            let labels = format!("code=\"{}\",{}", series.code, series.labels.text());
+            let labels = series.labels.write(Some(series.code));
             (labels, series.count.load(Ordering::Relaxed))
         });
-        family(out, "apiserver_request_total", "counter", counts);
+        counters(out, "apiserver_request_total", counts);
         // Durations are not told apart by code.
-        let mut durations: BTreeMap<&Labels, (u64, u64, [u64; BUCKETS.len()])> = BTreeMap::new();
+        let mut durations: BTreeMap<&Told, (u64, u64, [u64; BUCKETS.len()])> = BTreeMap::new();
         for series in requests.iter().filter(|series| series.labels.verb != "WATCH") {
             let (count, micros, buckets) = durations.entry(&series.labels).or_default();
             *count += series.count.load(Ordering::Relaxed);
@@ -311,55 +306,48 @@ impl Metrics {
             }
         }
         let name = "apiserver_request_duration_seconds";
-        let _ = writeln!(out, "# TYPE {name} histogram");
+        begin_family(out, name, FamilyKind::Histogram, "");
         for (labels, (count, micros, buckets)) in durations {
-            let labels = labels.text();
-            let mut below = 0;
-            for (end, bucket) in BUCKETS.iter().zip(buckets) {
-                below += bucket;
-                let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{end}\"}} {below}");
-            }
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-            let _ = writeln!(out, "{name}_sum{{{labels}}} {:.6}", micros as f64 / 1e6);
-            let _ = writeln!(out, "{name}_count{{{labels}}} {count}");
+            let sum = format_args!("{:.6}", micros as f64 / 1e6).to_string();
+            write_histogram(out, (name, &labels.write(None)), &BUCKETS, &buckets, (sum, count));
         }
     }
+}
 
-    /// What the operating system counts; nothing where it can't be read.
-    fn write_process(&self, out: &mut String) {
-        let started = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let start = [(String::new(), started.as_secs())];
-        family(out, "process_start_time_seconds", "gauge", start);
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let kilobytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
-        };
-        for (name, field) in [
-            ("process_resident_memory_bytes", "VmRSS:"),
-            ("process_virtual_memory_bytes", "VmSize:"),
-        ] {
-            if let Some(kilobytes) = kilobytes(field) {
-                family(out, name, "gauge", [(String::new(), kilobytes * 1024)]);
-            }
+/// Writes what the operating system counts of this process, which was started then; nothing where it can't be read.
+pub fn write_process_figures(out: &mut String, started: SystemTime) {
+    let started = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let start = [(Labels::none(), started.as_secs())];
+    gauges(out, "process_start_time_seconds", start);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()
+    };
+    for (name, field) in [
+        ("process_resident_memory_bytes", "VmRSS:"),
+        ("process_virtual_memory_bytes", "VmSize:"),
+    ] {
+        if let Some(kilobytes) = kilobytes(field) {
+            gauges(out, name, [(Labels::none(), kilobytes * 1024)]);
         }
-        if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
-            family(out, "process_open_fds", "gauge", [(String::new(), open.count())]);
-        }
-        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // utime and stime, the 12th and 13th field after the command's name (proc(5)), in hundredths of a second.
-        let fields = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(11)
-            .take(2);
-        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-        if ticks > 0 {
-            let seconds = format!("{:.2}", ticks as f64 / 100.0);
-            family(out, "process_cpu_seconds_total", "counter", [(String::new(), seconds)]);
-        }
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        gauges(out, "process_open_fds", [(Labels::none(), open.count())]);
+    }
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // utime and stime, the 12th and 13th field after the command's name (proc(5)), in hundredths of a second.
+    let fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(11)
+        .take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    if ticks > 0 {
+        let seconds = format!("{:.2}", ticks as f64 / 100.0);
+        counters(out, "process_cpu_seconds_total", [(Labels::none(), seconds)]);
     }
 }
 
@@ -375,48 +363,34 @@ fn write_store(out: &mut String, registry: &Registry) {
         *objects.entry((parts.group, parts.plural)).or_default() += 1;
         bytes += entry.bytes.len();
     }
-    let named = |group: &str, plural: &str| format!("group=\"{}\",resource=\"{}\"", safe(group), safe(plural));
+    let named = |group: &str, plural: &str| Labels::of(&[("group", group), ("resource", plural)]);
     let stored = objects
         .iter()
         .map(|((group, plural), count)| (named(group, plural), *count));
-    family(out, "apiserver_resource_objects", "gauge", stored);
+    gauges(out, "apiserver_resource_objects", stored);
     let joined = |group: &str, plural: &str| {
         let dot = if group.is_empty() { "" } else { "." };
-        format!("resource=\"{}{dot}{}\"", safe(plural), safe(group))
+        Labels::of(&[("resource", &format!("{plural}{dot}{group}"))])
     };
     let stored = objects
         .iter()
         .map(|((group, plural), count)| (joined(group, plural), *count));
-    family(out, "apiserver_storage_objects", "gauge", stored);
-    let whole = |value: u64| [(String::new(), value)];
+    gauges(out, "apiserver_storage_objects", stored);
+    let whole = |value: u64| [(Labels::none(), value)];
     let writable = u64::from(store.writable().is_ok());
-    family(out, "tenure_store_writable", "gauge", whole(writable));
-    family(out, "tenure_store_objects", "gauge", whole(snapshot.len() as u64));
-    family(out, "tenure_store_object_bytes", "gauge", whole(bytes as u64));
-    family(out, "tenure_store_revision", "counter", whole(snapshot.revision()));
-    family(
-        out,
-        "tenure_store_compacted_revision",
-        "counter",
-        whole(store.compacted()),
-    );
+    gauges(out, "tenure_store_writable", whole(writable));
+    gauges(out, "tenure_store_objects", whole(snapshot.len() as u64));
+    gauges(out, "tenure_store_object_bytes", whole(bytes as u64));
+    counters(out, "tenure_store_revision", whole(snapshot.revision()));
+    counters(out, "tenure_store_compacted_revision", whole(store.compacted()));
 }
 
-/// One family of series.
-fn family<V: std::fmt::Display>(
-    out: &mut String,
-    name: &str,
-    kind: &str,
-    series: impl IntoIterator<Item = (String, V)>,
-) {
-    let _ = writeln!(out, "# TYPE {name} {kind}");
-    for (labels, value) in series {
-        let _ = if labels.is_empty() {
-            writeln!(out, "{name} {value}")
-        } else {
-            writeln!(out, "{name}{{{labels}}} {value}")
-        };
-    }
+fn gauges<V: std::fmt::Display>(out: &mut String, name: &str, series: impl IntoIterator<Item = (Labels, V)>) {
+    write_family(out, (name, FamilyKind::Gauge, ""), series);
+}
+
+fn counters<V: std::fmt::Display>(out: &mut String, name: &str, series: impl IntoIterator<Item = (Labels, V)>) {
+    write_family(out, (name, FamilyKind::Counter, ""), series);
 }
 
 fn sorted(table: &RwLock<HashMap<u64, Arc<Series>>>) -> Vec<Arc<Series>> {
@@ -425,21 +399,23 @@ fn sorted(table: &RwLock<HashMap<u64, Arc<Series>>>) -> Vec<Arc<Series>> {
     all
 }
 
-fn safe(text: &str) -> String {
-    text.replace(['"', '\\', '\n'], "_")
-}
-
-impl Labels {
-    fn text(&self) -> String {
-        format!(
-            "component=\"apiserver\",dry_run=\"{}\",group=\"{}\",resource=\"{}\",scope=\"{}\",subresource=\"{}\",verb=\"{}\",version=\"{}\"",
-            self.dry_run,
-            safe(&self.group),
-            safe(&self.resource),
-            self.scope,
-            safe(&self.subresource),
-            self.verb,
-            safe(&self.version)
-        )
+impl Told {
+    fn write(&self, code: Option<u16>) -> Labels {
+        let labels = match code {
+            Some(code) => Labels::of(&[("code", &code.to_string())]),
+            None => Labels::none(),
+        };
+        [
+            ("component", "apiserver"),
+            ("dry_run", self.dry_run),
+            ("group", &self.group),
+            ("resource", &self.resource),
+            ("scope", self.scope),
+            ("subresource", &self.subresource),
+            ("verb", self.verb),
+            ("version", &self.version),
+        ]
+        .into_iter()
+        .fold(labels, |labels, (name, value)| labels.with(name, value))
     }
 }

@@ -274,6 +274,11 @@ impl Server {
         self.shared.surroundings.add_check(name, Arc::new(passes));
     }
 
+    /// `/metrics` holds what `write` writes, too: families in the text form of Prometheus, of names that this server has not.
+    pub fn add_figures(&self, write: impl Fn(&mut String) + Send + Sync + 'static) {
+        self.shared.surroundings.add_figures(Arc::new(write));
+    }
+
     /// The CA's certificate in PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {

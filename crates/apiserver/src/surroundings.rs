@@ -1,5 +1,5 @@
 //! What the program around a server tells through it: what it counts, at `/metrics`, and whether it is ready, at `/readyz`.
-//! Owns the two lists; refuses to know what is behind them.
+//! Owns the lists; refuses to know what is behind them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,14 @@ pub struct Counter {
 }
 
 type Passes = Arc<dyn Fn() -> bool + Send + Sync>;
+type WritesFigures = Arc<dyn Fn(&mut String) + Send + Sync>;
 
 /// Everything that a server is told to tell.
 #[derive(Default)]
 pub(crate) struct Surroundings {
     counters: Vec<Counter>,
     checks: RwLock<Vec<(&'static str, Passes)>>,
+    figures: RwLock<Vec<WritesFigures>>,
 }
 
 impl Surroundings {
@@ -29,11 +31,22 @@ impl Surroundings {
         Self {
             counters,
             checks: RwLock::default(),
+            figures: RwLock::default(),
         }
     }
 
     pub(crate) fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.counters.iter().map(|counter| (counter.name, (counter.read)()))
+    }
+
+    pub(crate) fn add_figures(&self, write: WritesFigures) {
+        self.figures.write().push(write);
+    }
+
+    /// Writes families of figures that this server knows nothing of.
+    pub(crate) fn write_figures(&self, out: &mut String) {
+        let figures = self.figures.read().clone();
+        figures.iter().for_each(|write| write(out));
     }
 
     pub(crate) fn add_check(&self, name: &'static str, passes: Passes) {

@@ -11,9 +11,10 @@ use tower::{BoxError, Service};
 
 use crate::elsewhere::Terms;
 use crate::health::ControllerHealth;
+use crate::requests::RequestCounts;
 use crate::token::Token;
 use crate::wire::Wire;
-use tenure_tenancy::LaneAccount;
+use tenure_tenancy::{LaneAccount, ServiceAccount};
 
 /// How the API server is reached, and what the controller itself authenticates with.
 #[derive(Clone)]
@@ -23,6 +24,7 @@ pub struct Connection {
     /// What the controller's own requests are made with.
     pub(crate) controller: ControllerCredentials,
     pub(crate) health: ControllerHealth,
+    pub(crate) requests: RequestCounts,
     /// Of another cluster's API server: what its watches are opened by, and how much of it is read.
     pub(crate) elsewhere: Option<Elsewhere>,
 }
@@ -45,6 +47,8 @@ pub(crate) enum ControllerCredentials {
     Token(Token, Option<Issue>),
     /// A transport that adds the credentials itself (a kubeconfig's, or the mounted token in a Pod).
     Transport(Arc<OwnTransport>),
+    /// A transport whose credentials make it one ServiceAccount, and nobody else: here is no controller.
+    Account(ServiceAccount, Arc<OwnTransport>),
     /// None: in another cluster the controller is nobody.
     Nothing,
     /// None: here is one lane, apart from the controller, which is asked for the lane's token and whether the last one was refused.
@@ -109,6 +113,7 @@ impl Connection {
             bare: Wire::Service(kube::Client::new(service, "default")),
             controller: ControllerCredentials::Token(token, None),
             health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
             elsewhere: None,
         }
     }
@@ -127,6 +132,7 @@ impl Connection {
             bare: Wire::Service(kube::Client::new(requests, "default")),
             controller: ControllerCredentials::Nothing,
             health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
             elsewhere: Some(Elsewhere {
                 watches: Wire::Service(kube::Client::new(watches, "default")),
                 terms,
@@ -160,6 +166,27 @@ impl Connection {
             bare: Wire::over_streams(without_credentials(configuration), Arc::new(connect))?,
             controller: ControllerCredentials::Lane(account, Arc::new(ask)),
             health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
+            elsewhere: None,
+        })
+    }
+
+    /// Reaches an API server over the network as one ServiceAccount, which the configuration's credentials speak for: its own token, or
+    /// those of somebody who impersonates it. Requests of every other identity are refused before they are sent.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] when the address, CA or credentials can't be used.
+    pub fn of_account(mut configuration: kube::Config, account: ServiceAccount) -> Result<Self, ConnectionError> {
+        configuration.default_retry = false;
+        let transport = OwnTransport {
+            wire: RwLock::new(Wire::over_network(configuration.clone())?),
+            configuration: configuration.clone(),
+        };
+        Ok(Self {
+            bare: Wire::over_network(without_credentials(configuration))?,
+            controller: ControllerCredentials::Account(account, Arc::new(transport)),
+            health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
             elsewhere: None,
         })
     }
@@ -168,6 +195,12 @@ impl Connection {
     #[must_use]
     pub fn health(&self) -> ControllerHealth {
         self.health.clone()
+    }
+
+    /// How many requests are sent over it, by all that it is made for; it goes on counting after the connection is used up.
+    #[must_use]
+    pub fn requests(&self) -> RequestCounts {
+        self.requests.clone()
     }
 
     /// Reaches an API server over the network. Of each lane, and of the controller, many requests share a connection where the server speaks
@@ -185,6 +218,7 @@ impl Connection {
                 configuration,
             })),
             health: ControllerHealth::default(),
+            requests: RequestCounts::default(),
             elsewhere: None,
         })
     }

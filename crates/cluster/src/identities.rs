@@ -18,7 +18,7 @@ use crate::error::ClusterError;
 use crate::health::ControllerHealth;
 use crate::mapping::Mapping;
 use crate::token::Token;
-use crate::transport::{self, Answer, Call};
+use crate::transport::{self, Answer, Call, Route};
 use crate::turns::{SharedTurns, WorkTurns};
 use crate::wire::{Channel, Holder, Purpose, Wire};
 use tenure_tenancy::{Identity, LaneAccount, ServiceAccount, identity};
@@ -261,6 +261,7 @@ impl Shared {
     pub(crate) fn itself(&self) -> Identity {
         match &self.connection.controller {
             ControllerCredentials::Lane(account, _) => account.clone().into(),
+            ControllerCredentials::Account(account, _) => account.clone().into(),
             ControllerCredentials::Token(..) | ControllerCredentials::Transport(_) | ControllerCredentials::Nothing => {
                 controller()
             }
@@ -270,7 +271,20 @@ impl Shared {
     fn wire(&self, identity: &Identity) -> Wire {
         match (&self.connection.controller, identity) {
             (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.wire(),
+            (ControllerCredentials::Account(account, transport), Identity::ServiceAccount(asked))
+                if account == asked =>
+            {
+                transport.wire()
+            }
             _ => self.connection.bare.clone(),
+        }
+    }
+
+    pub(super) fn route<'a>(&'a self, wire: &'a Wire, channel: &'a Channel) -> Route<'a> {
+        Route {
+            wire,
+            channel,
+            requests: &self.connection.requests,
         }
     }
 
@@ -314,7 +328,8 @@ impl Shared {
     async fn ask_once(&self, sender: &Sender, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
         let identity = &sender.identity;
         let (wire, channel) = (self.wire(identity), sender.channel(sender.purpose));
-        let answer = transport::ask((&wire, &channel), identity, token, call, self.terms()).await;
+        let route = self.route(&wire, &channel);
+        let answer = transport::ask(route, identity, token, call, self.terms()).await;
         self.heed(identity, &answer);
         answer
     }
@@ -332,7 +347,8 @@ impl Shared {
             None => self.wire(identity),
         };
         let channel = sender.channel(Purpose::Watches);
-        let opened = transport::open((&wire, &channel), identity, token, call, self.terms()).await;
+        let route = self.route(&wire, &channel);
+        let opened = transport::open(route, identity, token, call, self.terms()).await;
         self.heed(identity, &opened);
         opened
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::elsewhere::{Growing, Terms};
 use crate::error::{ClusterError, with_causes};
+use crate::requests::RequestCounts;
 use crate::token::Token;
 use crate::wire::{Channel, Wire};
 use tenure_tenancy::Identity;
@@ -84,15 +85,23 @@ impl Answer {
     }
 }
 
+/// Where requests are sent, and counted.
+#[derive(Clone, Copy)]
+pub(crate) struct Route<'a> {
+    pub(crate) wire: &'a Wire,
+    pub(crate) channel: &'a Channel,
+    pub(crate) requests: &'a RequestCounts,
+}
+
 /// Sends a request and returns the response as soon as its head is there; an error answer is read and mapped.
 pub(crate) async fn open(
-    (wire, channel): (&Wire, &Channel),
+    route: Route<'_>,
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
     terms: Option<&Terms>,
 ) -> Result<Response<Body>, ClusterError> {
-    let opened = open_unheard((wire, channel), identity, token, call, terms).await;
+    let opened = open_unheard(route, identity, token, call, terms).await;
     opened.map_err(|error| match terms {
         Some(terms) => terms.tell_error(error),
         None => error,
@@ -100,7 +109,7 @@ pub(crate) async fn open(
 }
 
 async fn open_unheard(
-    (wire, channel): (&Wire, &Channel),
+    route: Route<'_>,
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
@@ -134,7 +143,11 @@ async fn open_unheard(
     let unreachable = |error: &(dyn std::error::Error + 'static)| ClusterError::Unreachable {
         problem: with_causes(error),
     };
-    let sent = tokio::time::timeout(REQUEST_TIMEOUT, wire.send(channel, make, unreachable)).await;
+    let sent = tokio::time::timeout(REQUEST_TIMEOUT, route.wire.send(route.channel, make, unreachable)).await;
+    let code = sent.as_ref().ok().and_then(|sent| sent.as_ref().ok());
+    route
+        .requests
+        .count(&call.method, code.map(|response| response.status().as_u16()));
     let response = sent.map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })??;
     if response.status().is_success() {
         return Ok(response);
@@ -155,7 +168,7 @@ async fn open_unheard(
 
 /// Sends a request and takes its whole answer.
 pub(crate) fn ask<'a>(
-    (wire, channel): (&'a Wire, &'a Channel),
+    route: Route<'a>,
     identity: &'a Identity,
     token: Option<&'a Token>,
     call: &'a Call,
@@ -163,7 +176,7 @@ pub(crate) fn ask<'a>(
 ) -> BoxFuture<'a, Result<Answer, ClusterError>> {
     // A future with a type of its own would be compiled again in each crate that asks.
     Box::pin(async move {
-        let response = open((wire, channel), identity, token, call, terms).await?;
+        let response = open(route, identity, token, call, terms).await?;
         let warnings = warnings(&response);
         let read = read(call, response, terms).await;
         let (warnings, (text, room)) = match terms {

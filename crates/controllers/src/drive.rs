@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tenure_api::ObjectId;
@@ -13,6 +13,7 @@ use tenure_planner::{Next, restart};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::figures::{Figures, Outcome, Waiting};
 use crate::key::Key;
 use crate::mailbox::{Mailbox, MailboxTable};
 use crate::under_way::{Turn, UnderWay};
@@ -79,16 +80,25 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     fn exists(&self) -> bool;
 }
 
-/// Drives one object until it is gone or the controllers end.
+/// Where it is counted what is done with an object.
+#[derive(Clone, Copy)]
+pub(crate) struct Meter<'a> {
+    pub(crate) figures: &'a Figures,
+    /// Whether the object is not as it should be, by its status; nothing when it is gone.
+    pub(crate) is_failing: &'a (dyn Fn() -> Option<bool> + Sync),
+}
+
+/// Drives one object until it is gone or the controllers end. What is done is counted where there is a meter.
 pub(crate) async fn drive<R: Reconciler>(
     mut reconciler: R,
     mailboxes: &MailboxTable,
-    mailbox: &Mailbox,
+    (mailbox, meter): (&Mailbox, Option<Meter<'_>>),
     end: &CancellationToken,
 ) {
     let mut pause = PAUSES.0;
     let mut complaint = String::new();
     let mut fresh = false;
+    let mut began: Option<Instant> = None;
     if !wait_for_admission(&reconciler, mailbox, end).await {
         return;
     }
@@ -109,10 +119,13 @@ pub(crate) async fn drive<R: Reconciler>(
         if !wait_for_admission(&reconciler, mailbox, end).await {
             return;
         }
+        let waiting = meter.map(|meter| meter.figures.wait(reconciler.key()));
         let permits = tokio::select! {
             permits = take_permits(&reconciler) => permits,
             () = end.cancelled() => return,
         };
+        let working = waiting.map(Waiting::begin);
+        let since = *began.get_or_insert_with(Instant::now);
         // Not before there is room for it in its lane: time that passes in the queue is not the attempt's.
         if std::mem::take(&mut fresh) {
             reconciler.restart();
@@ -121,7 +134,10 @@ pub(crate) async fn drive<R: Reconciler>(
         // What an attempt works with is there while it works: of thousands, few do.
         let next = Box::pin(attempt(&mut reconciler, end)).await;
         drop((marked, first.take(), turn.take()));
-        drop(permits);
+        drop((permits, working));
+        if count_attempt(meter, reconciler.key(), &next, since) {
+            began = None;
+        }
         match next {
             Ok(None | Some(Next::Forget)) => {
                 reconciler.forget();
@@ -157,6 +173,22 @@ pub(crate) async fn drive<R: Reconciler>(
             }
         }
     }
+}
+
+/// Counts an attempt that is over; whether it is.
+fn count_attempt(
+    meter: Option<Meter<'_>>,
+    key: &Key,
+    next: &Result<Option<Next>, ClusterError>,
+    since: Instant,
+) -> bool {
+    let Some(meter) = meter else { return true };
+    let Some(outcome) = Outcome::of(next, || (meter.is_failing)() == Some(true)) else {
+        return false;
+    };
+    let exists = || (meter.is_failing)().is_some();
+    meter.figures.take_attempt(key, since.elapsed(), outcome, exists);
+    true
 }
 
 /// What a reconciler woke up for.
@@ -347,7 +379,7 @@ mod tests {
             reached(&["queues", "works", "queues", "begins", "works"]).await;
             end.cancel();
         };
-        tokio::join!(drive(reconciler, &mailboxes, &mailbox, &end), script);
+        tokio::join!(drive(reconciler, &mailboxes, (&mailbox, None), &end), script);
     }
 
     #[tokio::test]
@@ -377,6 +409,6 @@ mod tests {
             assert_eq!(permits.available_permits(), 1);
             end.cancel();
         };
-        tokio::join!(biased; script, drive(reconciler, &mailboxes, &mailbox, &end));
+        tokio::join!(biased; script, drive(reconciler, &mailboxes, (&mailbox, None), &end));
     }
 }

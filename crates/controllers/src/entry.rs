@@ -7,17 +7,24 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 use serde_json::Value;
+use tenure_api::ConditionStatus;
+use tenure_api::condition::READY;
 use tenure_cluster::{EventHistory, Seen};
+use tenure_planner::Status;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::Change;
-use crate::drive::drive;
+use crate::drive::{Meter, drive};
+use crate::figures::Seen as Shown;
 use crate::key::{Key, Kind};
 use crate::mailbox::Mailbox;
 use crate::means::Means;
 use crate::own;
 use crate::reconciled::{Home, Reconciled};
 use crate::supervise::{self, supervise};
+
+/// Shows every object of a home.
+type Visit<H> = fn(&H, &mut dyn FnMut(Shown<'_>));
 
 /// A kind, as the table holds it.
 #[derive(Debug)]
@@ -35,6 +42,8 @@ pub(crate) struct Entry<H> {
     pub(crate) take_stock: fn(Arc<Means>, Vec<Arc<H>>) -> BoxFuture<'static, ()>,
     /// The objects that bear a label with a value.
     pub(crate) list_labelled: fn(&H, (&str, &str)) -> Vec<Value>,
+    /// Shows every object, in order of namespaces and names, to who tells of them.
+    pub(crate) visit: Visit<H>,
     /// Which objects there are.
     pub(crate) list_keys: fn(&H) -> Vec<Key>,
     /// An object, by namespace and name, as JSON.
@@ -66,6 +75,19 @@ impl<H: Home> Entry<H> {
                     .filter_map(|object| serde_json::to_value(object.as_ref()).ok())
                     .collect()
             },
+            visit: |home, visit| {
+                for object in home.caches().of::<R>().all() {
+                    let metadata = object.meta();
+                    visit(Shown {
+                        kind: R::KIND,
+                        namespace: metadata.namespace.as_deref().unwrap_or_default(),
+                        name: metadata.name.as_deref().unwrap_or_default(),
+                        ready: read_ready(object.as_ref()).as_str(),
+                        is_suspended: object.is_suspended(),
+                        describe: &|| object.describe(),
+                    });
+                }
+            },
             list_keys: |home| {
                 let objects = home.caches().of::<R>().all();
                 objects.iter().map(|object| Key::of(R::KIND, object.meta())).collect()
@@ -89,15 +111,33 @@ fn follow<R: Reconciled>(home: &R::Home, change: &Change<R>) -> Key {
     key
 }
 
+/// Whether an object is not Ready, as far as its status says; nothing when it is gone.
+fn find_failing<R: Reconciled>(home: &R::Home, key: &Key) -> Option<bool> {
+    let object = home.caches().of::<R>().get(&key.namespace, &key.name)?;
+    Some(read_ready(object.as_ref()) == ConditionStatus::False)
+}
+
+/// The status of the condition Ready; Unknown where there is none.
+fn read_ready<R: Reconciled>(object: &R) -> ConditionStatus {
+    let conditions = object.status().map(Status::conditions).unwrap_or_default();
+    let ready = conditions.iter().find(|condition| condition.type_ == READY);
+    ready.map_or(ConditionStatus::Unknown, |ready| ready.status)
+}
+
 async fn run<R: Reconciled>(home: Arc<R::Home>, key: Key, mailbox: Arc<Mailbox>, end: CancellationToken) {
     tokio::select! {
         () = home.ready().cancelled() => {}
         () = end.cancelled() => return,
     }
     let said = tokio::sync::Mutex::new(EventHistory::default());
+    let is_failing = || find_failing::<R>(home.as_ref(), &key);
+    let meter = Meter {
+        figures: home.figures(),
+        is_failing: &is_failing,
+    };
     let start = || {
         let reconciler = R::reconciler(Arc::clone(&home), key.clone());
-        drive(reconciler, home.mailboxes(), &mailbox, &end)
+        drive(reconciler, home.mailboxes(), (&mailbox, Some(meter)), &end)
     };
     let crashed = async |times, pause| {
         tracing::error!(object = %key, times, ?pause, "its reconciler panicked and is started again after a pause");

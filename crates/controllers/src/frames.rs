@@ -17,6 +17,7 @@ use tenure_tenancy::{Ending, Placement, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::budgets::Budgets;
+use crate::figures::Report;
 use crate::lane::OwnerAnswer;
 use crate::lane_mode::LaneServer;
 use crate::render::RenderLimits;
@@ -132,6 +133,8 @@ pub(crate) enum FromLane {
         name: String,
         event: Event,
     },
+    /// What it has done since it told last.
+    Figures(Box<Report>),
 }
 
 /// What a lane asks.

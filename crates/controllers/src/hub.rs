@@ -12,16 +12,18 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use tenure_api::{ObjectId, Surface, Tenant};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
+use tenure_tenancy::lane::{Lane as Whose, decide_lane};
 use tenure_tenancy::{Ending, Identity, LaneAccount, Placement, Realm, identity};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, CacheByKind};
 use crate::entry::Entry;
+use crate::figures::{Figures, Seen, StateView};
 use crate::fleet::{Fleet, Overview};
 use crate::key::Key;
 use crate::kustomization;
 use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
-use crate::lane_table::LaneTable;
+use crate::lane_table::{LaneTable, name_lane};
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::realm::PlacementCache;
@@ -327,9 +329,47 @@ impl Overview for Hub {
     }
 }
 
+impl StateView for Hub {
+    fn find_owner(&self, namespace: &str) -> String {
+        match decide_lane(&self.find_placement(namespace), namespace) {
+            Whose::Pool if !namespace.is_empty() => format!("namespace/{namespace}"),
+            whose => name_lane(&whose),
+        }
+    }
+
+    fn find_lane(&self, namespace: &str) -> String {
+        match namespace {
+            // What is in no namespace is the platform's.
+            "" => name_lane(&Whose::Platform),
+            namespace => name_lane(&decide_lane(&self.find_placement(namespace), namespace)),
+        }
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(Seen<'_>)) {
+        for entry in self.kinds.iter() {
+            (entry.visit)(self, visit);
+        }
+        let mut shards = self.list_shards();
+        shards.sort_by(|one, other| one.namespace.cmp(&other.namespace));
+        for shard in shards {
+            for entry in self.lane_kinds.iter() {
+                (entry.visit)(&shard, visit);
+            }
+        }
+    }
+
+    fn list_processes(&self) -> Vec<(String, bool)> {
+        self.fleet().map(|fleet| fleet.list_lanes()).unwrap_or_default()
+    }
+}
+
 impl Home for Hub {
     fn caches(&self) -> &CacheByKind {
         &self.caches
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.means.figures
     }
 
     fn mailboxes(&self) -> &MailboxTable {

@@ -24,6 +24,7 @@ use crate::bounds::LaneBounds;
 use crate::cache::CacheByKind;
 use crate::elsewhere::ClusterTable;
 use crate::entry::Entry;
+use crate::figures::Figures;
 use crate::inventories::Inventories;
 use crate::key::Key;
 use crate::live::LiveObjects;
@@ -323,6 +324,10 @@ impl Drop for Shard {
 impl Home for Shard {
     fn caches(&self) -> &CacheByKind {
         &self.caches
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.means.figures
     }
 
     fn mailboxes(&self) -> &MailboxTable {

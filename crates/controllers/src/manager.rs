@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::cache::{Cache, Change};
 use crate::config::Config;
 use crate::entry::Entry;
+use crate::figures::StateView;
 use crate::fleet::{Fleet, Overview};
 use crate::hub::Hub;
 use crate::key::Key;
@@ -75,6 +76,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
         tasks: TaskTracker::new(),
         end,
     };
+    hub.means.figures.set_view(Arc::downgrade(&hub) as Weak<dyn StateView>);
     let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
     match Fleet::of(
         &given,
@@ -354,6 +356,7 @@ impl Manager {
         }
         if gone.is_some() {
             shard.turnovers.forget(&key);
+            self.hub.means.figures.forget(&key);
         }
         fleet.note(shard, &key, gone);
         if self.hub.means.switches.is_on(entry.kind.name) && (is_new || gone.is_some()) {
@@ -365,7 +368,11 @@ impl Manager {
     fn take_own<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, told: Told<'_>) -> Option<Key> {
         let key = match told {
             Told::Changed(object) => (entry.take_seen)(home, object)?,
-            Told::Gone(object, revision) => (entry.take_gone)(home, object, revision),
+            Told::Gone(object, revision) => {
+                let key = (entry.take_gone)(home, object, revision);
+                self.hub.means.figures.forget(&key);
+                key
+            }
         };
         self.hub.tell_dependents(&key);
         if !self.hub.means.switches.is_on(entry.kind.name) {

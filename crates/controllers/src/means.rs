@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::artifacts::Depot;
 use crate::config::Config;
 use crate::elsewhere::ElsewhereBudgets;
+use crate::figures::Figures;
 use crate::listeners::Listeners;
 use crate::mailbox::MailboxTable;
 use crate::render::Renderings;
@@ -45,6 +46,7 @@ pub(crate) struct Means {
     /// What other clusters may take.
     pub(crate) elsewhere: ElsewhereBudgets,
     pub(crate) under_way: Arc<UnderWay>,
+    pub(crate) figures: Figures,
     pub(crate) mailboxes: Arc<MailboxTable>,
     pub(crate) listeners: Listeners,
     /// Cancelled once everything that is there has been seen.
@@ -68,6 +70,7 @@ impl Means {
     }
 
     pub(crate) fn new(config: Config) -> Result<Self, StorageError> {
+        config.figures.set_requests(config.connection.requests());
         let clients = ClientPool::new(config.connection);
         Ok(Self {
             controller: clients.controller(),
@@ -86,6 +89,7 @@ impl Means {
             looking: config.budgets.looking(),
             elsewhere: ElsewhereBudgets::default(),
             under_way: Arc::new(UnderWay::open(config.artifacts.join("under-way"))),
+            figures: config.figures,
             mailboxes: Arc::default(),
             listeners: Listeners::default(),
             ready: CancellationToken::new(),

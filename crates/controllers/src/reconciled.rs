@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{self, CacheByKind, Change};
 use crate::drive::Reconciler;
+use crate::figures::{Described, Figures};
 use crate::key::{Key, Kind};
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
@@ -22,6 +23,9 @@ use crate::means::Means;
 pub(crate) trait Home: Send + Sync + 'static {
     /// The objects.
     fn caches(&self) -> &CacheByKind;
+
+    /// Where it is counted what is done.
+    fn figures(&self) -> &Figures;
 
     /// Who is woken.
     fn mailboxes(&self) -> &MailboxTable;
@@ -66,6 +70,16 @@ pub(crate) trait Reconciled:
     /// The objects of this kind that look at another one, of any kind: they are told that it changed.
     fn list_dependents(_home: &Self::Home, _changed: &Key) -> Vec<Key> {
         Vec::new()
+    }
+
+    /// Whether nothing is done with it until somebody wants it.
+    fn is_suspended(&self) -> bool {
+        false
+    }
+
+    /// What is told of it besides, to who watches over all of them. Nothing that is secret.
+    fn describe(&self) -> Described {
+        Described::default()
     }
 
     /// A watch told of an object. What follows besides that its reconciler is told?

@@ -269,6 +269,22 @@ impl Renderings {
     }
 }
 
+/// Renders the files of a tree that is at hand, within the usual bounds, where nobody else waits.
+pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> Rendered {
+    let inputs = (&request.overlay, &request.inputs);
+    let (outcome, changed_files) = match build_tree(files, &request.path, inputs, Bounds::default()) {
+        Ok((built, changed_files)) => (Ok(rendered(built)), changed_files),
+        Err(Unbuilt { message, .. }) => {
+            let failure = RenderFailure {
+                message,
+                artifact_missing: false,
+            };
+            (Err(failure), Vec::new())
+        }
+    };
+    Rendered::of(request, outcome, changed_files)
+}
+
 /// Stops a rendering when it is dropped: nobody waits for it then, or it has ended.
 struct Stopping(Stop);
 

@@ -64,6 +64,17 @@ impl Failure {
         self
     }
 
+    /// The same where exit code 1 has a meaning of its own: what isn't there is the cluster's no.
+    pub(crate) fn never_negative(self) -> Self {
+        match self.kind {
+            Kind::Negative => Self {
+                kind: Kind::Environment,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// The exit code that `EXIT_CODES` documents.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {

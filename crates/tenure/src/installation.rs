@@ -115,6 +115,9 @@ pub(crate) fn start_controllers(
     let health = connection.health();
     server.add_ready_check("controllers", move || health.is_good());
     let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
+    let figures = config.figures.clone();
+    // With many objects it is long, and others of this worker go on elsewhere meanwhile.
+    server.add_figures(move |out| tokio::task::block_in_place(|| figures.write(out)));
     config.lanes = settings.write_lanes(LaneServer {
         url: format!("https://{near}"),
         authorities: Some(read_authorities(server.ca_pem())?),

@@ -16,8 +16,10 @@ mod failure;
 mod health_server;
 mod installation;
 mod logging;
+mod metrics_server;
 mod object_path;
 mod output;
+mod plain_http;
 mod plane;
 mod pod;
 mod provenance;
@@ -91,6 +93,7 @@ enum Command {
     Backup(commands::backup::Backup),
     Restore(commands::backup::Restore),
     Build(commands::build::Build),
+    Diff(commands::diff::Diff),
     Get(commands::get::Get),
     Events(commands::events::Events),
     Who(commands::who::Who),
@@ -181,6 +184,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Restore(restore) => block_on(restore.run()),
         Command::Who(who) => block_on(who.run()),
         Command::Build(build) => build.run(),
+        Command::Diff(diff) => block_on(diff.run()),
         #[cfg(target_os = "linux")]
         Command::Lane(_) => Err(Failure::internal("a lane is begun before anything else")),
         Command::Version(version) => version.run(),

@@ -192,7 +192,7 @@ fn describe_identity(placement: &Result<Placement, String>, kustomization: &Valu
 }
 
 /// Whose a namespace is.
-async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, String> {
+pub(crate) async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, String> {
     let resource = ApiResource {
         group: String::new(),
         version: "v1".to_owned(),

@@ -37,6 +37,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ),
     ("tenure-checkpoint", "crates/checkpoint", &[]),
     ("tenure-background", "crates/background", &[]),
+    ("tenure-exposition", "crates/exposition", &[]),
     ("tenure-trials", "crates/trials", &[]),
     ("tenure-access", "crates/access", &["tenure-checkpoint", "go-words"]),
     (
@@ -71,6 +72,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "kustomize",
             "sops",
             "tenure-cluster",
+            "tenure-exposition",
             "tenure-sources",
         ],
     ),
@@ -81,6 +83,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-store",
             "tenure-checkpoint",
             "tenure-background",
+            "tenure-exposition",
             "tenure-access",
             "tenure-kinds",
             "go-words",
@@ -148,6 +151,7 @@ const PURE: &[&str] = &[
     "tenure-tenancy",
     "tenure-planner",
     "tenure-checkpoint",
+    "tenure-exposition",
     "tenure-access",
     "tenure-kinds",
 ];

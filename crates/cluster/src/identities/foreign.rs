@@ -144,8 +144,9 @@ impl ForeignToken {
         let made = made.map_err(TokenTrouble::Failed)?;
         let identity = account.clone().into();
         let call = Call::get(TRIED_ON.to_owned());
-        let way = (&shared.connection.bare, &lane.channel(Purpose::Requests));
-        let tried = transport::ask(way, &identity, Some(&made), &call, None).await;
+        let channel = lane.channel(Purpose::Requests);
+        let route = shared.route(&shared.connection.bare, &channel);
+        let tried = transport::ask(route, &identity, Some(&made), &call, None).await;
         let answer = match tried {
             Err(ClusterError::Unauthorized { .. }) => OwnAnswer::Refused,
             Err(

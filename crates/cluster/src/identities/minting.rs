@@ -41,11 +41,18 @@ impl Shared {
             }
             (_, None) => {}
         }
-        if matches!(
-            (identity, &self.connection.controller),
-            (Identity::Controller(_), ControllerCredentials::Transport(_))
-        ) {
-            return Ok(None);
+        match (identity, &self.connection.controller) {
+            (Identity::Controller(_), ControllerCredentials::Transport(_)) => return Ok(None),
+            (Identity::ServiceAccount(asked), ControllerCredentials::Account(account, _)) if asked == account => {
+                return Ok(None);
+            }
+            (_, ControllerCredentials::Account(..)) => {
+                return Err(ClusterError::Unauthorized {
+                    identity: identity.clone(),
+                    message: "here is another account, and nobody who could ask for a token".to_owned(),
+                });
+            }
+            _ => {}
         }
         let slot = self.tokens().slot(identity, SystemTime::now());
         // Held while a token is minted, so that concurrent requests of one identity mint one.
@@ -112,9 +119,10 @@ impl Shared {
     pub(super) fn issuer(&self) -> Option<&Issue> {
         match &self.connection.controller {
             ControllerCredentials::Token(_, issuer) => issuer.as_ref(),
-            ControllerCredentials::Transport(_) | ControllerCredentials::Nothing | ControllerCredentials::Lane(..) => {
-                None
-            }
+            ControllerCredentials::Transport(_)
+            | ControllerCredentials::Account(..)
+            | ControllerCredentials::Nothing
+            | ControllerCredentials::Lane(..) => None,
         }
     }
 
@@ -257,6 +265,8 @@ impl Shared {
             (*count, *until) = (*count + 1, now + pause);
         }
         match (identity, &self.connection.controller) {
+            // Whoever it is for has no other credentials.
+            (Identity::ServiceAccount(_), ControllerCredentials::Account(..)) => false,
             (Identity::ServiceAccount(_) | Identity::Lane(_), _) | (_, ControllerCredentials::Token(_, Some(_))) => {
                 if matches!(identity, Identity::Lane(_)) {
                     self.lane_refused.store(true, Ordering::Release);
@@ -267,6 +277,7 @@ impl Shared {
             (
                 Identity::Controller(_),
                 ControllerCredentials::Token(_, None)
+                | ControllerCredentials::Account(..)
                 | ControllerCredentials::Nothing
                 | ControllerCredentials::Lane(..),
             )

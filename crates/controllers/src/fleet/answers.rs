@@ -17,6 +17,7 @@ use super::allowance::Keeping;
 use super::rooms::Purse;
 use super::supervision::LaneHandle;
 use super::{Fleet, Overview};
+use crate::figures::Report;
 use crate::frames::{Answer, FromLane, Question, ToLane};
 use crate::key::Key;
 use crate::lane::Shard;
@@ -110,8 +111,20 @@ impl Clerk {
                 name,
                 event,
             } => self.write_event((kind, namespace, name), event),
+            FromLane::Figures(report) => self.take_report(*report),
             FromLane::Pong(_) | FromLane::Works | FromLane::Left { .. } => Ok(()),
         }
+    }
+
+    /// Takes what it did: of objects of its own alone, or one lane could speak for another.
+    fn take_report(&self, report: Report) -> Result<(), String> {
+        let figures = &self.fleet.means.figures;
+        let kinds: Vec<&'static str> = self.fleet.kinds.iter().map(|entry| entry.kind.name).collect();
+        figures.take_from_lane((&self.lane.name, &kinds), report, |attempt| {
+            let entry = self.fleet.kinds.iter().find(|entry| entry.kind.name == attempt.kind)?;
+            let key = Key::new(entry.kind, &attempt.namespace, &attempt.name);
+            self.find_own(&key).map(|_| key)
+        })
     }
 
     fn has(&self, namespace: &str) -> bool {

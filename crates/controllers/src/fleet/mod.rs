@@ -365,6 +365,17 @@ impl Fleet {
         lock(&self.troubles).get(&lane.name).cloned()
     }
 
+    /// The lanes that there are, and whether nothing is known to keep each from its work.
+    pub(crate) fn list_lanes(&self) -> Vec<(String, bool)> {
+        let names: Vec<String> = lock(&self.lanes).keys().cloned().collect();
+        let troubles = lock(&self.troubles);
+        let lanes = names.into_iter().map(|name| {
+            let works = !troubles.contains_key(&name);
+            (name, works)
+        });
+        lanes.collect()
+    }
+
     /// Sets why a lane is down, and tells its Surfaces.
     fn set_trouble(&self, lane: &LaneHandle, trouble: Option<String>) {
         let mut troubles = lock(&self.troubles);

@@ -60,6 +60,7 @@ pub(super) async fn start(
         let end = attend((&fleet, &lane), child, (line, dial_line), (first, kill), &tell).await;
         lane.mail.close();
         fleet.clear_listening(&lane);
+        fleet.means.figures.forget_lane(&lane.name);
         let _nobody_supervises = tell.send(Fact::Ended(end)).await;
     });
     Ok(session)

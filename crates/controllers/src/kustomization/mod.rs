@@ -14,12 +14,13 @@ use tenure_api::Kustomization;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER_STATUS;
 
 use crate::drive::Reconciler;
+use crate::figures::Described;
 use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
 use sight::is_beside;
 
-pub(crate) use owners::answer_owner;
+pub(crate) use owners::{answer_owner, describe_rival, list_labelled};
 
 impl Reconciled for Kustomization {
     type Home = Shard;
@@ -52,6 +53,20 @@ impl Reconciled for Kustomization {
         dependents
             .map(|kustomization| Key::of(Self::KIND, &kustomization.metadata))
             .collect()
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.spec.suspend
+    }
+
+    fn describe(&self) -> Described {
+        let status = self.status.as_ref();
+        Described {
+            revision: status
+                .and_then(|status| status.last_applied_revision.clone())
+                .unwrap_or_default(),
+            more: Some(("source_name", self.spec.source_ref.name.clone())),
+        }
     }
 
     /// Who names which objects follows from it.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
-use tenure_planner::kustomization::{Rival, find_applied_revision, find_place, is_idle, name_source};
-use tenure_tenancy::owner;
+use tenure_planner::kustomization::{Rival, Turnover, find_applied_revision, find_place, is_idle, name_source};
+use tenure_tenancy::{Placement, owner};
 
 use super::observe::list_depending;
 use crate::key::Key;
@@ -13,7 +13,7 @@ use crate::lane::{OwnerAnswer, Shard};
 use crate::reconciled::Reconciled as _;
 
 /// The objects whose labels name another Kustomization: its namespace and name.
-pub(super) fn list_labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, (String, String)> {
+pub(crate) fn list_labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, (String, String)> {
     let other = |(id, live): (&ObjectId, &Live)| {
         let (namespace, name) = live.object().and_then(owner::read_owner_labels)?;
         let is_own = namespace == key.namespace && name == key.name;
@@ -78,18 +78,24 @@ pub(crate) async fn answer_owner(
     }
     let told = shard.turnovers.of(&key);
     let told = told.filter(|turnover| turnover.is_present(&kustomization));
-    let rival = Rival {
-        placement: shard.place().await,
-        uid: kustomization.metadata.uid.clone().unwrap_or_default(),
-        source: name_source(&kustomization),
-        idle: is_idle(&kustomization),
+    let rival = describe_rival(&kustomization, shard.place().await, told.as_deref().cloned());
+    Some(OwnerAnswer { rival, has })
+}
+
+/// What a Kustomization says of itself, by its object, whose its namespace is, and what it has told.
+pub(crate) fn describe_rival(kustomization: &Kustomization, placement: Placement, turnover: Option<Turnover>) -> Rival {
+    let metadata = &kustomization.metadata;
+    Rival {
+        placement,
+        uid: metadata.uid.clone().unwrap_or_default(),
+        source: name_source(kustomization),
+        idle: is_idle(kustomization),
         // Only who is beside it can tell.
         waits_for_us: false,
-        applied: find_applied_revision(&kustomization).map(str::to_owned),
-        leaving: kustomization.metadata.deletion_timestamp.is_some(),
-        turnover: told.as_deref().cloned(),
-        namespace: key.namespace,
-        name: key.name,
-    };
-    Some(OwnerAnswer { rival, has })
+        applied: find_applied_revision(kustomization).map(str::to_owned),
+        leaving: metadata.deletion_timestamp.is_some(),
+        turnover,
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: metadata.name.clone().unwrap_or_default(),
+    }
 }

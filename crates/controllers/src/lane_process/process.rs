@@ -33,6 +33,8 @@ use crate::means::Means;
 const FAREWELL: Duration = Duration::from_secs(12);
 /// How often trees that nothing renders from are dropped.
 const SWEEP: Duration = Duration::from_secs(15);
+/// How often the hub is told what was done, if something was.
+const TELLING: Duration = Duration::from_secs(2);
 
 /// Why the process of a lane ended.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +137,15 @@ impl LaneProcess {
                 enclave.means.depot.sweep();
             }
         };
+        let telling = async {
+            let mut telling = tokio::time::interval(TELLING);
+            loop {
+                telling.tick().await;
+                if let Some(report) = enclave.means.figures.take_report() {
+                    line.tell(FromLane::Figures(Box::new(report))).await;
+                }
+            }
+        };
         let working = async {
             obey(&enclave, (&line, &rooms), told).await;
             end.cancel();
@@ -148,6 +159,7 @@ impl LaneProcess {
             error = dialer.take_all() => Err(LaneError::Line(error.to_string())),
             () = working => Ok(()),
             () = sweeping => Ok(()),
+            () = telling => Ok(()),
         }
     }
 }
@@ -183,6 +195,7 @@ fn make_config(orders: Orders, line: &Arc<Line>, dialer: &Arc<HubDialer>) -> Res
     config.applying = orders.applying;
     config.strict_sops = orders.strict_sops;
     config.lanes = LaneMode::Tasks;
+    config.figures.keep_for_hub();
     Ok(config)
 }
 

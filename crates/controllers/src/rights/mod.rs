@@ -20,7 +20,7 @@ pub(crate) async fn run(hub: Arc<Hub>, namespace: String, mailbox: Arc<Mailbox>,
     }
     let start = || {
         let reconciler = reconcile::RightsReconciler::new(Arc::clone(&hub), &namespace);
-        drive(reconciler, &hub.means.mailboxes, &mailbox, &end)
+        drive(reconciler, &hub.means.mailboxes, (&mailbox, None), &end)
     };
     let crashed = |times, pause| {
         tracing::error!(

@@ -30,6 +30,10 @@ impl Reconciled for Surface {
         reconcile::SurfaceReconciler::new(hub, key)
     }
 
+    fn is_suspended(&self) -> bool {
+        self.spec.suspend
+    }
+
     /// What one generates lives beside it.
     fn list_dependents(hub: &Hub, changed: &Key) -> Vec<Key> {
         if !GENERATED.contains(&changed.kind) {

@@ -16,6 +16,7 @@ use super::desired::{Desired, DesiredObject};
 use super::mode::{self, ApplyMode};
 use super::order::STAGES;
 use super::ownership::{self, Kept};
+use super::preview::DifferenceKind;
 use super::recreate;
 use super::todo::{Change, Todo, find_skip_reason, find_todo};
 use super::{Phase, Plan, ending, guard};
@@ -40,7 +41,7 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
             match gone.iter().find(|gone| needs(object, gone)) {
                 Some(gone) if context.mode == ApplyMode::DetectOnly => {
                     let what = format!("can't be looked at before {} is there", gone.target.id.subject());
-                    mode::note(context, object, &what);
+                    mode::note(context, object, DifferenceKind::Unseen, &what);
                 }
                 Some(gone) => {
                     let why = format!(
@@ -271,17 +272,20 @@ fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObj
         }
     }
     for (object, owner) in found.awaited {
-        mode::note(context, object, &format!("would be taken over if {owner} drops it"));
+        let words = format!("would be taken over if {owner} drops it");
+        mode::note(context, object, DifferenceKind::TakenOver, &words);
     }
     for (object, _) in found.deletes {
         mode::note(
             context,
             object,
+            DifferenceKind::Recreated,
             "would be deleted and made anew, as a field of it can't be changed",
         );
     }
     for object in found.gone {
-        mode::note(context, object, "is being deleted, and would be made anew");
+        let words = "is being deleted, and would be made anew";
+        mode::note(context, object, DifferenceKind::Recreated, words);
         missing.push(object);
     }
     missing

@@ -12,7 +12,7 @@ use tenure_tenancy::{Placement, ServiceAccount};
 use super::Plan;
 use super::elsewhere;
 use super::ignore::Ignored;
-use super::mode::ApplyMode;
+use super::mode::{ApplyMode, Detected};
 use super::step::Step;
 use super::types::{Memory, Snapshot};
 use crate::answer::Live;
@@ -40,8 +40,8 @@ pub(super) struct Context<'a> {
     pub(super) overlay: Overlay,
     /// How much of it is applied.
     pub(super) mode: ApplyMode,
-    /// What would be done, line by line, where nothing is.
-    pub(super) detected: Vec<String>,
+    /// What would be done, where nothing is.
+    pub(super) detected: Vec<Detected>,
     /// What is left to others.
     pub(super) ignored: Arc<Ignored>,
     pub(super) memory: Memory,

@@ -53,6 +53,11 @@ impl Desired {
     }
 
     /// Whether an object, applied or not, holds what may be in no text.
+    /// Whether a Secret's value may stand in an object that is none, or beside the values of one that is.
+    pub(super) fn holds_values_of_others(&self, id: &ObjectId) -> bool {
+        self.confidential.contains(id)
+    }
+
     pub(super) fn is_confidential(&self, id: &ObjectId) -> bool {
         confidential::is_secret(id) || self.confidential.contains(id)
     }

@@ -28,6 +28,7 @@ mod order;
 mod origin;
 mod ownership;
 mod prepare;
+mod preview;
 mod prune;
 mod readiness;
 mod recreate;
@@ -50,12 +51,17 @@ use jiff::Timestamp;
 use tenure_api::KustomizationStatus;
 use tenure_tenancy::ServiceAccount;
 
+use context::Context;
+use desired::Desired;
+use prune::Pruned;
+
 pub use dependency_facts::{DependencyFacts, FoundDependency, WholeKustomization, find_cycle, find_dependencies};
 pub use elsewhere::find_place;
 pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
 pub(crate) use flux_components::keeps_kinds;
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use kube_config::TokenAnswer;
+pub use preview::{Difference, DifferenceKind, preview};
 pub use references::{find_source_namespace, name_dependency, name_source};
 pub use settings::{ApplySettings, StageKind};
 pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
@@ -112,6 +118,17 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     if snapshot.kustomization.metadata.deletion_timestamp.is_some() {
         return Ok(deletion::plan(snapshot, now));
     }
+    let (mut context, desired, pruned) = settle(snapshot, now)?;
+    mode::report(&mut context, &desired)?;
+    health_check::check_health(&mut context, &desired, &pruned)?;
+    let mut plan = ending::succeeded(context, &desired, &pruned);
+    flux_components::tell(snapshot, &mut plan, &desired, now);
+    Ok(plan)
+}
+
+/// All phases until every object is as desired and what is no longer wanted is gone; or, where nothing is written, until it is known what
+/// would be.
+fn settle(snapshot: &Snapshot, now: Timestamp) -> Phase<(Context<'_>, Desired, Pruned)> {
     let mut context = admit::admit(snapshot, now)?;
     elsewhere::find_cluster(&mut context)?;
     let artifact = prepare::find_artifact(&context)?;
@@ -123,9 +140,5 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     context.memory.turnover = Some(Arc::new(siblings::find_turnover(&context, &desired)));
     apply::apply(&mut context, &desired)?;
     let pruned = prune::prune(&mut context, &desired)?;
-    mode::report(&mut context, &desired)?;
-    health_check::check_health(&mut context, &desired, &pruned)?;
-    let mut plan = ending::succeeded(context, &desired, &pruned);
-    flux_components::tell(snapshot, &mut plan, &desired, now);
-    Ok(plan)
+    Ok((context, desired, pruned))
 }

@@ -4,10 +4,11 @@
 //! reads and dry-runs the same, as the same identity.
 
 use tenure_api::metadata::APPLY_MODE;
-use tenure_api::reason;
+use tenure_api::{ObjectId, reason};
 
 use super::context::Context;
 use super::desired::{Desired, DesiredObject};
+use super::preview::DifferenceKind;
 use super::todo::Change;
 use super::{Phase, ending};
 use crate::ending::name_some;
@@ -46,20 +47,38 @@ impl ApplyMode {
     }
 }
 
+/// Something that would be done, where nothing is.
+#[derive(Clone, Debug)]
+pub(super) struct Detected {
+    /// About which object; what could not be looked at may be about none.
+    pub(super) id: Option<ObjectId>,
+    pub(super) what: DifferenceKind,
+    pub(super) line: String,
+}
+
 /// Notes that an object would be applied.
 pub(super) fn note_apply(context: &mut Context<'_>, object: &DesiredObject, change: &Change, exists: bool) {
-    let what = match (exists, change.fields.is_empty()) {
-        (false, _) => "would be created".to_owned(),
-        (true, true) => "would be taken over from another field manager".to_owned(),
-        (true, false) => format!("would be changed: {}", name_some(&change.fields, FIELDS)),
+    let (what, words) = match (exists, change.fields.is_empty()) {
+        (false, _) => (DifferenceKind::Created, "would be created".to_owned()),
+        (true, true) => (
+            DifferenceKind::TakenOver,
+            "would be taken over from another field manager".to_owned(),
+        ),
+        (true, false) => (
+            DifferenceKind::Changed,
+            format!("would be changed: {}", name_some(&change.fields, FIELDS)),
+        ),
     };
-    note(context, object, &what);
+    note(context, object, what, &words);
 }
 
 /// Notes something that would be done about an object.
-pub(super) fn note(context: &mut Context<'_>, object: &DesiredObject, what: &str) {
-    let line = format!("{} {what} ({})", object.target.id.subject(), object.origin);
-    context.detected.push(line);
+pub(super) fn note(context: &mut Context<'_>, object: &DesiredObject, what: DifferenceKind, words: &str) {
+    context.detected.push(Detected {
+        id: Some(object.target.id.clone()),
+        what,
+        line: format!("{} {words} ({})", object.target.id.subject(), object.origin),
+    });
 }
 
 /// Ends a plan that only looks, if it found anything; nothing was written.
@@ -67,7 +86,8 @@ pub(super) fn report(context: &mut Context<'_>, desired: &Desired) -> Phase<()> 
     if context.detected.is_empty() {
         return Ok(());
     }
-    let mut lines = std::mem::take(&mut context.detected);
+    let detected = std::mem::take(&mut context.detected);
+    let mut lines: Vec<String> = detected.into_iter().map(|detected| detected.line).collect();
     lines.extend(desired.unknown.iter().map(|(_, message)| message.clone()));
     let count = lines.len();
     let mut named: Vec<String> = lines.drain(..count.min(NAMED)).collect();

@@ -9,8 +9,9 @@ use tenure_tenancy::inventory;
 
 use super::context::Context;
 use super::desired::Desired;
-use super::mode::ApplyMode;
+use super::mode::{ApplyMode, Detected};
 use super::order;
+use super::preview::DifferenceKind;
 use super::step::{Step, SurveyRequest};
 use super::todo::find_version;
 use super::{Phase, ending, flux_components, guard, siblings};
@@ -131,9 +132,17 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     if context.mode == ApplyMode::DetectOnly {
         for delete in deletes {
             let line = format!("{} would be deleted: {}", delete.target.id.subject(), delete.why);
-            context.detected.push(line);
+            context.detected.push(Detected {
+                id: Some(delete.target.id),
+                what: DifferenceKind::Pruned,
+                line,
+            });
         }
-        context.detected.extend(failures);
+        context.detected.extend(failures.into_iter().map(|line| Detected {
+            id: None,
+            what: DifferenceKind::Unseen,
+            line,
+        }));
         return Ok(pruned);
     }
     // What others of the source want isn't threatened by this one.

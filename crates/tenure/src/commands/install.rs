@@ -79,6 +79,9 @@ impl Install {
             output::print_note(note);
         }
         let mut objects = installation::list_objects(&chosen.switches)?;
+        if chosen.workload.metrics_from.is_some() {
+            objects.push(tenure_api::installation::metrics_reviews());
+        }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(objects)
     }

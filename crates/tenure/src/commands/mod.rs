@@ -6,6 +6,7 @@ pub(crate) mod build;
 pub(crate) mod completion;
 pub(crate) mod controllers;
 pub(crate) mod demo;
+pub(crate) mod diff;
 pub(crate) mod etcd;
 pub(crate) mod events;
 pub(crate) mod get;

@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::{controllers, up};
 use crate::connect::Connect;
 use crate::failure::{Failure, chain};
-use crate::health_server::{self, serve_probes};
-use crate::{allocator, output, plane};
+use crate::health_server::serve_probes;
+use crate::metrics_server::serve_metrics;
+use crate::{allocator, output, plain_http, plane};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
 ///
@@ -33,8 +34,12 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DIR", default_value = "tenure-run")]
     data: PathBuf,
     /// Answer GET /livez and /readyz here, over plain HTTP, a port alone on every address; without it, nothing is listened on.
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = health_server::parse_address)]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
     health_address: Option<SocketAddr>,
+    /// Answer GET /metrics here, over plain HTTP, to who shows a token of this cluster that may get /metrics; without it, nothing is
+    /// listened on.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
+    metrics_address: Option<SocketAddr>,
     #[command(flatten)]
     reconciling: Reconciling,
 }
@@ -62,6 +67,10 @@ impl Run {
         let cluster = become_controller(cluster).await?;
         plane::make_folder(&self.data)?;
         let _held_until_the_end = lock_folder(&self.data)?;
+        let reviewer = match self.metrics_address {
+            Some(_) => Some(kube::Client::try_from(cluster.clone())?),
+            None => None,
+        };
         let connection = Connection::over_network(cluster)
             .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))?;
         let health = connection.health();
@@ -73,19 +82,25 @@ impl Run {
             Some(address) => Some(serve_probes(address, health).await?),
             None => None,
         };
+        let metrics = match self.metrics_address.zip(reviewer) {
+            Some((address, reviewer)) => Some(serve_metrics(address, config.figures.clone(), reviewer).await?),
+            None => None,
+        };
         output::print_line(format!("controllers {} for {address}", election.candidate));
         let shutdown = CancellationToken::new();
         let leading = tokio::spawn(tenure_controllers::run_as_leader(config, election, shutdown.clone()));
-        let probes = async {
-            match probes {
-                Some(probes) => probes.await,
-                None => std::future::pending().await,
+        let served = async {
+            match (probes, metrics) {
+                (Some(probes), Some(metrics)) => tokio::join!(probes, metrics).0,
+                (Some(probes), None) => probes.await,
+                (None, Some(metrics)) => metrics.await,
+                (None, None) => std::future::pending().await,
             }
         };
         tokio::pin!(leading);
         tokio::select! {
             ended = &mut leading => return finish(ended),
-            () = probes => {}
+            () = served => {}
             () = allocator::give_back_freed_memory() => {}
             told = up::wait_for_end() => told?,
         }
@@ -170,7 +185,7 @@ async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Fa
 }
 
 /// Who the API server takes the requests of a configuration for.
-async fn ask_who(cluster: &kube::Config) -> Result<String, Failure> {
+pub(super) async fn ask_who(cluster: &kube::Config) -> Result<String, Failure> {
     let client = kube::Client::try_from(cluster.clone())?;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use clap::{Args, Parser};
+use tenure_api::names::NamespaceName;
 use tenure_api::workload::Workload;
 use tenure_controllers::Switches;
 use tenure_sources::Cidr;
@@ -40,6 +41,9 @@ pub(crate) struct Flags {
     /// A range that sources may be fetched from although it is private; the controllers need an --allow-source for each address there, too.
     #[arg(long = "source-network", value_name = "CIDR")]
     source_networks: Vec<String>,
+    /// Let the Pods of a namespace ask for metrics on port 8080, `http-prom`. Whoever does shows a token that may get /metrics.
+    #[arg(long, value_name = "NAMESPACE")]
+    metrics_from: Option<String>,
 }
 
 /// What `tenure run` takes in a Pod, and nothing that says where it runs.
@@ -70,6 +74,10 @@ impl Flags {
             if let Err(error) = network.parse::<Cidr>() {
                 return Err(Failure::usage(format!("--source-network: {error}")));
             }
+        }
+        if let Some(namespace) = &self.metrics_from {
+            NamespaceName::new(namespace.as_str())
+                .map_err(|error| Failure::usage(format!("--metrics-from {namespace:?}: {error}")))?;
         }
         let handed_on = HandedOn::try_parse_from(arguments).map_err(|error| {
             let text = error.to_string();
@@ -103,6 +111,7 @@ impl Flags {
             source_addresses,
             source_networks: self.source_networks.clone(),
             cluster_ranges: settings.cluster_ranges.iter().map(ToString::to_string).collect(),
+            metrics_from: self.metrics_from.clone(),
             memory: memory.saturating_add(MEMORY_BESIDES),
             disk: disk.saturating_add(DISK_BESIDES),
         };

@@ -97,6 +97,7 @@ impl Uninstallation {
         let mut named = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
         // Only what they are called is asked for, and that is the same whatever was chosen.
         named.extend(tenure_api::workload::objects(&Default::default()));
+        named.push(tenure_api::installation::metrics_reviews());
         let (mut deployment, mut installed) = (None, Vec::new());
         for object in &named {
             let path = write_object_path(object)?;

@@ -5,28 +5,28 @@ use std::process::Output;
 
 use crate::process::{Up, tenure};
 
-struct Place {
-    folder: tempfile::TempDir,
+pub(crate) struct Place {
+    pub(crate) folder: tempfile::TempDir,
     _up: Up,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let up = Up::start(&folder.path().join("data"), &["--workload-status"]);
         Self { folder, _up: up }
     }
 
-    fn kubeconfig(&self) -> std::path::PathBuf {
+    pub(crate) fn kubeconfig(&self) -> std::path::PathBuf {
         self.folder.path().join("data/kubeconfig")
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         tenure(arguments).env("KUBECONFIG", self.kubeconfig()).output().unwrap()
     }
 
     /// Runs, and expects an exit code, words on standard output and words on standard error.
-    fn check(&self, arguments: &[&str], code: i32, said: &[&str], noted: &[&str]) {
+    pub(crate) fn check(&self, arguments: &[&str], code: i32, said: &[&str], noted: &[&str]) {
         let output = self.run(arguments);
         let (out, error) = (
             String::from_utf8_lossy(&output.stdout),
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-async fn apply(data: &Path, manifest: serde_json::Value, path: &str) {
+pub(crate) async fn apply(data: &Path, manifest: serde_json::Value, path: &str) {
     let client = crate::process::client(data).await;
     let request = http::Request::patch(format!("{path}?fieldManager=test&force=true"))
         .header("content-type", "application/apply-patch+yaml")
@@ -120,6 +120,38 @@ async fn what_is_there_and_what_is_not() {
 }
 
 /// Of what is shown by default, what may not be read is left out, and said.
+/// The figures of the controllers are in those of the control plane, for who may read them.
+#[tokio::test]
+async fn metrics_tell_of_what_is_reconciled() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    apply(
+        &data,
+        serde_json::json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"interval": "1h", "suspend": true, "url": "https://user:sesame@git.example/web?token=sesame"}}),
+        "/apis/source.toolkit.fluxcd.io/v1/namespaces/default/gitrepositories/web",
+    )
+    .await;
+    let told = "exported_namespace=\"default\",name=\"web\",ready=\"Unknown\",revision=\"\",suspended=\"true\",url=\"https://git.example/web\"} 1";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut text = String::new();
+    while !text.contains(told) {
+        assert!(std::time::Instant::now() < deadline, "{text}");
+        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+        text = crate::process::client(&data).await.request_text(request).await.unwrap();
+    }
+    assert!(
+        text.contains("apiserver_request_total{") && text.contains("# TYPE gotk_reconcile_duration_seconds histogram")
+    );
+    assert!(!text.contains("sesame"), "{text}");
+    let mut families: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let all = families.len();
+    families.sort_unstable();
+    families.dedup();
+    assert_eq!(families.len(), all, "no family is written twice");
+}
+
 #[tokio::test]
 async fn what_may_not_be_read_is_said() {
     let place = Place::new();
@@ -140,6 +172,11 @@ async fn what_may_not_be_read_is_said() {
     for user in &mut kubeconfig.auth_infos {
         user.auth_info.as_mut().unwrap().impersonate = Some("alice".to_owned());
     }
+    let alice = kube::Config::from_custom_kubeconfig(kubeconfig.clone(), &Default::default()).await;
+    let alice = kube::Client::try_from(alice.unwrap()).unwrap();
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let refused = alice.request_text(request).await.unwrap_err().to_string();
+    assert!(refused.contains("cannot get path \"/metrics\""), "{refused}");
     let file = place.folder.path().join("alice");
     let shown = serde_json::to_string(&kubeconfig).unwrap();
     std::fs::write(&file, shown).unwrap();

@@ -15,6 +15,7 @@ mod bind;
 mod build;
 mod commands;
 mod demo;
+mod diff;
 mod durable;
 mod flux;
 mod howto;

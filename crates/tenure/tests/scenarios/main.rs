@@ -15,6 +15,7 @@
 mod install;
 #[cfg(target_os = "linux")]
 mod lanes;
+mod metrics;
 #[path = "../it/process.rs"]
 mod process;
 mod run;

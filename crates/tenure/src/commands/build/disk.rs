@@ -23,7 +23,7 @@ enum Held {
 /// A build borrows what it reads from the tree, so an answer, once given, stays where it is: answers live in slots of rows that
 /// are never moved, each row twice as long as the one before.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     root: PathBuf,
     slots: RefCell<HashMap<String, Option<usize>>>,
     rows: [OnceCell<Box<[OnceCell<Held>]>>; usize::BITS as usize],
@@ -34,7 +34,7 @@ pub(super) struct Disk {
 
 impl Disk {
     /// The tree below a folder, whose path must have no links in it.
-    pub(super) fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         Self {
             root,
             slots: RefCell::default(),
@@ -45,7 +45,7 @@ impl Disk {
     }
 
     /// Why something that is there couldn't be read, if so.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.borrow().clone()
     }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use kustomize::{Budget, Error, LoadRestrictor, Options, Reorder};
 
-mod disk;
+pub(super) mod disk;
 mod refused;
 
 use crate::failure::Failure;
@@ -154,7 +154,7 @@ fn illegal(flag: &str, value: &str, legal: &str) -> Failure {
 }
 
 /// The folder to build, links followed.
-fn existing(folder: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn existing(folder: &Path) -> Result<PathBuf, Failure> {
     let shown = folder.display();
     if folder.as_os_str().is_empty() {
         return Err(Failure::usage(
@@ -214,7 +214,7 @@ fn write_each(folder: &Path, objects: &[Written]) -> Result<(), Failure> {
 ///
 /// A base may lie beside the folder (`../../base`), so more than the folder has to be read; the repository is what a
 /// reconciler would see.
-fn root_of(folder: &Path) -> PathBuf {
+pub(super) fn root_of(folder: &Path) -> PathBuf {
     folder
         .ancestors()
         .find(|ancestor| ancestor.join(".git").exists())

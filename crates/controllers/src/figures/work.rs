@@ -1,0 +1,145 @@
+//! What is worked on by kind: who waits for room in a lane, who has it and since when, how attempts ended.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tenure_planner::Next;
+
+use super::histogram::{Histogram, OF_KINDS, OF_QUEUES};
+use super::report::KindGauges;
+
+/// How an attempt ended, in the words of controller-runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// Nothing more is to be done until something changes.
+    Success,
+    /// The next attempt has its time.
+    RequeueAfter,
+    /// The object is not as it should be, or its books could not be kept.
+    Error,
+}
+
+impl Outcome {
+    pub(super) const ALL: [Self; 3] = [Self::Success, Self::RequeueAfter, Self::Error];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::RequeueAfter => "requeue_after",
+            Self::Error => "error",
+        }
+    }
+
+    /// Of an attempt that is over; nothing of one that goes on. `is_failing` says whether the object is left as one that is not Ready.
+    pub(crate) fn of<E>(next: &Result<Option<Next>, E>, is_failing: impl FnOnce() -> bool) -> Option<Self> {
+        match next {
+            Ok(Some(Next::Wait(_) | Next::Again | Next::Restart)) => None,
+            Err(_) => Some(Self::Error),
+            Ok(_) if is_failing() => Some(Self::Error),
+            Ok(Some(Next::Done(Some(_)))) => Some(Self::RequeueAfter),
+            Ok(Some(Next::Done(None) | Next::Forget) | None) => Some(Self::Success),
+        }
+    }
+}
+
+/// What is worked on of one kind, and how that went.
+#[derive(Debug)]
+pub(super) struct KindFigures {
+    pub(super) waiting: i64,
+    pub(super) queued: Histogram,
+    pub(super) worked: Histogram,
+    pub(super) attempts: Histogram,
+    pub(super) outcomes: BTreeMap<Outcome, u64>,
+}
+
+impl KindFigures {
+    fn new() -> Self {
+        Self {
+            waiting: 0,
+            queued: Histogram::new(OF_QUEUES),
+            worked: Histogram::new(OF_QUEUES),
+            attempts: Histogram::new(OF_KINDS),
+            outcomes: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn take_attempt(&mut self, took: Duration, outcome: Outcome) {
+        self.attempts.observe(took);
+        *self.outcomes.entry(outcome).or_default() += 1;
+    }
+
+    pub(super) fn take_turn(&mut self, waited: Duration, worked: Duration) {
+        self.queued.observe(waited);
+        self.worked.observe(worked);
+    }
+
+    pub(super) fn count(&self, outcome: Outcome) -> u64 {
+        self.outcomes.get(&outcome).copied().unwrap_or_default()
+    }
+}
+
+/// What is worked on of all kinds.
+#[derive(Debug, Default)]
+pub(super) struct WorkTable {
+    pub(super) kinds: BTreeMap<&'static str, KindFigures>,
+    /// Who has room, and since when. As many at most as lanes have room for.
+    running: BTreeMap<u64, (&'static str, Instant)>,
+    next: u64,
+    /// Attempts that the processes of lanes did not tell of.
+    pub(super) lost: u64,
+}
+
+impl WorkTable {
+    pub(super) fn of(&mut self, kind: &'static str) -> &mut KindFigures {
+        self.kinds.entry(kind).or_insert_with(KindFigures::new)
+    }
+
+    pub(super) fn begin(&mut self, kind: &'static str, now: Instant) -> u64 {
+        self.next = self.next.wrapping_add(1);
+        self.running.insert(self.next, (kind, now));
+        self.next
+    }
+
+    pub(super) fn end(&mut self, number: u64) {
+        self.running.remove(&number);
+    }
+
+    /// What is so at this moment, by kind.
+    pub(super) fn read_gauges(&self, now: Instant) -> BTreeMap<String, KindGauges> {
+        let mut gauges: BTreeMap<String, KindGauges> = BTreeMap::new();
+        for (kind, figures) in &self.kinds {
+            let waiting = u64::try_from(figures.waiting).unwrap_or_default();
+            gauges.entry((*kind).to_owned()).or_default().waiting = waiting;
+        }
+        for (kind, since) in self.running.values() {
+            let gauges = gauges.entry((*kind).to_owned()).or_default();
+            gauges.take_running(now.saturating_duration_since(*since));
+        }
+        gauges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_ends_as_its_plan_and_its_object_say() {
+        let now = Timestamp::UNIX_EPOCH;
+        for (next, failing, outcome) in [
+            (Ok(Some(Next::Done(Some(now)))), false, Some(Outcome::RequeueAfter)),
+            (Ok(Some(Next::Done(Some(now)))), true, Some(Outcome::Error)),
+            (Ok(Some(Next::Done(None))), false, Some(Outcome::Success)),
+            (Ok(Some(Next::Done(None))), true, Some(Outcome::Error)),
+            (Ok(None), false, Some(Outcome::Success)),
+            (Ok(Some(Next::Wait(now))), true, None),
+            (Err(()), false, Some(Outcome::Error)),
+        ] {
+            assert_eq!(Outcome::of(&next, || failing), outcome, "{next:?} {failing}");
+        }
+    }
+}

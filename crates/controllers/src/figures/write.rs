@@ -1,0 +1,163 @@
+//! All figures as text, in the order in which they are read best.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use tenure_exposition::{FamilyKind, Labels, begin_family, write_family, write_histogram};
+
+use super::histogram::Histogram;
+use super::report::KindGauges;
+use super::work::{KindFigures, Outcome, WorkTable};
+use super::{Figures, lock, state};
+
+impl Figures {
+    /// Writes all families, in the text form of Prometheus. What depends on objects is missing while the controllers here don't lead.
+    pub fn write(&self, out: &mut String) {
+        let view = self.view();
+        let leads = [(Labels::none(), u8::from(view.is_some()))];
+        let help = "Whether the controllers of this process reconcile; else another process leads.";
+        write_family(out, ("tenure_leading", FamilyKind::Gauge, help), leads);
+        if let Some(view) = &view {
+            state::write(out, view.as_ref());
+        }
+        lock(&self.0.durations).write(out);
+        let mut gauges = lock(&self.0.work).read_gauges(Instant::now());
+        for told in lock(&self.0.lanes).values() {
+            for (kind, told) in told {
+                gauges.entry(kind.clone()).or_default().add(told);
+            }
+        }
+        let work = lock(&self.0.work);
+        write_attempts(out, &work);
+        write_queues(out, &work, &gauges);
+        drop(work);
+        let counts = self.requests().map(|requests| requests.list()).unwrap_or_default();
+        let counts = counts.into_iter().map(|((method, code), count)| {
+            // Where no answer came, client-go says so with this word.
+            let code = if code == 0 {
+                "<error>".to_owned()
+            } else {
+                code.to_string()
+            };
+            (Labels::of(&[("code", &code), ("method", method)]), count)
+        });
+        let help = "Requests to the API server of this cluster, by what became of them.";
+        write_family(out, ("rest_client_requests_total", FamilyKind::Counter, help), counts);
+    }
+}
+
+/// How a family names a kind.
+type NamesKind = fn(&str) -> Labels;
+/// What of a kind's moment a family tells.
+type ReadsGauge = fn(&KindGauges) -> f64;
+/// Which histogram of a kind a family is of.
+type ReadsHistogram = fn(&KindFigures) -> &Histogram;
+
+/// The name of a kind's controller, as controller-runtime has it.
+fn name_controller(kind: &str) -> Labels {
+    Labels::of(&[("controller", &kind.to_lowercase())])
+}
+
+/// The name of a kind's queue, as controller-runtime has it.
+fn name_queue(kind: &str) -> Labels {
+    name_controller(kind).with("name", &kind.to_lowercase())
+}
+
+fn write_attempts(out: &mut String, work: &WorkTable) {
+    let kinds = || work.kinds.iter();
+    let totals = kinds().flat_map(|(kind, figures)| {
+        Outcome::ALL.map(|outcome| {
+            let labels = name_controller(kind).with("result", outcome.as_str());
+            (labels, figures.count(outcome))
+        })
+    });
+    let help = "Attempts to reconcile an object, by how they ended.";
+    write_family(
+        out,
+        ("controller_runtime_reconcile_total", FamilyKind::Counter, help),
+        totals,
+    );
+    let errors = kinds().map(|(kind, figures)| (name_controller(kind), figures.count(Outcome::Error)));
+    let help = "Attempts after which an object was not as it should be.";
+    write_family(
+        out,
+        ("controller_runtime_reconcile_errors_total", FamilyKind::Counter, help),
+        errors,
+    );
+    let help = "How long attempts took, from their beginning to their end, with all that they waited for.";
+    write_histograms(
+        out,
+        ("controller_runtime_reconcile_time_seconds", help),
+        work,
+        (name_controller, |kind| &kind.attempts),
+    );
+    let lost = [(Labels::none(), work.lost)];
+    let help =
+        "Attempts of lanes with processes of their own that are counted nowhere, since there were too many at once.";
+    write_family(
+        out,
+        ("tenure_attempts_uncounted_total", FamilyKind::Counter, help),
+        lost,
+    );
+}
+
+fn write_queues(out: &mut String, work: &WorkTable, gauges: &BTreeMap<String, KindGauges>) {
+    let families: [(&str, &str, NamesKind, ReadsGauge); 4] = [
+        (
+            "controller_runtime_active_workers",
+            "Objects that are worked on.",
+            name_controller,
+            |gauges| gauges.running as f64,
+        ),
+        (
+            "workqueue_depth",
+            "Objects that wait for room in their lanes.",
+            name_queue,
+            |gauges| gauges.waiting as f64,
+        ),
+        (
+            "workqueue_longest_running_processor_seconds",
+            "For how long the object is worked on that is worked on for longest.",
+            name_queue,
+            |gauges| gauges.longest_micros as f64 / 1e6,
+        ),
+        (
+            "workqueue_unfinished_work_seconds",
+            "For how long all objects together are worked on that are.",
+            name_queue,
+            |gauges| gauges.unfinished_micros as f64 / 1e6,
+        ),
+    ];
+    for (name, help, label, read) in families {
+        let series = gauges.iter().map(|(kind, gauges)| (label(kind), read(gauges)));
+        write_family(out, (name, FamilyKind::Gauge, help), series);
+    }
+    let help = "How long objects waited for room in their lanes.";
+    write_histograms(
+        out,
+        ("workqueue_queue_duration_seconds", help),
+        work,
+        (name_queue, |kind| &kind.queued),
+    );
+    let help = "How long objects were worked on at a time.";
+    write_histograms(
+        out,
+        ("workqueue_work_duration_seconds", help),
+        work,
+        (name_queue, |kind| &kind.worked),
+    );
+}
+
+fn write_histograms(
+    out: &mut String,
+    (name, help): (&str, &str),
+    work: &WorkTable,
+    (label, read): (NamesKind, ReadsHistogram),
+) {
+    begin_family(out, name, FamilyKind::Histogram, help);
+    for (kind, figures) in &work.kinds {
+        let histogram = read(figures);
+        let totals = (histogram.sum(), histogram.count);
+        write_histogram(out, (name, &label(kind)), histogram.ends, &histogram.counts, totals);
+    }
+}

@@ -1,0 +1,253 @@
+//! `tenure diff`: what a Kustomization would do with the files of a folder, before anybody commits them. The plan is the planner's own, made as
+//! the ServiceAccount that the Kustomization acts as, and nothing is written. Owns how somebody comes to act as that account, and how what
+//! differs is shown; refuses to look as anybody else.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
+use futures::FutureExt as _;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use similar::TextDiff;
+use tenure_api::Kustomization;
+use tenure_api::text::{visible, visible_line};
+use tenure_cluster::{Connection, ServiceAccount};
+use tenure_controllers::{Preview, PreviewError, Previewed};
+use tenure_planner::kustomization::{Difference, DifferenceKind};
+use tenure_tenancy::identity;
+
+use super::build::{disk, existing, root_of};
+use super::run::ask_who;
+use crate::connect::{Connect, Scope};
+use crate::failure::{Failure, chain};
+use crate::{output, provenance, resources, targets};
+
+/// Lines around what differs.
+const CONTEXT: usize = 3;
+
+/// Show what a Kustomization would create, change and prune if the files of a folder were committed; nothing is written.
+///
+/// It is looked at with the rights of the ServiceAccount that the Kustomization acts as: whoever asks may impersonate that account, or ask for
+/// a token for it. Values of Secrets are not shown. Exit codes: 0 nothing differs, 1 something does, more than 1 it can't be told.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// The Kustomization: KIND NAME or KIND/NAME, such as ks/web.
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
+    object: Vec<String>,
+    /// The folder that takes the place of the Kustomization's path; what it names beside itself is read in the repository that it is in.
+    #[arg(long, value_name = "DIR")]
+    path: PathBuf,
+    /// What differs as data, for programs.
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Form>,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// How it is shown to programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A list of what differs.
+    Json,
+}
+
+impl Diff {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        self.look().await.map_err(Failure::never_negative)
+    }
+
+    async fn look(&self) -> Result<ExitCode, Failure> {
+        let (kind, name) = targets::Asked::read_one(&self.object)?;
+        let folder = existing(&self.path)?;
+        let client = self.connect.client().await?;
+        let served = resources::served(&client).await?;
+        let resource = resources::find(&served, &kind)?;
+        let namespace = self
+            .scope
+            .namespace(&client)
+            .ok_or_else(|| Failure::usage("one object lives in one namespace: name it with -n instead of -A"))?;
+        if (resource.group.as_str(), resource.kind.as_str()) != ("kustomize.toolkit.fluxcd.io", "Kustomization") {
+            return Err(
+                Failure::usage(format!("{} are not rendered from a folder", resource.full_name())).hint(format!(
+                    "name one of the Kustomizations that it generates: tenure get ks -n {namespace}"
+                )),
+            );
+        }
+        let kustomizations: Api<Kustomization> = Api::namespaced(client.clone(), &namespace);
+        let mut kustomization = kustomizations.get(&name).await?;
+        if kustomization.spec.kube_config.is_some() {
+            return Err(Failure::usage(format!(
+                "Kustomization {namespace}/{name} applies to another cluster (spec.kubeConfig), which diff does not reach yet"
+            )));
+        }
+        let placement = provenance::place(&client, &namespace).await.map_err(|why| {
+            Failure::environment(format!("whose namespace {namespace} is can't be told: {why}")).hint(
+                "who looks needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since what may be applied follows from both",
+            )
+        })?;
+        let named = kustomization.spec.service_account_name.as_deref();
+        let account = identity::decide_for_kustomization(&placement, &namespace, named)
+            .map_err(|denial| Failure::environment(format!("nobody may act for it: {denial}")))?;
+        let connection = self.become_account(&client, &account).await?;
+        let root = root_of(&folder);
+        let inside = folder
+            .strip_prefix(&root)
+            .unwrap_or(&folder)
+            .to_string_lossy()
+            .into_owned();
+        kustomization.spec.path = Some(if inside.is_empty() { "./".to_owned() } else { inside });
+        let files = disk::Disk::new(root);
+        let find_other = |namespace: String, name: String| {
+            let client = client.clone();
+            async move {
+                let placement = provenance::place(&client, &namespace).await.ok()?;
+                let others: Api<Kustomization> = Api::namespaced(client, &namespace);
+                Some((others.get_opt(&name).await.ok()??, placement))
+            }
+            .boxed()
+        };
+        let preview = Preview {
+            kustomization,
+            placement,
+            account,
+            files: &files,
+            find_other: &find_other,
+        };
+        let previewed = preview
+            .look(connection)
+            .await
+            .map_err(|error| explain(&error, &files))?;
+        self.show(&previewed)
+    }
+
+    /// A connection that speaks for an account: by impersonation, or else by a token of its own.
+    async fn become_account(&self, client: &kube::Client, account: &ServiceAccount) -> Result<Connection, Failure> {
+        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
+            Api::namespaced(client.clone(), account.namespace());
+        if let Err(kube::Error::Api(status)) = accounts.get(account.name()).await
+            && status.code == 404
+        {
+            return Err(
+                Failure::environment(format!("{account} acts, and that ServiceAccount is not there"))
+                    .hint("nothing would be applied: make it, or name another one in spec.serviceAccountName"),
+            );
+        }
+        let mut config = self.connect.read_config_of_cluster().await?;
+        config.auth_info.impersonate = Some(account.to_string());
+        let refused = match ask_who(&config).await {
+            Ok(user) if user == account.to_string() => return connect(config, account),
+            Ok(user) => format!("the API server takes them for {user}"),
+            Err(failure) => failure.message,
+        };
+        let request = serde_json::from_value(json!({"spec": {"expirationSeconds": 600}}))
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        let issued = accounts
+            .create_token_request(account.name(), &PostParams::default(), &request)
+            .await;
+        let token = issued
+            .ok()
+            .and_then(|issued| issued.status)
+            .and_then(|status| status.token);
+        let Some(token) = token else {
+            return Err(Failure::environment(format!("you may not look as {account}: {refused}")).hint(format!(
+                "in namespace {}, a Role with the verb impersonate on serviceaccounts, resourceNames [{}], or create on serviceaccounts/token allows it",
+                account.namespace(),
+                account.name()
+            )));
+        };
+        config.auth_info =
+            serde_json::from_value(json!({"token": token})).map_err(|error| Failure::internal(error.to_string()))?;
+        connect(config, account)
+    }
+
+    fn show(&self, previewed: &Previewed) -> Result<ExitCode, Failure> {
+        for file in &previewed.changed_files {
+            output::print_note(format!(
+                "# Warning: {} was changed after it had been encrypted",
+                visible_line(file)
+            ));
+        }
+        if self.output == Some(Form::Json) {
+            let text = serde_json::to_string_pretty(&previewed.differences)
+                .map_err(|error| Failure::internal(error.to_string()))?;
+            output::print_line(text);
+        } else {
+            previewed.differences.iter().for_each(print);
+        }
+        Ok(ExitCode::from(u8::from(!previewed.differences.is_empty())))
+    }
+}
+
+fn connect(config: kube::Config, account: &ServiceAccount) -> Result<Connection, Failure> {
+    Connection::of_account(config, account.clone())
+        .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))
+}
+
+fn explain(error: &PreviewError, files: &disk::Disk) -> Failure {
+    match (error, files.trouble()) {
+        (PreviewError::Refused { .. }, Some(trouble)) => Failure::environment(format!("{error} ({trouble})")),
+        (PreviewError::Refused { .. } | PreviewError::AnotherIdentity(_), _) => Failure::environment(error.to_string())
+            .hint("the Kustomization itself would say this in its status, with these files"),
+        (PreviewError::WouldWrite | PreviewError::NoEnd, _) => Failure::internal(error.to_string()),
+    }
+}
+
+fn print(difference: &Difference) {
+    let words = visible(&difference.words).into_owned();
+    let (sign, first) = match difference.change {
+        DifferenceKind::Created => ("+", output::good(&words)),
+        DifferenceKind::Pruned => ("-", output::bad(&words)),
+        DifferenceKind::Recreated => ("±", output::bad(&words)),
+        DifferenceKind::Changed | DifferenceKind::TakenOver => ("~", output::bold(&words)),
+        DifferenceKind::Unseen => ("?", output::bold(&words)),
+    };
+    output::print_line(format!("{sign} {first}"));
+    for line in compare(difference.before.as_ref(), difference.after.as_ref()) {
+        let shown = match line.chars().next() {
+            Some('+') => output::good(&line),
+            Some('-') => output::bad(&line),
+            Some('@') => output::faint(&line),
+            _ => line,
+        };
+        output::print_line(shown);
+    }
+}
+
+/// The lines in which two objects differ as YAML, with some around them.
+fn compare(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
+    let text = |object: Option<&Value>| object.map(kustomize::to_yaml).unwrap_or_default();
+    let (before, after) = (text(before), text(after));
+    let difference = TextDiff::from_lines(before.as_str(), after.as_str());
+    let lines = difference.unified_diff().context_radius(CONTEXT).to_string();
+    lines.lines().map(|line| visible_line(line).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_objects_are_compared_line_by_line() {
+        let object = |replicas: u32| json!({"kind": "Deployment", "spec": {"replicas": replicas}});
+        let lines = compare(Some(&object(1)), Some(&object(2)));
+        let expected = [
+            "@@ -1,3 +1,3 @@",
+            " kind: Deployment",
+            " spec:",
+            "-  replicas: 1",
+            "+  replicas: 2",
+        ];
+        assert_eq!(lines, expected);
+        assert!(compare(Some(&object(1)), Some(&object(1))).is_empty());
+        assert!(
+            compare(None, Some(&object(1)))
+                .iter()
+                .skip(1)
+                .all(|line| line.starts_with('+'))
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! Answers `/metrics` where the controllers run alone: to who shows a token with which the cluster's API server would answer `/metrics`, too.
+//! The figures name the objects of all tenants, so who may read them is the cluster's to say, by the same rule as on a kube-apiserver: the
+//! verb `get` on the path. Owns the asking, and what is remembered of the answers; refuses to decide anything itself.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
+use tenure_controllers::Figures;
+use tokio::sync::Semaphore;
+
+use crate::failure::{Failure, chain};
+use crate::plain_http::{self, Answer, write_text};
+
+/// How long an answer may take to be made and taken: with many tenants it is long.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the API server may take to say who somebody is, and whether that one may.
+const ASKING: Duration = Duration::from_secs(10);
+/// How long it is remembered that somebody may, and that somebody may not.
+const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10));
+/// How many tokens are remembered. Whoever shows many that are none makes only the like of them forgotten.
+const TOKENS: usize = 64;
+/// The longest token that is asked about.
+const LONGEST: usize = 8 << 10;
+
+/// Listens, and answers until the future is dropped. The client is the controllers' own.
+pub(crate) async fn serve_metrics(
+    address: SocketAddr,
+    figures: Figures,
+    client: kube::Client,
+) -> Result<impl Future<Output = ()>, Failure> {
+    let listener = plain_http::listen(address, "--metrics-address").await?;
+    let gate = Arc::new(Gate::new(client));
+    let started = SystemTime::now();
+    Ok(plain_http::serve(listener, PATIENCE, move |request| {
+        let (gate, figures) = (Arc::clone(&gate), figures.clone());
+        async move {
+            if request.uri().path() != "/metrics" {
+                return write_text(StatusCode::NOT_FOUND, "there is /metrics");
+            }
+            if let Err(refusal) = gate.admit(request.headers()).await {
+                return refusal.write();
+            }
+            // Apart from the workers: with many objects it is long.
+            let written = tokio::task::spawn_blocking(move || {
+                let mut out = String::new();
+                tenure_apiserver::write_process_figures(&mut out, started);
+                figures.write(&mut out);
+                out
+            });
+            match written.await {
+                Ok(text) => write_text(StatusCode::OK, text),
+                Err(_) => write_text(StatusCode::INTERNAL_SERVER_ERROR, "the figures could not be written"),
+            }
+        }
+    }))
+}
+
+/// Why somebody gets no figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// Nobody knows who that is.
+    Unknown,
+    /// It is known who that is, who may not.
+    Forbidden(String),
+    /// It can't be found out.
+    Unanswered,
+}
+
+impl Refusal {
+    fn write(&self) -> Answer {
+        match self {
+            Self::Unknown => write_text(
+                StatusCode::UNAUTHORIZED,
+                "show a token of this cluster: Authorization: Bearer TOKEN",
+            ),
+            Self::Forbidden(user) => write_text(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "User {user:?} cannot get path \"/metrics\": a ClusterRole with nonResourceURLs [/metrics] and verbs [get] allows it, such as system:monitoring"
+                ),
+            ),
+            Self::Unanswered => write_text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the controllers can't find out who asks; their log says why",
+            ),
+        }
+    }
+}
+
+/// What was said of a token, and when.
+type Verdict = (Instant, Result<(), Refusal>);
+
+/// Asks the API server about tokens, and remembers what it said for a while.
+struct Gate {
+    client: kube::Client,
+    known: Mutex<HashMap<String, Verdict>>,
+    asking: Semaphore,
+}
+
+impl Gate {
+    fn new(client: kube::Client) -> Self {
+        Self {
+            client,
+            known: Mutex::default(),
+            asking: Semaphore::new(2),
+        }
+    }
+
+    async fn admit(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let token = read_token(headers).ok_or(Refusal::Unknown)?;
+        if let Some(verdict) = self.recall(token, Instant::now()) {
+            return verdict;
+        }
+        let asked = async {
+            let _turn = self.asking.acquire().await.ok();
+            match self.recall(token, Instant::now()) {
+                Some(verdict) => verdict,
+                None => self.ask(token).await,
+            }
+        };
+        let verdict = tokio::time::timeout(ASKING, asked)
+            .await
+            .unwrap_or(Err(Refusal::Unanswered));
+        if verdict != Err(Refusal::Unanswered) {
+            self.remember(token, verdict.clone(), Instant::now());
+        }
+        verdict
+    }
+
+    fn recall(&self, token: &str, now: Instant) -> Option<Result<(), Refusal>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, verdict) = known.get(token)?;
+        is_fresh(*since, verdict, now).then(|| verdict.clone())
+    }
+
+    fn remember(&self, token: &str, verdict: Result<(), Refusal>, now: Instant) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= TOKENS {
+            known.retain(|_, (since, verdict)| verdict.is_ok() && is_fresh(*since, verdict, now));
+        }
+        if known.len() < TOKENS {
+            known.insert(token.to_owned(), (now, verdict));
+        }
+    }
+
+    async fn ask(&self, token: &str) -> Result<(), Refusal> {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+        });
+        let reviewed = self
+            .post("/apis/authentication.k8s.io/v1/tokenreviews", &review)
+            .await?;
+        let reviewed = ObjectView::of(&reviewed);
+        if !reviewed.is_true("/status/authenticated") {
+            return Err(Refusal::Unknown);
+        }
+        let user = reviewed.read_text("/status/user/username").to_owned();
+        let read = |path: &str| reviewed.find(path).cloned().unwrap_or(Value::Null);
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user, "uid": read("/status/user/uid"), "groups": read("/status/user/groups"),
+                "extra": read("/status/user/extra"), "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+            },
+        });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let reviewed = self.post(path, &review).await?;
+        match ObjectView::of(&reviewed).is_true("/status/allowed") {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden(user)),
+        }
+    }
+
+    async fn post(&self, path: &str, review: &Value) -> Result<Value, Refusal> {
+        let request = http::Request::post(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(review.to_string().into_bytes());
+        let Ok(request) = request else {
+            return Err(Refusal::Unanswered);
+        };
+        self.client.request::<Value>(request).await.map_err(|error| {
+            // Its text is the API server's about the review's kind; a token is in none of it.
+            let error = match &error {
+                kube::Error::Api(status) => status.message.clone(),
+                other => chain(other),
+            };
+            tracing::warn!(
+                error,
+                "who asks for metrics can't be found out; ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} needs ClusterRole system:auth-delegator"
+            );
+            Refusal::Unanswered
+        })
+    }
+}
+
+fn is_fresh(since: Instant, verdict: &Result<(), Refusal>, now: Instant) -> bool {
+    let (allowed, refused) = REMEMBERED;
+    let kept = if verdict.is_ok() { allowed } else { refused };
+    now.saturating_duration_since(since) < kept
+}
+
+fn read_token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= LONGEST).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// An API server that knows two tokens, one of somebody who may; and how often it was asked.
+    fn make_gate() -> (Gate, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counting = Arc::clone(&asked);
+        let client = serve(move |path: String, sent: Value| {
+            counting.fetch_add(1, Ordering::Relaxed);
+            let text = |path: &str| {
+                sent.pointer(path)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            match (
+                path.rsplit('/').next(),
+                text("/spec/token").as_str(),
+                text("/spec/user").as_str(),
+            ) {
+                (Some("tokenreviews"), "broken", _) => None,
+                (Some("tokenreviews"), token @ ("prometheus" | "tenant"), _) => {
+                    Some(json!({"status": {"authenticated": true, "user": {"username": token, "groups": ["g"]}}}))
+                }
+                (Some("tokenreviews"), ..) => Some(json!({"status": {"error": "invalid"}})),
+                (_, _, user) => {
+                    let asked_for = sent.pointer("/spec/nonResourceAttributes").cloned();
+                    let is_metrics = asked_for == Some(json!({"path": "/metrics", "verb": "get"}));
+                    Some(json!({"status": {"allowed": user == "prometheus" && is_metrics}}))
+                }
+            }
+        });
+        (Gate::new(client), asked)
+    }
+
+    fn serve(answer: impl Fn(String, Value) -> Option<Value> + Clone + Send + 'static) -> kube::Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let answer = answer.clone();
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect().await.expect("a body").to_bytes();
+                let sent = serde_json::from_slice(&body).expect("JSON");
+                let mut response = Response::new(Body::empty());
+                match answer(path, sent) {
+                    Some(answer) => *response.body_mut() = Body::from(answer.to_string().into_bytes()),
+                    None => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
+                }
+                Ok::<_, Infallible>(response)
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    async fn ask(gate: &Gate, header: Option<&str>) -> Result<(), Refusal> {
+        let mut headers = HeaderMap::new();
+        if let Some(header) = header {
+            headers.insert(AUTHORIZATION, header.parse().expect("a header"));
+        }
+        gate.admit(&headers).await
+    }
+
+    #[tokio::test]
+    async fn figures_are_for_who_may_get_them() {
+        let (gate, asked) = make_gate();
+        for header in [None, Some("Basic eDp5"), Some("Bearer "), Some("Bearer nobody")] {
+            assert_eq!(ask(&gate, header).await, Err(Refusal::Unknown), "{header:?}");
+        }
+        let tenant = ask(&gate, Some("Bearer tenant")).await;
+        assert_eq!(tenant, Err(Refusal::Forbidden("tenant".to_owned())));
+        assert_eq!(ask(&gate, Some("bearer prometheus")).await, Ok(()));
+        let before = asked.load(Ordering::Relaxed);
+        assert_eq!(ask(&gate, Some("Bearer prometheus")).await, Ok(()));
+        assert_eq!(asked.load(Ordering::Relaxed), before, "it is remembered");
+        // What could not be found out is no answer, and is asked again.
+        assert_eq!(ask(&gate, Some("Bearer broken")).await, Err(Refusal::Unanswered));
+        assert!(gate.recall("broken", Instant::now()).is_none());
+    }
+
+    #[tokio::test]
+    async fn many_wrong_tokens_make_a_right_one_neither_forgotten_nor_kept_for_ever() {
+        let (gate, _) = make_gate();
+        let now = Instant::now();
+        gate.remember("right", Ok(()), now);
+        for number in 0..10 * TOKENS {
+            gate.remember(&format!("wrong-{number}"), Err(Refusal::Unknown), now);
+        }
+        assert_eq!(gate.recall("right", now), Some(Ok(())));
+        assert!(gate.known.lock().expect("known").len() <= TOKENS);
+        assert_eq!(gate.recall("right", now + REMEMBERED.0), None);
+    }
+}
