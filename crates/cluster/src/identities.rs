@@ -20,6 +20,7 @@ use crate::mapping::Mapping;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call};
 use crate::turns::{SharedTurns, WorkTurns};
+use crate::wire::{Channel, Holder, Purpose, Wire};
 use tenure_tenancy::{Identity, LaneAccount, ServiceAccount, identity};
 
 pub use foreign::{ForeignToken, TokenTrouble};
@@ -71,11 +72,30 @@ pub(crate) struct Sender {
     pub(crate) identity: Identity,
     /// The lane that it is asked for by; a ServiceAccount has one.
     pub(crate) lane: Option<LaneAccount>,
+    /// What its requests are for, besides watches.
+    pub(crate) purpose: Purpose,
+}
+
+impl Sender {
+    /// The connections that its requests go over: those of its lane.
+    fn channel(&self, purpose: Purpose) -> Channel {
+        let holder = match (&self.identity, &self.lane) {
+            (Identity::Lane(lane), _) | (_, Some(lane)) => Holder::Lane(lane.clone()),
+            (Identity::Controller(_) | Identity::ServiceAccount(_) | Identity::Elsewhere(_), None) => {
+                Holder::Controller
+            }
+        };
+        Channel { holder, purpose }
+    }
 }
 
 impl From<Identity> for Sender {
     fn from(identity: Identity) -> Self {
-        Self { identity, lane: None }
+        Self {
+            identity,
+            lane: None,
+            purpose: Purpose::Requests,
+        }
     }
 }
 
@@ -144,6 +164,16 @@ impl ClientPool {
         Client::new(Arc::clone(&self.shared), self.shared.itself().into(), turns)
     }
 
+    /// The same, for what says who leads: it goes over a connection of its own, so that it never waits behind what else is asked.
+    #[must_use]
+    pub fn for_leadership(&self) -> Client {
+        let sender = Sender {
+            purpose: Purpose::Leadership,
+            ..self.shared.itself().into()
+        };
+        Client::new(Arc::clone(&self.shared), sender, self.shared.controller_turns.clone())
+    }
+
     /// The token of a lane, for the process that it runs in; another one than before when that was refused.
     ///
     /// # Errors
@@ -191,6 +221,7 @@ impl ClientPool {
         let sender = Sender {
             identity: account.clone().into(),
             lane: Some(lane.account.clone()),
+            purpose: Purpose::Requests,
         };
         self.shared.token(&sender).await?;
         Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
@@ -236,9 +267,9 @@ impl Shared {
         }
     }
 
-    fn transport(&self, identity: &Identity) -> kube::Client {
+    fn wire(&self, identity: &Identity) -> Wire {
         match (&self.connection.controller, identity) {
-            (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.client(),
+            (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.wire(),
             _ => self.connection.bare.clone(),
         }
     }
@@ -280,24 +311,28 @@ impl Shared {
         }
     }
 
-    async fn ask_once(&self, identity: &Identity, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
-        let answer = transport::ask(&self.transport(identity), identity, token, call, self.terms()).await;
+    async fn ask_once(&self, sender: &Sender, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
+        let identity = &sender.identity;
+        let (wire, channel) = (self.wire(identity), sender.channel(sender.purpose));
+        let answer = transport::ask((&wire, &channel), identity, token, call, self.terms()).await;
         self.heed(identity, &answer);
         answer
     }
 
     async fn open_once(
         &self,
-        identity: &Identity,
+        sender: &Sender,
         token: Option<&Token>,
         call: &Call,
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
-        let transport = match &self.connection.elsewhere {
+        let identity = &sender.identity;
+        let wire = match &self.connection.elsewhere {
             // What stays open takes nothing from what is asked.
             Some(elsewhere) => elsewhere.watches.clone(),
-            None => self.transport(identity),
+            None => self.wire(identity),
         };
-        let opened = transport::open(&transport, identity, token, call, self.terms()).await;
+        let channel = sender.channel(Purpose::Watches);
+        let opened = transport::open((&wire, &channel), identity, token, call, self.terms()).await;
         self.heed(identity, &opened);
         opened
     }
@@ -310,7 +345,7 @@ impl Shared {
         let mut retries = 0;
         loop {
             let token = self.token(sender).await?;
-            let error = match self.ask_once(identity, token.as_ref(), call).await {
+            let error = match self.ask_once(sender, token.as_ref(), call).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -344,10 +379,10 @@ impl Shared {
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
         let identity = &sender.identity;
         let token = self.token(sender).await?;
-        match self.open_once(identity, token.as_ref(), call).await {
+        match self.open_once(sender, token.as_ref(), call).await {
             Err(ClusterError::Unauthorized { .. }) if self.renewable(identity, token.as_ref()).await => {
                 let token = self.token(sender).await?;
-                self.open_once(identity, token.as_ref(), call).await
+                self.open_once(sender, token.as_ref(), call).await
             }
             other => other,
         }

@@ -30,6 +30,7 @@ mod token;
 mod transport;
 mod turns;
 mod watch;
+mod wire;
 
 pub use client::{Applied, ApplyOptions, Client, DeleteOptions, Preconditions};
 pub use connection::{Connection, ConnectionError};

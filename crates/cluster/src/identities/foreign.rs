@@ -11,6 +11,7 @@ use super::{ClientPool, LaneAccess, Sender};
 use crate::error::ClusterError;
 use crate::token::Token;
 use crate::transport::{self, Call};
+use crate::wire::Purpose;
 
 /// How old a token is before another one is made because the other cluster refused it.
 const REFUSED_AFTER: Duration = Duration::from_secs(60);
@@ -143,7 +144,8 @@ impl ForeignToken {
         let made = made.map_err(TokenTrouble::Failed)?;
         let identity = account.clone().into();
         let call = Call::get(TRIED_ON.to_owned());
-        let tried = transport::ask(&shared.connection.bare, &identity, Some(&made), &call, None).await;
+        let way = (&shared.connection.bare, &lane.channel(Purpose::Requests));
+        let tried = transport::ask(way, &identity, Some(&made), &call, None).await;
         let answer = match tried {
             Err(ClusterError::Unauthorized { .. }) => OwnAnswer::Refused,
             Err(

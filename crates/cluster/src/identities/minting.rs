@@ -90,7 +90,7 @@ impl Shared {
             (Identity::Controller(_), old) if self.issuer().is_some() => self.issue(&mut held, old, now),
             (Identity::Controller(_), Some(old)) => {
                 let target = (PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT);
-                match self.mint(&controller(), target, &[], Some(&old)).await {
+                match self.mint(&controller().into(), target, &[], Some(&old)).await {
                     Ok(minted) => {
                         *held = Some(minted.clone());
                         Ok(Some(minted))
@@ -176,14 +176,10 @@ impl Shared {
         audiences: &[String],
     ) -> Result<Token, ClusterError> {
         let credentials = Box::pin(self.token(minter)).await?;
-        match self
-            .mint(&minter.identity, target, audiences, credentials.as_ref())
-            .await
-        {
+        match self.mint(minter, target, audiences, credentials.as_ref()).await {
             Err(ClusterError::Unauthorized { .. }) if self.renewable(&minter.identity, credentials.as_ref()).await => {
                 let credentials = Box::pin(self.token(minter)).await?;
-                self.mint(&minter.identity, target, audiences, credentials.as_ref())
-                    .await
+                self.mint(minter, target, audiences, credentials.as_ref()).await
             }
             minted => minted,
         }
@@ -191,7 +187,7 @@ impl Shared {
 
     async fn mint(
         &self,
-        minter: &Identity,
+        minter: &Sender,
         (namespace, name): (&str, &str),
         audiences: &[String],
         credentials: Option<&Token>,

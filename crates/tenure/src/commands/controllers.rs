@@ -154,6 +154,11 @@ impl ControllerSettings {
         })
     }
 
+    /// Which controllers run.
+    pub(crate) fn switches(&self) -> &Switches {
+        &self.switches
+    }
+
     /// How many bytes of memory, and of disk, they may take together.
     pub(crate) fn count_bytes(&self) -> (u64, u64) {
         let budgets = &self.budgets;
