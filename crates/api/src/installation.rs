@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::crds::{CrdError, crds};
 use crate::metadata::{
     CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
-    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, PLATFORM_NAMESPACE,
-    SOURCE_CONTROLLER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
+    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE,
+    PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 
@@ -77,6 +77,7 @@ fn controller_cluster_role() -> Value {
             {"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen},
             {"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories", "ocirepositories"], "verbs": seen},
             {"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen},
+            {"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": seen},
             {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]},
             {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]},
             // A Tenant's home namespace is made when it is not there.
@@ -89,7 +90,7 @@ fn controller_cluster_role() -> Value {
              "resourceNames": list_bound_cluster_roles()},
             // Who else reconciles the same kinds.
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"],
-             "resourceNames": [SOURCE_CONTROLLER_LEASE, KUSTOMIZE_CONTROLLER_LEASE, CAPSULE_LEASE]}
+             "resourceNames": [SOURCE_CONTROLLER_LEASE, KUSTOMIZE_CONTROLLER_LEASE, NOTIFICATION_CONTROLLER_LEASE, CAPSULE_LEASE]}
         ]
     })
 }

@@ -12,6 +12,10 @@ use crate::metadata::{CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE,
 pub const USER: u32 = 65532;
 /// The port of the probes.
 pub const HEALTH_PORT: u16 = 9440;
+/// The port of requests to Receivers (Flux's).
+pub const HOOK_PORT: u16 = 9292;
+/// The Service of requests to Receivers (Flux's): what an Ingress or a load balancer leads to.
+pub const HOOK_SERVICE: &str = "webhook-receiver";
 /// What the program is called in an image that has nothing else.
 pub const PROGRAM: &str = "/tenure";
 /// The only folder that can be written.
@@ -55,6 +59,8 @@ pub struct Workload {
     pub replicas: u32,
     /// The PriorityClass of the Pods.
     pub priority_class: Option<String>,
+    /// Whether requests to Receivers are taken.
+    pub hooks: bool,
     /// What `tenure run` is told besides.
     pub arguments: Vec<String>,
     /// Where the API server is; nothing stands for every address, on its usual ports.
@@ -88,12 +94,23 @@ impl Workload {
 /// All that runs the controllers, in an order in which it can be applied: who may talk to whom comes before anybody talks.
 #[must_use]
 pub fn objects(workload: &Workload) -> Vec<Value> {
-    vec![
-        closed_namespace(),
-        controller_traffic(workload),
-        disruption_budget(),
-        deployment(workload),
-    ]
+    let mut objects = vec![closed_namespace(), controller_traffic(workload)];
+    if workload.hooks {
+        objects.push(hook_service());
+    }
+    objects.extend([disruption_budget(), deployment(workload)]);
+    objects
+}
+
+/// Where requests to Receivers come in.
+fn hook_service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata(HOOK_SERVICE),
+        "spec": {
+            "type": "ClusterIP", "selector": selector(),
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "hooks"}]
+        }
+    })
 }
 
 fn metadata(name: &str) -> Value {
@@ -149,10 +166,17 @@ fn controller_traffic(workload: &Workload) -> Value {
             .collect();
         egress.push(json!({"to": blocks, "ports": [{"protocol": "TCP"}]}));
     }
-    json!({
+    let mut policy = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
         "spec": {"podSelector": {"matchLabels": selector()}, "policyTypes": ["Ingress", "Egress"], "egress": egress}
-    })
+    });
+    if workload.hooks
+        && let Some(spec) = policy.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        // From anywhere: whatever leads here is another thing in every cluster, and each request proves itself.
+        spec.insert("ingress".to_owned(), json!([{"ports": tcp(&[HOOK_PORT])}]));
+    }
+    policy
 }
 
 /// The public addresses but for the cluster's own: all that sources may reach when no administrator says more.
@@ -214,15 +238,22 @@ fn deployment(workload: &Workload) -> Value {
         format!("--data={DATA}/data"),
         format!("--health-address={HEALTH_PORT}"),
     ];
+    if workload.hooks {
+        arguments.push(format!("--hook-address={HOOK_PORT}"));
+    }
     arguments.extend(workload.arguments.iter().cloned());
     let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
     let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": selector()}});
     let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
+    let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"})];
+    if workload.hooks {
+        ports.push(json!({"name": "hooks", "containerPort": HOOK_PORT, "protocol": "TCP"}));
+    }
     let container = json!({
         "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM], "args": arguments,
         "env": [{"name": "TENURE_LOG_FORMAT", "value": "json"}],
-        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        "ports": ports,
         "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
         "securityContext": {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": false, "runAsNonRoot": true,
@@ -272,6 +303,7 @@ mod tests {
             image: "example/tenure:1@sha256:0".to_owned(),
             replicas: 2,
             priority_class: None,
+            hooks: false,
             arguments: vec!["--flux-namespace=gitops".to_owned()],
             api_servers: Vec::new(),
             source_addresses: Vec::new(),
@@ -320,6 +352,40 @@ mod tests {
             for (key, value) in chosen.as_object().expect("a selector") {
                 assert_eq!(labels.get(key), Some(value), "{key}");
             }
+        }
+    }
+
+    #[test]
+    fn requests_come_in_where_they_are_taken_and_nowhere_else() {
+        let closed = objects(&workload());
+        assert!(!closed.iter().any(|object| object["kind"] == "Service"));
+        let policy = find(&closed, "NetworkPolicy", "tenure-controller");
+        assert_eq!(policy["spec"].get("ingress"), None);
+        let opened = objects(&Workload {
+            hooks: true,
+            ..workload()
+        });
+        let policy = find(&opened, "NetworkPolicy", "tenure-controller");
+        assert_eq!(
+            policy["spec"]["ingress"],
+            json!([{"ports": [{"protocol": "TCP", "port": HOOK_PORT}]}])
+        );
+        let container = &find(&opened, "Deployment", "tenure-controller")["spec"]["template"]["spec"]["containers"][0];
+        let service = find(&opened, "Service", HOOK_SERVICE);
+        let target = &service["spec"]["ports"][0]["targetPort"];
+        let ports = container["ports"].as_array().expect("ports");
+        let port = ports
+            .iter()
+            .find(|port| port["name"] == *target)
+            .expect("the port of the Service");
+        assert_eq!(port["containerPort"], HOOK_PORT);
+        let arguments = container["args"].as_array().expect("a list");
+        assert!(
+            arguments.contains(&json!(format!("--hook-address={HOOK_PORT}"))),
+            "{arguments:?}"
+        );
+        for (key, value) in service["spec"]["selector"].as_object().expect("a selector") {
+            assert_eq!(labels().get(key), Some(value), "{key}");
         }
     }
 

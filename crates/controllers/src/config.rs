@@ -8,6 +8,7 @@ use tenure_sources::{Limits, Policy};
 use tenure_tenancy::Settings;
 
 use crate::budgets::Budgets;
+use crate::hooks::Hooks;
 use crate::lane_mode::LaneMode;
 use crate::render::RenderLimits;
 use crate::switches::Switches;
@@ -43,6 +44,8 @@ pub struct Config {
     pub lanes: LaneMode,
     /// Whether an encrypted file that was changed afterwards is refused, and not only told of.
     pub strict_sops: bool,
+    /// What is asked by whoever listens for requests to Receivers.
+    pub hooks: Hooks,
 }
 
 impl Config {
@@ -64,6 +67,7 @@ impl Config {
             applying: ApplySettings::default(),
             lanes: LaneMode::default(),
             strict_sops: false,
+            hooks: Hooks::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 use serde_json::Value;
+use tenure_api::ObjectMeta;
 use tenure_cluster::{EventHistory, Seen};
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +19,9 @@ use crate::means::Means;
 use crate::own;
 use crate::reconciled::{Home, Reconciled};
 use crate::supervise::{self, supervise};
+
+/// Whether an object is meant, by its metadata.
+pub(crate) type Meant<'a> = dyn Fn(&ObjectMeta) -> bool + 'a;
 
 /// A kind, as the table holds it.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(crate) struct Entry<H> {
     pub(crate) take_stock: fn(Arc<Means>, Vec<Arc<H>>) -> BoxFuture<'static, ()>,
     /// The objects that bear a label with a value.
     pub(crate) list_labelled: fn(&H, (&str, &str)) -> Vec<Value>,
+    /// The metadata of objects, as JSON: of those that are meant, so many at most.
+    pub(crate) list_metadata: fn(&H, &Meant<'_>, usize) -> Vec<Value>,
     /// Which objects there are.
     pub(crate) list_keys: fn(&H) -> Vec<Key>,
     /// An object, by namespace and name, as JSON.
@@ -64,6 +70,13 @@ impl<H: Home> Entry<H> {
                     .filter(|object| object.labels().get(label).is_some_and(|found| found == value));
                 bearing
                     .filter_map(|object| serde_json::to_value(object.as_ref()).ok())
+                    .collect()
+            },
+            list_metadata: |home, is_meant, most| {
+                let objects = home.caches().of::<R>().all();
+                let meant = objects.iter().filter(|object| is_meant(object.meta())).take(most);
+                meant
+                    .filter_map(|object| serde_json::to_value(object.meta()).ok())
                     .collect()
             },
             list_keys: |home| {

@@ -41,6 +41,7 @@ pub mod oci_repository;
 pub mod overlay;
 pub mod plan;
 mod pointer;
+pub mod receiver;
 pub mod refusal;
 pub mod restart;
 pub mod rights;

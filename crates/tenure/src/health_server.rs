@@ -33,7 +33,7 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Where there is no IPv6 at all, every address is every one of IPv4.
-async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub(crate) async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     use nix::libc::{EADDRNOTAVAIL, EAFNOSUPPORT};
     match TcpListener::bind(address).await {
         Err(error)

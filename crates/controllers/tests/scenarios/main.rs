@@ -25,6 +25,7 @@ mod modes;
 mod owners;
 mod post_build;
 mod program;
+mod receivers;
 mod registries;
 mod secrets;
 mod sources;

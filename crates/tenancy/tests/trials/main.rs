@@ -56,6 +56,10 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
         "targetNamespace" => yes(reach::check_target_namespace(&placement, other.unwrap())),
         "sourceReference" => yes(reference::check_source(namespace, "GitRepository", other, "x")),
         "dependency" => yes(reference::check_dependency(namespace, other, "x")),
+        "receiverResource" => {
+            let target = ("GitRepository", "x");
+            yes(reference::check_receiver_resource(&placement, namespace, other, target))
+        }
         "healthCheck" => yes(reference::check_health_check(&placement, "Deployment", other, "x")),
         "ending" => Ok(format!("{:?}", realm.ending(namespace))),
         "take" => {
@@ -107,6 +111,6 @@ fn main() -> ExitCode {
     });
     let mut suite = Suite::default();
     // The matrix only grows.
-    suite.add("matrix", 93, cases);
+    suite.add("matrix", 101, cases);
     suite.run()
 }

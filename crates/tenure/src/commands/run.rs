@@ -8,8 +8,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{
-    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, PLATFORM_NAMESPACE,
-    SOURCE_CONTROLLER_LEASE,
+    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE,
+    NOTIFICATION_CONTROLLER_LEASE, PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE,
 };
 use tenure_cluster::Connection;
 use tenure_controllers::{Config, Election, LaneServer, LeaseName, Switches};
@@ -19,6 +19,7 @@ use super::{controllers, up};
 use crate::connect::Connect;
 use crate::failure::{Failure, chain};
 use crate::health_server::{self, serve_probes};
+use crate::hook_server::serve_hooks;
 use crate::{allocator, output, plane};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
@@ -35,6 +36,9 @@ pub(crate) struct Run {
     /// Answer GET /livez and /readyz here, over plain HTTP, a port alone on every address; without it, nothing is listened on.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = health_server::parse_address)]
     health_address: Option<SocketAddr>,
+    /// Take requests to Receivers here, over plain HTTP, a port alone on every address; without it, there are none.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = health_server::parse_address)]
+    hook_address: Option<SocketAddr>,
     #[command(flatten)]
     reconciling: Reconciling,
 }
@@ -73,6 +77,10 @@ impl Run {
             Some(address) => Some(serve_probes(address, health).await?),
             None => None,
         };
+        let hooks = match self.hook_address {
+            Some(address) => Some(serve_hooks(address, config.hooks.clone()).await?),
+            None => None,
+        };
         output::print_line(format!("controllers {} for {address}", election.candidate));
         let shutdown = CancellationToken::new();
         let leading = tokio::spawn(tenure_controllers::run_as_leader(config, election, shutdown.clone()));
@@ -82,10 +90,17 @@ impl Run {
                 None => std::future::pending().await,
             }
         };
+        let hooks = async {
+            match hooks {
+                Some(hooks) => hooks.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::pin!(leading);
         tokio::select! {
             ended = &mut leading => return finish(ended),
             () = probes => {}
+            () = hooks => {}
             () = allocator::give_back_freed_memory() => {}
             told = up::wait_for_end() => told?,
         }
@@ -115,6 +130,7 @@ impl Run {
             others: [
                 (&["GitRepository", "OCIRepository"][..], flux, SOURCE_CONTROLLER_LEASE),
                 (&["Kustomization"][..], flux, KUSTOMIZE_CONTROLLER_LEASE),
+                (&["Receiver"][..], flux, NOTIFICATION_CONTROLLER_LEASE),
                 (&["Tenant"][..], capsule, CAPSULE_LEASE),
             ]
             .into_iter()

@@ -17,6 +17,7 @@ mod commands;
 mod demo;
 mod durable;
 mod flux;
+mod hooks;
 mod howto;
 mod kube_apiserver;
 mod process;
