@@ -56,6 +56,7 @@ mod receiver_books;
 mod reconciled;
 mod render;
 mod rights;
+mod rooms;
 mod seen_files;
 mod source;
 mod supervise;

@@ -8,6 +8,7 @@
 mod allowance;
 mod answers;
 mod mail;
+mod rooms;
 mod session;
 mod starter;
 mod supervision;
@@ -40,6 +41,7 @@ use crate::lane_table::name_lane;
 use crate::means::Means;
 use crate::reconciled::Reconciled as _;
 use mail::Mail;
+use rooms::WantedRooms;
 use starter::Starter;
 use supervision::LaneHandle;
 
@@ -91,6 +93,8 @@ pub(crate) struct Fleet {
     lanes: Mutex<BTreeMap<String, Arc<LaneHandle>>>,
     /// Why lanes are down, by their names.
     troubles: Mutex<HashMap<String, String>>,
+    /// Room that was wanted back from them.
+    wanted: WantedRooms,
 }
 
 /// What is seen of one namespace, and which lane it was told.
@@ -133,6 +137,7 @@ impl Fleet {
             homes: Mutex::default(),
             lanes: Mutex::default(),
             troubles: Mutex::default(),
+            wanted: WantedRooms::default(),
         }))
     }
 
@@ -173,6 +178,7 @@ impl Fleet {
     /// Everything that is there has been seen.
     pub(crate) fn begin(self: &Arc<Self>) {
         self.is_ready.store(true, Ordering::Release);
+        self.tasks.spawn(Arc::clone(self).watch_rooms());
         self.place_all();
     }
 
@@ -328,7 +334,7 @@ impl Fleet {
         let (namespace, placement) = lane.mail.find_any_namespace()?;
         let config = &self.standing.config;
         let is_platform = lane.name == name_lane(&Lane::Platform);
-        let budgets = config.budgets.of_one();
+        let budgets = config.budgets;
         let processes = &self.standing.processes;
         let memory = budgets
             .count_memory_of_one()

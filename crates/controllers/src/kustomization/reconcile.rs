@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
-use tenure_cluster::{ClusterError, EventHistory, ServiceAccount, WorkTurns};
+use tenure_cluster::{ClusterError, EventHistory, ForeignToken, ServiceAccount, WorkTurns};
 use tenure_planner::answer::Reason;
 use tenure_planner::kustomization::{
     Attempt, Endings, Memory, Observed, RenderFailure, RenderRequest, Rendered, ServiceAccountFacts, Snapshot,
@@ -49,6 +49,8 @@ pub(crate) struct KustomizationReconciler {
     here: Here,
     /// The other cluster that `held` and `looked` are about.
     cluster: Option<Arc<OtherCluster>>,
+    /// The token that is sent there, if it is one of this cluster.
+    token: Option<Arc<ForeignToken>>,
     said: EventHistory,
     /// What this attempt read or wrote, with its revision: watches may be behind it, or not tell of it at all.
     answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
@@ -81,6 +83,7 @@ impl KustomizationReconciler {
             held: Held::new(Arc::clone(&shard.live), key.clone()),
             here: Here::new(Arc::clone(&shard.live), key.clone()),
             cluster: None,
+            token: None,
             looking: LookingRoom::new(shard.means.looking.clone()),
             looks_elsewhere: false,
             said: EventHistory::default(),
@@ -411,6 +414,7 @@ impl KustomizationReconciler {
                         return Ok(Some(Next::Again));
                     }
                 }
+                Step::OrderToken(order) => self.order_token(order, &lane).await,
                 Step::Ask(request) => requests.push(request),
             }
         }

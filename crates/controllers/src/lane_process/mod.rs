@@ -6,6 +6,7 @@
 
 mod line;
 mod process;
+mod rooms;
 mod surroundings;
 
 pub use process::{LaneError, LaneProcess};

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use tenure_cluster::Connection;
+use tenure_planner::lane_process::room::RoomFact;
 use tenure_sources::StorageError;
 use tenure_tenancy::identity;
 use tokio::net::UnixStream;
@@ -17,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::line::Line;
+use super::rooms::RoomShares;
 use super::surroundings::{Enclave, key_of_kustomization};
 use crate::config::Config;
 use crate::frames::{self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame};
@@ -112,6 +114,7 @@ impl LaneProcess {
         let end = CancellationToken::new();
         let lane_kinds = kinds::list_kinds().lane;
         let enclave = Enclave::new(Means::new(config)?, lane_kinds, Arc::clone(&line), end.clone());
+        let rooms = RoomShares::begin(&enclave.means, &line);
         let (tell, told) = mpsc::unbounded_channel();
         let sweeping = async {
             let mut sweep = tokio::time::interval(SWEEP);
@@ -121,14 +124,14 @@ impl LaneProcess {
             }
         };
         let working = async {
-            obey(&enclave, &line, told).await;
+            obey(&enclave, (&line, &rooms), told).await;
             end.cancel();
             if tokio::time::timeout(FAREWELL, enclave.wait()).await.is_err() {
                 tracing::warn!("some reconciliations were still under way at the end");
             }
         };
         tokio::select! {
-            error = hear(read, &line, &tell) => Err(error),
+            error = hear(read, (&line, &rooms), &tell) => Err(error),
             error = speak(write, out) => Err(error),
             () = working => Ok(()),
             () = sweeping => Ok(()),
@@ -178,11 +181,17 @@ fn read_server(server: LaneServer) -> Result<kube::Config, LaneError> {
 }
 
 /// Reads what the hub says. Whether it is there, and what it has asked, is answered at once, whatever else is to be done.
-async fn hear(mut read: OwnedReadHalf, line: &Line, tell: &mpsc::UnboundedSender<ToLane>) -> LaneError {
+async fn hear(
+    mut read: OwnedReadHalf,
+    (line, rooms): (&Line, &RoomShares),
+    tell: &mpsc::UnboundedSender<ToLane>,
+) -> LaneError {
     loop {
         match read_frame::<ToLane>(&mut read).await {
             Ok(Some((ToLane::Ping(number), _))) => line.tell(FromLane::Pong(number)).await,
             Ok(Some((ToLane::Answer { number, answer }, _))) => line.answer(number, answer),
+            Ok(Some((ToLane::Granted { room, bytes }, _))) => rooms.tell(room, RoomFact::Granted(bytes)),
+            Ok(Some((ToLane::WantedBack(room), _))) => rooms.tell(room, RoomFact::WantedBack),
             Ok(Some((ToLane::Orders(_), _))) => return LaneError::Line("orders came twice".to_owned()),
             Ok(Some((other, _))) => {
                 if tell.send(other).is_err() {
@@ -206,7 +215,7 @@ async fn speak(mut write: OwnedWriteHalf, mut out: mpsc::Receiver<FromLane>) -> 
 }
 
 /// Does what it is told, in order, until it is told to stop.
-async fn obey(enclave: &Arc<Enclave>, line: &Line, mut told: mpsc::UnboundedReceiver<ToLane>) {
+async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut told: mpsc::UnboundedReceiver<ToLane>) {
     while let Some(frame) = told.recv().await {
         match frame {
             ToLane::Namespace {
@@ -225,6 +234,7 @@ async fn obey(enclave: &Arc<Enclave>, line: &Line, mut told: mpsc::UnboundedRece
                 revision,
             } => enclave.take_gone(&kind, (&namespace, &name), &revision),
             ToLane::Synced => {
+                rooms.wait_for_disk().await;
                 take_stock(enclave).await;
                 enclave.means.ready.cancel();
                 line.tell(FromLane::Works).await;
@@ -240,7 +250,11 @@ async fn obey(enclave: &Arc<Enclave>, line: &Line, mut told: mpsc::UnboundedRece
             } => enclave.take_hook(number, &namespace, name, delivery),
             ToLane::Stop => return,
             // These were seen to when they came.
-            ToLane::Orders(_) | ToLane::Answer { .. } | ToLane::Ping(_) => {}
+            ToLane::Orders(_)
+            | ToLane::Answer { .. }
+            | ToLane::Granted { .. }
+            | ToLane::WantedBack(_)
+            | ToLane::Ping(_) => {}
         }
     }
 }

@@ -14,6 +14,7 @@ mod attacks;
 mod decryption;
 mod deleting;
 mod elsewhere;
+mod elsewhere_by_token;
 mod expressions;
 mod failing;
 mod faults;

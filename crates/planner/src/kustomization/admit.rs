@@ -12,7 +12,7 @@ use super::context::{Context, name_subject};
 use super::ignore::Ignored;
 use super::mode::ApplyMode;
 use super::types::{ServiceAccountFacts, Snapshot, read_apply_mode};
-use super::{Phase, Plan, elsewhere, ending, expression_memory, health_check, inputs, watching};
+use super::{Phase, Plan, elsewhere, ending, expression_memory, health_check, inputs, kube_config, watching};
 use crate::maxima;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
@@ -73,7 +73,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         plan.memory.expressions = expressions;
         return Err(plan);
     }
-    elsewhere::check_spec(spec).map_err(|(reason, message)| stalled(reason, message))?;
+    kube_config::check_spec(spec).map_err(|(reason, message)| stalled(reason, message))?;
     let reach = snapshot.reach();
     let source = &spec.source_ref;
     reference::check_source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;

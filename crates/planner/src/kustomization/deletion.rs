@@ -115,7 +115,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     match looked {
         Ok(target) => context.target = target,
-        Err(Trouble::Read(step)) => return *context.again(vec![*step]),
+        Err(Trouble::Ask(step)) => return *context.again(vec![*step]),
         Err(Trouble::Failed { message, .. }) => {
             return blocked(snapshot, now, context.memory, reason::RECONCILIATION_FAILED, &message);
         }

@@ -21,6 +21,7 @@ mod health_check;
 mod history;
 mod ignore;
 mod inputs;
+mod kube_config;
 mod mode;
 mod order;
 mod origin;
@@ -51,6 +52,7 @@ pub use dependency_facts::{DependencyFacts, WholeKustomization, find_cycle, find
 pub use elsewhere::find_place;
 pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
+pub use kube_config::TokenAnswer;
 pub use settings::{ApplySettings, StageKind};
 pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
 pub use step::{RenderRequest, Step, SurveyRequest};

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{ALLOW_DELETION, APPLY_MODE};
 use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
-use tenure_tenancy::{Ending, Placement};
+use tenure_tenancy::{Ending, Placement, TokenOrder};
 
 use super::dependency_facts::DependencyFacts;
 use super::expression_memory::ExpressionMemory;
 use super::guard::{Allowed, Guards};
+use super::kube_config::TokenAnswer;
 use super::settings::ApplySettings;
 use super::siblings::{Rival, Survey, Turnover};
 use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
@@ -96,6 +97,9 @@ pub struct Attempt {
     /// Value of the annotation `tenure.dev/apply` when it began.
     #[serde(default)]
     pub apply: Option<String>,
+    /// The answer to an order of a token.
+    #[serde(skip)]
+    pub token: Option<(TokenOrder, TokenAnswer)>,
     /// What was rendered.
     #[serde(default)]
     pub rendered: Option<Rendered>,
@@ -129,6 +133,7 @@ impl Attempt {
             requested_at: crate::read_requested_at(&kustomization.metadata),
             allowed: read_allowed_deletion(&kustomization.metadata),
             apply: read_apply_mode(&kustomization.metadata),
+            token: None,
             rendered: None,
             rendered_at: None,
             dry_runs: BTreeMap::new(),

@@ -292,7 +292,9 @@ impl Play {
                 snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
             }
             Step::Survey(request) => party.survey = Some(request.clone()),
-            Step::ReadHere(_) | Step::Ask(Request::Try(_) | Request::TakeOver(_)) => panic!("{step}"),
+            Step::ReadHere(_) | Step::OrderToken(_) | Step::Ask(Request::Try(_) | Request::TakeOver(_)) => {
+                panic!("{step}")
+            }
         }
     }
 
