@@ -36,6 +36,9 @@ pub(crate) trait Courier: Send + Sync + fmt::Debug {
 
     /// Brings it there, and what is answered back.
     fn bring<'a>(&'a self, receiver: &'a Key, delivery: &'a Delivery) -> BoxFuture<'a, Verdict>;
+
+    /// Asks every source that fetches from an address to do so now.
+    fn announce<'a>(&'a self, url: &'a str) -> BoxFuture<'a, ()>;
 }
 
 /// The paths of all Receivers. Cheap to clone; all clones are the same.
@@ -169,6 +172,14 @@ impl Hooks {
             share,
             held: None,
         })
+    }
+
+    /// Something new is at the address of a repository of this machine's own: whoever fetches from there does so now. No request leads here.
+    pub async fn announce(&self, url: &str) {
+        // Whoever begins later fetches anyhow.
+        if let Some(courier) = self.courier().filter(|courier| courier.is_ready()) {
+            courier.announce(url).await;
+        }
     }
 
     /// Whether one more request comes not too often: first by the Receiver, so that one that is flooded takes nothing from the others of its tenant.

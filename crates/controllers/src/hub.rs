@@ -335,6 +335,15 @@ impl Courier for Hub {
         }
         .boxed()
     }
+
+    fn announce<'a>(&'a self, url: &'a str) -> BoxFuture<'a, ()> {
+        async move {
+            for shard in self.list_shards() {
+                receiver::announce(&shard, url).await;
+            }
+        }
+        .boxed()
+    }
 }
 
 impl Overview for Hub {

@@ -82,7 +82,8 @@ impl Plane {
         );
         let server = open(&options, &told).await?;
         // After the folder has become this store's own: what others find in it first is left as it is.
-        let repositories = Repositories::start(&options.data, named, options.repository_port).await?;
+        let hooks = Hooks::default();
+        let repositories = Repositories::start(&options.data, named, options.repository_port, &hooks).await?;
         let served = parse_allowances("--repository", repositories.address().as_slice())?;
         let address = SocketAddr::new(told.host, bound.port());
         // With another CA for clients, this server has nothing that an administrator could prove himself with.
@@ -116,7 +117,6 @@ impl Plane {
             None
         } else {
             let ended = shutdown.clone();
-            let hooks = Hooks::default();
             if let Some(address) = options.hook_address {
                 let serving = serve_hooks(address, hooks.clone()).await?;
                 let ended = shutdown.clone();

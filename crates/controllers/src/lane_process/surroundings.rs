@@ -143,6 +143,10 @@ impl Enclave {
             self.means.mailboxes.remove_unless(&key, || false);
             self.means.listeners.listen(&key, BTreeSet::new());
         }
+        // Whoever has it then tells of its Receivers; when it comes back, so does this process.
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.retain(|receiver, _| receiver.namespace != name);
+        drop(doors);
         let mut known = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         known.remove(name);
     }

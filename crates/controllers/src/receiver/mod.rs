@@ -14,7 +14,7 @@ use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
 
-pub(crate) use take::take_delivery;
+pub(crate) use take::{announce, take_delivery};
 
 impl Reconciled for Receiver {
     type Home = Shard;

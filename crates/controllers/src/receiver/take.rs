@@ -8,11 +8,12 @@ use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use serde_json::json;
 use tenure_api::metadata::{NOTIFICATION_CONTROLLER, REQUESTED_AT};
-use tenure_api::{ObjectMeta, Receiver};
+use tenure_api::{GitRepository, ObjectMeta, Receiver};
 use tenure_cluster::ClusterError;
 use tenure_planner::maxima::RECEIVER_CANDIDATES;
 use tenure_planner::receiver::{
-    Candidate, Delivery, Target, Verdict, admit, choose, estimate_work, find_token, is_path_of, list_sought, verify,
+    Candidate, Delivery, Target, Verdict, admit, choose, estimate_work, find_announced, find_token, is_path_of,
+    list_sought, verify,
 };
 use tenure_tenancy::Placement;
 
@@ -119,6 +120,18 @@ async fn ask_to_reconcile(
         "a request to a Receiver could not ask everything"
     );
     Verdict::Failed
+}
+
+/// Asks the sources of a namespace that fetch from an address to do so now.
+pub(crate) async fn announce(shard: &Shard, url: &str) {
+    let now = Timestamp::now();
+    let sources = shard.caches.of::<GitRepository>().all();
+    let targets = sources.iter().filter_map(|source| find_announced(source, url));
+    for target in targets.collect::<Vec<_>>() {
+        if let Some(problem) = ask_one(shard, &target, now).await {
+            tracing::debug!(problem, "a source could not be told that something new is there");
+        }
+    }
 }
 
 /// Objects that a Receiver names, as they were last seen, and what it names in vain.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use kubernetes_cel::{Environment, Type, Value as CelValue};
 use serde_json::{Map, Value};
-use tenure_api::{ObjectView, Receiver, ReceiverSpec};
+use tenure_api::{GitRepository, ObjectView, Receiver, ReceiverSpec};
 
 use super::check::find_api_version;
 use super::hook::Delivery;
@@ -46,6 +46,20 @@ pub struct Chosen {
     pub targets: BTreeSet<Target>,
     /// What could not be decided, for the log: nothing of the request.
     pub problems: BTreeSet<String>,
+}
+
+/// A source that fetches from just this address, to be asked when something new is there.
+#[must_use]
+pub fn find_announced(source: &GitRepository, url: &str) -> Option<Target> {
+    let metadata = &source.metadata;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (source.spec.url.reveal() == url && !source.spec.suspend).then(|| Target {
+        api_version: "source.toolkit.fluxcd.io/v1",
+        kind: "GitRepository".to_owned(),
+        namespace: text(&metadata.namespace),
+        name: text(&metadata.name),
+        uid: text(&metadata.uid),
+    })
 }
 
 fn declare() -> Environment {

@@ -25,7 +25,7 @@ use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{Receiver, ReceiverStatus, reason};
 
 pub use check::RECONCILED;
-pub use filter::{Candidate, Chosen, Target, choose, estimate_work};
+pub use filter::{Candidate, Chosen, Target, choose, estimate_work, find_announced};
 pub use hook::{Delivery, HEADERS, Sought, Verdict, WHOLE_BODY, admit, list_sought, name_path};
 pub use rate::{Bucket, RECEIVER_RATE, Rate, TENANT_RATE};
 pub use types::{Attempt, CheckedFilters, HookPath, LastRead, Memory, Plan, Snapshot, Step, TokenFailure};

@@ -35,6 +35,40 @@ fn post(port: u16, path: &str, headers: &str, body: &str) -> u16 {
     send(port, &head, body.as_bytes())
 }
 
+/// However long the interval of a source is, it follows a folder of this machine at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_served_folder_says_itself_that_it_is_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let (served, data) = (folder.path().join("platform"), folder.path().join("data"));
+    std::fs::create_dir(&served).unwrap();
+    std::fs::write(served.join("a.yaml"), "a: 1\n").unwrap();
+    let named = format!("platform={}", served.display());
+    let (_up, lines) = Up::start_telling(&data, &["--repository", &named, "--repository-port", "0"], 3);
+    let url = lines[2].strip_prefix("repository ").expect("the clone URL");
+    let sources: Api<GitRepository> = Api::namespaced(client(&data).await, "tenure-system");
+    let source = json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "platform"},
+        "spec": {"url": url, "ref": {"branch": "main"}, "interval": "10h"}
+    });
+    let source = serde_json::from_value(source).unwrap();
+    sources.create(&PostParams::default(), &source).await.unwrap();
+    let revision_after = async |before: &str| {
+        let look = || async {
+            let found = sources.get("platform").await.map_err(|error| error.to_string())?;
+            let artifact = found.status.as_ref().and_then(|status| status.artifact.as_ref());
+            let revision = artifact.map(|artifact| artifact.revision.clone()).unwrap_or_default();
+            let is_another = !revision.is_empty() && revision != before;
+            is_another
+                .then_some(revision)
+                .ok_or_else(|| format!("{:?}", found.status))
+        };
+        eventually(SOON, look).await.unwrap()
+    };
+    let first = revision_after("").await;
+    std::fs::write(served.join("b.yaml"), "b: 1\n").unwrap();
+    revision_after(&first).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_come_in_over_http_and_nothing_else_does() {
     let folder = tempfile::tempdir().unwrap();
