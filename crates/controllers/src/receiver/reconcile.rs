@@ -107,10 +107,11 @@ impl Reconciler for ReceiverReconciler {
                 snapshot.attempt.path = Some(path);
             }
         }
+        // Before anybody can read in the status where it is.
+        self.shard.surroundings.open_door(&self.key, plan.memory.door.as_ref());
         if let Some(status) = &plan.status {
             own.write_status(&self.shard, status).await?;
         }
-        self.shard.surroundings.open_door(&self.key, plan.memory.door.as_ref());
         // write
         own.write_events(&self.shard, &mut self.said, &plan.events).await;
         Ok(Some(plan.next))
