@@ -1,6 +1,8 @@
 //! What an installation consists of, as data: the kinds, the platform namespace, the controller's ServiceAccount and its rights.
 //! The embedded control plane applies it at every start, `deploy/` is written from it. It refuses rights that nothing uses.
 
+mod choice;
+
 use serde_json::{Value, json};
 
 use crate::crds::{CrdError, crds};
@@ -10,6 +12,8 @@ use crate::metadata::{
     PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
+pub(crate) use choice::ControllerChoice;
+pub use choice::is_watched;
 
 /// The Role of whoever leads, and its binding.
 const LEADER_ROLE: &str = "tenure-leader";
@@ -27,18 +31,28 @@ const OWNER_CLUSTER_ROLE: &str = "admin";
 /// # Errors
 /// [`CrdError`]; a test keeps it from happening.
 pub fn objects() -> Result<Vec<Value>, CrdError> {
+    objects_for(&|_| true)
+}
+
+/// The same objects, with no more rights than the controllers need that are on: `is_on` says of a kind, `Tenant`, whether it is reconciled.
+/// A Role that nobody needs is there and empty, so that what was granted before is taken back.
+///
+/// # Errors
+/// As [`objects`].
+pub fn objects_for(is_on: &dyn Fn(&str) -> bool) -> Result<Vec<Value>, CrdError> {
     let mut objects = crds()?;
-    objects.extend(cluster_roles());
+    let choice = ControllerChoice::of(&objects, is_on);
+    objects.extend(cluster_roles(&choice));
     objects.extend([
         namespace(),
         service_account(),
-        controller_cluster_role(),
+        controller_cluster_role(&choice),
         controller_cluster_role_binding(),
         leader_role(),
         controller_role_binding(LEADER_ROLE, PLATFORM_NAMESPACE),
-        lane_tokens_role(),
+        lane_tokens_role(&choice),
         controller_role_binding(LANE_TOKENS_ROLE, PLATFORM_NAMESPACE),
-        events_role(),
+        events_role(&choice),
         controller_role_binding(EVENTS_ROLE, EVENTS_NAMESPACE),
     ]);
     Ok(objects)
@@ -66,62 +80,89 @@ fn service_account() -> Value {
 ///
 /// One right is wide, and is what an installation has to trust it with: RoleBindings in all namespaces, since a tenant's may be any. What
 /// they may bind is a list (`bind` by `resourceNames`): a ClusterRole that a Tenant names besides has to be added by an administrator.
-fn controller_cluster_role() -> Value {
+fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let seen = json!(["get", "list", "watch"]);
     let generated = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
+    // Without Tenants nothing is made of them, and the accounts of lanes are in the platform namespace.
+    let (namespaces, accounts) = if choice.has_tenants() {
+        (
+            json!(["get", "list", "watch", "create", "patch"]),
+            json!(["get", "list", "watch", "create", "patch", "delete"]),
+        )
+    } else {
+        (seen.clone(), seen.clone())
+    };
+    let mut rules = vec![
+        // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
+        json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
+        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories", "ocirepositories"], "verbs": seen}),
+        json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
+        json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": seen}),
+        json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]}),
+        json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]}),
+        // A Tenant's home namespace is made when it is not there.
+        json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": namespaces}),
+        // A Tenant's, in its home namespace, and those of lanes. In which namespaces isn't known before there are Tenants.
+        json!({"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": accounts}),
+        json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": generated}),
+        // Without it, nobody may bind a ClusterRole whose rights he doesn't have himself.
+        json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
+               "resourceNames": list_bound_cluster_roles(choice)}),
+    ];
+    // Who else reconciles the same kinds.
+    let others = choice.select(&[
+        (SOURCE_CONTROLLER_LEASE, &["GitRepository", "OCIRepository"]),
+        (KUSTOMIZE_CONTROLLER_LEASE, &["Kustomization"]),
+        (NOTIFICATION_CONTROLLER_LEASE, &["Receiver"]),
+        (CAPSULE_LEASE, &["Tenant"]),
+    ]);
+    if !others.is_empty() {
+        rules.push(json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"], "resourceNames": others}));
+    }
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": CONTROLLER_SERVICE_ACCOUNT, "labels": labels()},
-        "rules": [
-            // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
-            {"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen},
-            {"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories", "ocirepositories"], "verbs": seen},
-            {"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen},
-            {"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": seen},
-            {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]},
-            {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]},
-            // A Tenant's home namespace is made when it is not there.
-            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch", "create", "patch"]},
-            // A Tenant's, in its home namespace, and those of lanes. In which namespaces isn't known before there are Tenants.
-            {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
-            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": generated},
-            // Without it, nobody may bind a ClusterRole whose rights he doesn't have himself.
-            {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
-             "resourceNames": list_bound_cluster_roles()},
-            // Who else reconciles the same kinds.
-            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"],
-             "resourceNames": [SOURCE_CONTROLLER_LEASE, KUSTOMIZE_CONTROLLER_LEASE, NOTIFICATION_CONTROLLER_LEASE, CAPSULE_LEASE]}
-        ]
+        "rules": choice.limit_hub(rules)
     })
 }
 
 /// The ClusterRoles that the controller binds: those of lanes, of a tenant's GitOps ServiceAccount, and an owner's that are Capsule's default.
-fn list_bound_cluster_roles() -> [&'static str; 5] {
-    [
-        LANE_CLUSTER_ROLE,
-        LANE_BOOKS_CLUSTER_ROLE,
-        TENANT_GITOPS_CLUSTER_ROLE,
-        OWNER_CLUSTER_ROLE,
-        NAMESPACE_DELETER_CLUSTER_ROLE,
-    ]
+fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
+    let mut roles = vec![LANE_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE];
+    if choice.has_tenants() {
+        roles.extend([
+            TENANT_GITOPS_CLUSTER_ROLE,
+            OWNER_CLUSTER_ROLE,
+            NAMESPACE_DELETER_CLUSTER_ROLE,
+        ]);
+    }
+    roles
 }
 
 /// How the controller comes to the tokens of lanes, whose accounts are in the platform namespace. Their names follow from those of Tenants,
 /// so they can't stand here; and where lanes act themselves, a lane's token is what it is for.
-fn lane_tokens_role() -> Value {
+fn lane_tokens_role(choice: &ControllerChoice) -> Value {
+    let mut rules = vec![json!({"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]})];
+    if !choice.has_tenants() {
+        rules.push(json!({"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create", "patch"]}));
+    }
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"name": LANE_TOKENS_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
-        "rules": [{"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]}]
+        "rules": rules
     })
 }
 
 /// Events about Tenants, which are in no namespace.
-fn events_role() -> Value {
+fn events_role(choice: &ControllerChoice) -> Value {
+    let mut rules = Vec::new();
+    if choice.has_tenants() {
+        rules.push(json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}));
+    }
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"name": EVENTS_ROLE, "namespace": EVENTS_NAMESPACE, "labels": labels()},
-        "rules": [{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]
+        "rules": rules
     })
 }
 
@@ -162,74 +203,4 @@ fn labels() -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn list_rules(role: &Value) -> Vec<Value> {
-        role["rules"].as_array().expect("rules").clone()
-    }
-
-    fn list_texts(rule: &Value, field: &str) -> Vec<String> {
-        let texts = rule[field].as_array().into_iter().flatten();
-        texts.map(|text| text.as_str().expect("text").to_owned()).collect()
-    }
-
-    /// The invariant "no controller's rights for a tenant", as far as RBAC can say it.
-    #[test]
-    fn neither_the_controller_nor_a_lane_reads_a_secret_or_writes_a_workload() {
-        use crate::roles::{lane_books_cluster_role, lane_cluster_role};
-        for role in [
-            controller_cluster_role(),
-            lane_tokens_role(),
-            events_role(),
-            lane_cluster_role(),
-            lane_books_cluster_role(),
-        ] {
-            for rule in list_rules(&role) {
-                let has = |field: &str, refused: &[&str]| {
-                    list_texts(&rule, field)
-                        .iter()
-                        .any(|text| refused.contains(&text.as_str()))
-                };
-                assert!(!has("resources", &["*", "secrets", "configmaps", "roles"]), "{rule}");
-                assert!(!has("apiGroups", &["*", "apps", "batch"]), "{rule}");
-                assert!(!has("verbs", &["*", "impersonate", "escalate"]), "{rule}");
-            }
-        }
-    }
-
-    /// What lanes do with tokens of their own, the controller can't do in their place.
-    #[test]
-    fn the_controller_has_no_right_that_only_lanes_need() {
-        for rule in list_rules(&controller_cluster_role()) {
-            let groups = list_texts(&rule, "apiGroups");
-            let resources = list_texts(&rule, "resources");
-            assert!(
-                !resources.iter().any(|resource| resource == "serviceaccounts/token"),
-                "{rule}"
-            );
-            assert!(!resources.iter().any(|resource| resource == "events"), "{rule}");
-            if groups
-                .iter()
-                .any(|group| group.ends_with(".fluxcd.io") || group == "tenure.dev")
-            {
-                assert_eq!(list_texts(&rule, "verbs"), ["get", "list", "watch"], "{rule}");
-            }
-            if list_texts(&rule, "verbs").iter().any(|verb| verb == "bind") {
-                let names = list_texts(&rule, "resourceNames");
-                assert_eq!(names, list_bound_cluster_roles(), "{rule}");
-                assert!(!names.iter().any(|name| name == "cluster-admin"), "{rule}");
-            }
-        }
-    }
-
-    #[test]
-    fn everything_can_be_written() {
-        let objects = objects().expect("objects");
-        assert!(
-            objects
-                .iter()
-                .all(|object| object["kind"].is_string() && object["metadata"]["name"].is_string())
-        );
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::installation::ControllerChoice;
 use crate::metadata::{
     LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
     TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
@@ -38,12 +39,11 @@ pub fn tenant_gitops_cluster_role() -> Value {
     })
 }
 
-/// Every ClusterRole that Tenure brings.
-#[must_use]
-pub fn cluster_roles() -> Vec<Value> {
+/// Every ClusterRole that Tenure brings, with the rights of lanes that the controllers need which are on.
+pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
     vec![
-        lane_cluster_role(),
-        lane_books_cluster_role(),
+        lane_cluster_role(choice),
+        lane_books_cluster_role(choice),
         namespace_deleter_cluster_role(),
         tenant_gitops_cluster_role(),
         view_cluster_role(),
@@ -55,18 +55,18 @@ pub fn cluster_roles() -> Vec<Value> {
 ///
 /// For whom it may ask can't be narrowed by name here: `resourceNames` stand in the role, which all namespaces share, and a role for each
 /// could only be written by one who has the right in all of them.
-#[must_use]
-pub fn lane_cluster_role() -> Value {
-    let mut rules = list_book_rules();
-    rules.push(json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }));
+pub(crate) fn lane_cluster_role(choice: &ControllerChoice) -> Value {
+    let mut rules = choice.limit_lanes(list_book_rules());
+    if choice.has_accounts() {
+        rules.push(json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }));
+    }
     cluster_role(LANE_CLUSTER_ROLE, &rules)
 }
 
 /// What a lane does in Kubernetes' own namespaces: its books alone. There, a token of any ServiceAccount would be the cluster's, so an
 /// administrator has to bind the lane to more.
-#[must_use]
-pub fn lane_books_cluster_role() -> Value {
-    cluster_role(LANE_BOOKS_CLUSTER_ROLE, &list_book_rules())
+pub(crate) fn lane_books_cluster_role(choice: &ControllerChoice) -> Value {
+    cluster_role(LANE_BOOKS_CLUSTER_ROLE, &choice.limit_lanes(list_book_rules()))
 }
 
 /// What is written to objects of the kinds that lanes reconcile, and about them; and, for a Surface, what it generates.

@@ -35,7 +35,9 @@ pub(crate) async fn measure(program: &Path, count: usize, report: &mut Report) -
     let repository = git.create("bench").await?;
     repository.commit(files(count), "the beginning").await?;
     let address = format!("http://{}", git.http_address());
-    let plane = ControlPlane::start(program, &["--allow-source".to_owned(), address]).await?;
+    // One process: memory and CPU are read of that. What lanes cost as processes is measured by `lanes`.
+    let arguments = ["--lanes", "task", "--allow-source", &address].map(str::to_owned);
+    let plane = ControlPlane::start(program, &arguments).await?;
     let client = plane.client.clone();
     prepare(&client, &git.http_url("bench")).await?;
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::client::{AuthError, Body};
+use tokio::net::TcpStream;
 use tower::{BoxError, Service};
 
 use crate::elsewhere::Terms;
@@ -144,7 +145,8 @@ impl Connection {
     }
 
     /// Reaches an API server over the network as one lane, which has no controller beside it. `ask` brings the lane's token, and is told
-    /// whether the last one was refused; whatever the configuration has of credentials is left out.
+    /// whether the last one was refused; `connect` opens each connection to the server, which is verified here. Whatever the configuration has
+    /// of credentials is left out.
     ///
     /// # Errors
     /// [`ConnectionError`] when the address or the CA can't be used.
@@ -152,9 +154,10 @@ impl Connection {
         configuration: kube::Config,
         account: LaneAccount,
         ask: impl Fn(bool) -> BoxFuture<'static, Result<Token, String>> + Send + Sync + 'static,
+        connect: impl Fn() -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync + 'static,
     ) -> Result<Self, ConnectionError> {
         Ok(Self {
-            bare: Wire::over_network(without_credentials(configuration))?,
+            bare: Wire::over_streams(without_credentials(configuration), Arc::new(connect))?,
             controller: ControllerCredentials::Lane(account, Arc::new(ask)),
             health: ControllerHealth::default(),
             elsewhere: None,

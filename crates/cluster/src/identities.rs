@@ -72,6 +72,8 @@ pub(crate) struct Sender {
     pub(crate) identity: Identity,
     /// The lane that it is asked for by; a ServiceAccount has one.
     pub(crate) lane: Option<LaneAccount>,
+    /// What its requests are for, besides watches.
+    pub(crate) purpose: Purpose,
 }
 
 impl Sender {
@@ -89,7 +91,11 @@ impl Sender {
 
 impl From<Identity> for Sender {
     fn from(identity: Identity) -> Self {
-        Self { identity, lane: None }
+        Self {
+            identity,
+            lane: None,
+            purpose: Purpose::Requests,
+        }
     }
 }
 
@@ -158,6 +164,16 @@ impl ClientPool {
         Client::new(Arc::clone(&self.shared), self.shared.itself().into(), turns)
     }
 
+    /// The same, for what says who leads: it goes over a connection of its own, so that it never waits behind what else is asked.
+    #[must_use]
+    pub fn for_leadership(&self) -> Client {
+        let sender = Sender {
+            purpose: Purpose::Leadership,
+            ..self.shared.itself().into()
+        };
+        Client::new(Arc::clone(&self.shared), sender, self.shared.controller_turns.clone())
+    }
+
     /// The token of a lane, for the process that it runs in; another one than before when that was refused.
     ///
     /// # Errors
@@ -205,6 +221,7 @@ impl ClientPool {
         let sender = Sender {
             identity: account.clone().into(),
             lane: Some(lane.account.clone()),
+            purpose: Purpose::Requests,
         };
         self.shared.token(&sender).await?;
         Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
@@ -296,7 +313,7 @@ impl Shared {
 
     async fn ask_once(&self, sender: &Sender, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
         let identity = &sender.identity;
-        let (wire, channel) = (self.wire(identity), sender.channel(Purpose::Requests));
+        let (wire, channel) = (self.wire(identity), sender.channel(sender.purpose));
         let answer = transport::ask((&wire, &channel), identity, token, call, self.terms()).await;
         self.heed(identity, &answer);
         answer

@@ -54,7 +54,7 @@ pub fn run_as_leader(
 }
 
 async fn lead(config: Config, election: Election, shutdown: CancellationToken) -> Result<(), RunError> {
-    let client = ClientPool::new(config.connection.clone()).controller();
+    let client = ClientPool::new(config.connection.clone()).for_leadership();
     let mut campaign = Campaign {
         client,
         health: config.connection.health(),

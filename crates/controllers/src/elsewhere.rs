@@ -16,7 +16,7 @@ use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 use kube::client::Body;
 use tenure_cluster::{ClientPool, Connection, ForeignToken, HeldRoom, LaneAccess, ServiceAccount, Terms};
 use tenure_planner::target::{Target, TargetKey};
-use tenure_sources::{ByteBudget, Held, Hidden, Peer, PeerClient, PeerTls, Policy, Room};
+use tenure_sources::{ByteBudget, Held, Hidden, Peer, PeerClient, PeerTls, Reach, Room};
 use tenure_tenancy::TokenOrder;
 use zeroize::Zeroizing;
 
@@ -158,7 +158,7 @@ impl ClusterTable {
 pub(crate) struct Way<'a> {
     pub(crate) budgets: &'a ElsewhereBudgets,
     /// What may be connected to.
-    pub(crate) policy: &'a Policy,
+    pub(crate) reach: &'a Reach,
     /// Who is told of what is seen there.
     pub(crate) mailboxes: &'a Arc<MailboxTable>,
     /// What is charged.
@@ -173,14 +173,14 @@ fn connect(
     (target, token): (&Target, Option<Arc<ForeignToken>>),
     key: ClusterKey,
 ) -> Result<OtherCluster, String> {
-    let (budgets, policy, name) = (way.budgets, way.policy, way.lane);
+    let (budgets, reach, name) = (way.budgets, way.reach, way.lane);
     let held = budgets
         .clusters
         .try_acquire(name, 1)
         .map_err(|error| error.to_string())?;
     let head = Arc::new(Head::of(target)?);
     let service = |connections: &ByteBudget| {
-        let client: PeerClient<Body> = open_peer(policy, target, (connections.clone(), name))?.client();
+        let client: PeerClient<Body> = open_peer(reach, target, (connections.clone(), name))?.client();
         let (head, token) = (Arc::clone(&head), token.clone());
         Ok::<_, String>(tower::service_fn(move |request: Request<Body>| {
             let (client, token, request) = (client.clone(), token.clone(), head.address(request));
@@ -216,7 +216,7 @@ fn connect(
     })
 }
 
-fn open_peer(policy: &Policy, target: &Target, connections: (ByteBudget, &str)) -> Result<Peer, String> {
+fn open_peer(reach: &Reach, target: &Target, connections: (ByteBudget, &str)) -> Result<Peer, String> {
     let key_text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
     let tls = PeerTls {
         authority: target.authority.clone(),
@@ -228,7 +228,7 @@ fn open_peer(policy: &Policy, target: &Target, connections: (ByteBudget, &str)) 
         server_name: target.server_name.clone(),
     };
     let address = (target.address.host.as_str(), target.address.port);
-    Peer::new(policy, address, &tls, connections).map_err(|error| format!("the kubeconfig can't be used: {error}"))
+    Peer::new(reach, address, &tls, connections).map_err(|error| format!("the kubeconfig can't be used: {error}"))
 }
 
 fn set_terms((target, token): (&Target, Option<Arc<ForeignToken>>), told: &ByteBudget, lane: &str) -> Terms {

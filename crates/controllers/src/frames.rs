@@ -13,7 +13,7 @@ use tenure_cluster::HandedToken;
 use tenure_planner::Event;
 use tenure_planner::kustomization::{ApplySettings, Guards, Turnover};
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
-use tenure_sources::{Limits, Policy};
+use tenure_sources::Limits;
 use tenure_tenancy::{Ending, Placement, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -43,10 +43,6 @@ pub(crate) struct Orders {
     pub(crate) settings: Settings,
     /// As [`crate::read_switches`] reads it.
     pub(crate) switches: String,
-    /// What sources of the platform namespace may reach, where that is the lane's.
-    pub(crate) platform_sources: Policy,
-    /// What its other sources may reach.
-    pub(crate) tenant_sources: Policy,
     pub(crate) limits: Limits,
     pub(crate) budgets: Budgets,
     pub(crate) lane_width: usize,

@@ -23,6 +23,7 @@ mod cache;
 mod config;
 mod decryption;
 mod dependents;
+mod dial_line;
 mod drive;
 mod election;
 mod elsewhere;

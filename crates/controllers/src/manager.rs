@@ -9,8 +9,8 @@ use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_api::Tenant;
 use tenure_api::metadata::{LANE_BINDING, LANE_LABEL, LANE_PREFIX, PLATFORM_NAMESPACE, TENANT_LABEL};
+use tenure_api::{Tenant, installation};
 use tenure_cluster::{ClusterError, Seen, WatchEvent, watch};
 use tenure_sources::StorageError;
 use tenure_tenancy::NamespaceFacts;
@@ -122,23 +122,33 @@ impl Manager {
     /// Opens the watches, and starts the reconcilers once everything that is there has been seen: whose a namespace is can't be told
     /// from half of the Tenants.
     async fn start(&self) {
+        let is_on = |kind: &str| self.hub.means.switches.is_on(kind);
+        // What nobody looks at isn't watched: there is no right to it either.
+        let is_watched = |kind: &str| installation::is_watched(kind, &is_on);
         let mut synced = vec![
             self.watch(("v1", "Namespace", None), Self::take_namespace),
-            self.watch(
-                ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(TENANT_LABEL)),
-                |manager, told| manager.take_tenant_object(|hub| &hub.role_bindings, told),
-            ),
-            self.watch(("v1", "ServiceAccount", Some(TENANT_LABEL)), |manager, told| {
-                manager.take_tenant_object(|hub| &hub.service_accounts, told);
-            }),
             self.watch(
                 ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(LANE_LABEL)),
                 Self::take_lane_binding,
             ),
             self.watch(("v1", "ServiceAccount", Some(LANE_LABEL)), Self::take_lane_account),
         ];
+        if is_on(Tenant::KIND.name) {
+            synced.push(self.watch(
+                ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(TENANT_LABEL)),
+                |manager, told| manager.take_tenant_object(|hub| &hub.role_bindings, told),
+            ));
+            synced.push(
+                self.watch(("v1", "ServiceAccount", Some(TENANT_LABEL)), |manager, told| {
+                    manager.take_tenant_object(|hub| &hub.service_accounts, told);
+                }),
+            );
+        }
         self.keep_rights(&self.hub.means.settings.platform_namespace);
         for (at, entry) in self.hub.kinds.iter().enumerate() {
+            if !is_watched(entry.kind.name) {
+                continue;
+            }
             let watched = (entry.kind.api_version, entry.kind.name, None);
             synced.push(self.watch(watched, move |manager, told| {
                 if let Some(entry) = manager.hub.kinds.get(at) {
@@ -147,6 +157,9 @@ impl Manager {
             }));
         }
         for (at, entry) in self.hub.lane_kinds.iter().enumerate() {
+            if !is_watched(entry.kind.name) {
+                continue;
+            }
             let watched = (entry.kind.api_version, entry.kind.name, None);
             synced.push(self.watch(watched, move |manager, told| {
                 if let Some(entry) = manager.hub.lane_kinds.get(at) {

@@ -1,6 +1,6 @@
 //! Which kinds are reconciled here, and which are left to somebody else. Owns how that is written; which kinds there are, and which of them
-//! needs another, says the table ([`crate::kinds`]). What is not reconciled is watched all the same: whose a namespace is, say, is told
-//! by Tenants that others keep.
+//! needs another, says the table ([`crate::kinds`]). What is not reconciled is watched all the same where another kind looks at it: whose a
+//! namespace is, say, is told by Tenants that others keep.
 
 use std::collections::BTreeSet;
 

@@ -17,6 +17,7 @@
 pub mod denial;
 pub mod ending;
 pub mod foreign_token;
+pub mod grant;
 pub mod identity;
 pub mod inventory;
 pub mod lane;
@@ -29,6 +30,8 @@ pub mod surface;
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
 pub use foreign_token::{OwnAnswer, TokenClaims, TokenOrder};
+pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};
 pub use lane::Lane;
 pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, check_takeable};
+pub use reference::Referrer;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
-use tenure_controllers::{Hooks, LaneServer};
+use tenure_controllers::{Hooks, LaneServer, Switches};
 use tenure_sources::Endpoint;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -25,10 +25,11 @@ const FIELD_MANAGER: &str = "tenure";
 /// How long a token of the controller is good for.
 const TOKEN_SECONDS: i64 = 3600;
 
-/// Applies everything that an installation consists of; what is as it should be is not written again. What is in a
+/// Applies everything that an installation consists of, with the rights that the controllers need which are on; what is as it should be is
+/// not written again. What is in a
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
-pub(crate) async fn apply(installation: &Installation) -> Result<(), Failure> {
-    let objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
+pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> Result<(), Failure> {
+    let objects = list_objects(switches)?;
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
         .partition(|object| ObjectView::of(object).has("/metadata/namespace"));
@@ -43,6 +44,12 @@ pub(crate) async fn apply(installation: &Installation) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What is installed for the controllers that are on.
+pub(crate) fn list_objects(switches: &Switches) -> Result<Vec<Value>, Failure> {
+    let objects = tenure_api::installation::objects_for(&|kind| switches.is_on(kind));
+    objects.map_err(|error| Failure::internal(chain(&error)))
 }
 
 /// Applies objects one after the other and tells what was applied: what is refused comes after all that was not.
@@ -113,7 +120,6 @@ pub(crate) fn start_controllers(
         authorities: Some(read_authorities(server.ca_pem())?),
         tls_name: None,
         unchecked: false,
-        proxy: None,
     })?;
     settings.set_into(&mut config, platform_sources);
     config.hooks = hooks;

@@ -100,7 +100,7 @@ impl Plane {
         if !options.bare {
             let admin = kube::Client::new(server.admin_service(), "default");
             let installation = Installation::new(admin, identity::use_for_installation());
-            installation::apply(&installation).await?;
+            installation::apply(&installation, options.controllers.switches()).await?;
         }
         if let Some(kubeconfig) = &kubeconfig {
             server

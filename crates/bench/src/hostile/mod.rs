@@ -50,7 +50,8 @@ pub(crate) async fn measure(
 }
 
 async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut Report) -> anyhow::Result<()> {
-    let mut stage = Stage::set(program, &[]).await?;
+    // One process, where a tenant is closest to the others, and memory is read of that. `lanes` has the same with processes.
+    let mut stage = Stage::set(program, &["--lanes", "task"]).await?;
     let prepared = load.prepare(&stage).await.context("prepare")?;
     settle(&stage).await;
     let before = memory_of(stage.process_id())?.0;

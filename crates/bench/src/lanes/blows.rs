@@ -18,8 +18,8 @@ use crate::hostile::pressure::{Prepared, Pressure};
 use crate::load::Target;
 use crate::stage::{HOSTILE, Stage, kustomization_path, request_reconcile};
 
-/// How often it is looked for a process to strike.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often it is looked for a process to strike: to look costs processor time, too.
+const LOOK: Duration = Duration::from_millis(250);
 /// How long a lane may take to come back before a turn: the pauses become longer with each blow.
 const BACK: Duration = Duration::from_secs(200);
 /// Kustomizations that the lane begins with.

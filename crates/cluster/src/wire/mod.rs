@@ -8,13 +8,15 @@ mod shared;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::{Request, Response};
+use http::{Request, Response, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use tenure_tenancy::LaneAccount;
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Layer as _, ServiceBuilder};
 
 use crate::connection::ConnectionError;
-use dial::Dial;
+use dial::{Dial, OpenStream, open_to};
 use shared::{SharedConnections, SpeaksHttp1};
 
 /// Which connections a request goes over.
@@ -40,6 +42,8 @@ pub(crate) enum Purpose {
     Requests,
     /// What stays open.
     Watches,
+    /// Who leads: whatever else is under way, it is not late for it.
+    Leadership,
 }
 
 /// The way to an API server. Cheap to clone.
@@ -67,11 +71,24 @@ impl Wire {
     /// # Errors
     /// [`ConnectionError`] when the address, the authority or the credentials can't be used.
     pub(crate) fn over_network(configuration: kube::Config) -> Result<Self, ConnectionError> {
-        let Some(dial) = Dial::to(&configuration)? else {
+        let Some(dial) = Dial::over(open_to(&configuration.cluster_url), &configuration)? else {
             return Ok(Self::Service(connect_single(configuration)?));
         };
         let connections = SharedConnections::new(dial.into_opener());
-        Ok(Self::Network(Network::new(configuration, connections)?))
+        Ok(Self::Network(Network::new(configuration, connections, None)?))
+    }
+
+    /// The same over streams that somebody else opens, wherever a request points. What is on the other end is verified here.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] when the authority can't be used.
+    pub(crate) fn over_streams(configuration: kube::Config, open: OpenStream) -> Result<Self, ConnectionError> {
+        let single = connect_single_over(&configuration, Arc::clone(&open))?;
+        let Some(dial) = Dial::over(open, &configuration)? else {
+            return Ok(Self::Service(single));
+        };
+        let connections = SharedConnections::new(dial.into_opener());
+        Ok(Self::Network(Network::new(configuration, connections, Some(single))?))
     }
 
     /// Sends a request, which `make` makes: twice, if the server speaks no HTTP/2 and that was not known. Nothing was sent then.
@@ -99,7 +116,11 @@ impl Wire {
 }
 
 impl Network {
-    fn new(configuration: kube::Config, connections: SharedConnections) -> Result<Self, ConnectionError> {
+    fn new(
+        configuration: kube::Config,
+        connections: SharedConnections,
+        single: Option<kube::Client>,
+    ) -> Result<Self, ConnectionError> {
         let sending = connections.clone();
         let service = ServiceBuilder::new()
             .layer(configuration.base_uri_layer())
@@ -111,7 +132,7 @@ impl Network {
             shared: kube::Client::new(service, "default"),
             connections,
             configuration: Arc::new(configuration),
-            single: Arc::default(),
+            single: Arc::new(Mutex::new(single)),
         })
     }
 
@@ -129,6 +150,19 @@ impl Network {
 
 fn connect_single(configuration: kube::Config) -> Result<kube::Client, ConnectionError> {
     Ok(ClientBuilder::try_from(configuration)?.build())
+}
+
+fn connect_single_over(configuration: &kube::Config, open: OpenStream) -> Result<kube::Client, ConnectionError> {
+    let connector = tower::service_fn(move |_: Uri| {
+        let opened = open();
+        async move { Ok::<_, std::io::Error>(TokioIo::new(opened.await?)) }
+    });
+    let secured = configuration.rustls_https_connector_with_connector(connector)?;
+    let client = Client::builder(TokioExecutor::new()).build::<_, Body>(secured);
+    Ok(kube::Client::new(
+        configuration.base_uri_layer().layer(client),
+        "default",
+    ))
 }
 
 #[cfg(test)]
@@ -151,7 +185,7 @@ mod tests {
             async { Ok(Opened::Http1) }.boxed()
         }));
         let configuration = kube::Config::new("https://server.example".parse().expect("an address"));
-        let network = Network::new(configuration, connections).expect("a network");
+        let network = Network::new(configuration, connections, None).expect("a network");
         let answer = |request: Request<Body>| async move {
             let path = request.uri().path().as_bytes().to_vec();
             Ok::<_, Infallible>(Response::new(Body::from(path)))

@@ -56,6 +56,10 @@ impl Purpose {
                 streams: 64,
                 window: 256 << 10,
             },
+            Self::Leadership => Load {
+                streams: 8,
+                window: 64 << 10,
+            },
         }
     }
 }
@@ -108,10 +112,10 @@ struct Channels {
 struct Group {
     /// Held by whoever opens one; what the last one who did failed with, and when.
     opening: tokio::sync::Mutex<Option<(Instant, OpenError)>>,
-    connections: Mutex<Vec<SharedConnection>>,
+    connections: Mutex<Vec<OpenConnection>>,
 }
 
-struct SharedConnection {
+struct OpenConnection {
     sender: SendRequest<Body>,
     use_of: Arc<Use>,
 }
@@ -254,8 +258,8 @@ impl Group {
     fn take(&self, purpose: Purpose) -> Option<(SendRequest<Body>, Place)> {
         let mut connections = lock(&self.connections);
         connections.retain(|connection| !connection.sender.is_closed());
-        let streams = |connection: &&SharedConnection| connection.use_of.streams.load(Ordering::Acquire);
-        let has_place = |connection: &&SharedConnection| {
+        let streams = |connection: &&OpenConnection| connection.use_of.streams.load(Ordering::Acquire);
+        let has_place = |connection: &&OpenConnection| {
             let most = connection
                 .use_of
                 .most
@@ -291,7 +295,7 @@ async fn share(
     stream: Box<dyn Stream>,
     purpose: Purpose,
     keep_alive: (Duration, Duration),
-) -> Result<SharedConnection, OpenError> {
+) -> Result<OpenConnection, OpenError> {
     let Load { streams, window } = purpose.load();
     let most = u32::try_from(streams).unwrap_or(u32::MAX);
     let shaken = Builder::new(TokioExecutor::new())
@@ -333,7 +337,7 @@ async fn share(
         }
     });
     let _said_or_not = tokio::time::timeout(FIRST_WORD, first_word).await;
-    Ok(SharedConnection { sender, use_of })
+    Ok(OpenConnection { sender, use_of })
 }
 
 /// A response's body, which keeps its place on the connection until it is dropped.

@@ -7,6 +7,7 @@
 
 mod allowance;
 mod answers;
+mod dialing;
 mod mail;
 mod rooms;
 mod session;
@@ -25,8 +26,7 @@ use tenure_api::Kustomization;
 use tenure_cluster::Client;
 use tenure_planner::lane_process::Cause;
 use tenure_planner::receiver::{Delivery, Verdict};
-use tenure_sources::Policy;
-use tenure_tenancy::lane::{Lane, decide_lane};
+use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Placement, identity};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -333,7 +333,6 @@ impl Fleet {
     fn write_orders(&self, lane: &LaneHandle) -> Option<Orders> {
         let (namespace, placement) = lane.mail.find_any_namespace()?;
         let config = &self.standing.config;
-        let is_platform = lane.name == name_lane(&Lane::Platform);
         let budgets = config.budgets;
         let processes = &self.standing.processes;
         let memory = budgets
@@ -349,12 +348,6 @@ impl Fleet {
             memory,
             settings: config.settings.clone(),
             switches: config.switches.write(),
-            platform_sources: if is_platform {
-                config.platform_sources.clone()
-            } else {
-                Policy::default()
-            },
-            tenant_sources: config.tenant_sources.clone(),
             limits: config.limits,
             budgets,
             lane_width: config.lane_width,

@@ -2,7 +2,8 @@
 //! Refuses to go on without the hub: when the line ends, or says what can't be read, so does the process.
 
 use std::io::Read as _;
-use std::os::unix::net::UnixStream as StandardStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram as StandardDatagram, UnixStream as StandardStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +18,12 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::dialing::HubDialer;
 use super::line::Line;
 use super::rooms::RoomShares;
 use super::surroundings::{Enclave, key_of_kustomization};
 use crate::config::Config;
+use crate::dial_line::DialLine;
 use crate::frames::{self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame};
 use crate::kinds::{self, read_switches};
 use crate::lane_mode::{LaneMode, LaneServer};
@@ -59,14 +62,16 @@ impl From<FrameError> for LaneError {
 pub struct LaneProcess {
     orders: Box<Orders>,
     line: StandardStream,
+    dial_line: OwnedFd,
 }
 
 impl LaneProcess {
-    /// Waits for the orders. Nothing is started before: whoever calls this can still shut itself in.
+    /// Waits for the orders. Nothing is started before: whoever calls this can still shut itself in. Connections come over `dial_line`, and
+    /// no socket is opened here.
     ///
     /// # Errors
     /// [`LaneError`] when there are none.
-    pub fn receive(mut line: StandardStream) -> Result<Self, LaneError> {
+    pub fn receive(mut line: StandardStream, dial_line: OwnedFd) -> Result<Self, LaneError> {
         let broken = |error: std::io::Error| LaneError::Line(error.to_string());
         let mut head = [0; 4];
         line.read_exact(&mut head).map_err(broken)?;
@@ -77,7 +82,11 @@ impl LaneProcess {
             .read_to_end(&mut bytes)
             .map_err(broken)?;
         match frames::decode(&bytes)? {
-            ToLane::Orders(orders) => Ok(Self { orders, line }),
+            ToLane::Orders(orders) => Ok(Self {
+                orders,
+                line,
+                dial_line,
+            }),
             _ => Err(LaneError::Line("something else came before the orders".to_owned())),
         }
     }
@@ -110,10 +119,13 @@ impl LaneProcess {
         let (read, write) = UnixStream::from_std(self.line).map_err(broken)?.into_split();
         let (line, out) = Line::new();
         let line = Arc::new(line);
-        let config = make_config(*self.orders, &line)?;
+        let dialer = HubDialer::new(DialLine::of(StandardDatagram::from(self.dial_line)).map_err(broken)?);
+        let config = make_config(*self.orders, &line, &dialer)?;
         let end = CancellationToken::new();
         let lane_kinds = kinds::list_kinds().lane;
-        let enclave = Enclave::new(Means::new(config)?, lane_kinds, Arc::clone(&line), end.clone());
+        let mut means = Means::new(config)?;
+        means.reach_through(Arc::clone(&dialer) as _);
+        let enclave = Enclave::new(means, lane_kinds, Arc::clone(&line), end.clone());
         let rooms = RoomShares::begin(&enclave.means, &line);
         let (tell, told) = mpsc::unbounded_channel();
         let sweeping = async {
@@ -133,13 +145,14 @@ impl LaneProcess {
         tokio::select! {
             error = hear(read, (&line, &rooms), &tell) => Err(error),
             error = speak(write, out) => Err(error),
+            error = dialer.take_all() => Err(LaneError::Line(error.to_string())),
             () = working => Ok(()),
             () = sweeping => Ok(()),
         }
     }
 }
 
-fn make_config(orders: Orders, line: &Arc<Line>) -> Result<Config, LaneError> {
+fn make_config(orders: Orders, line: &Arc<Line>, dialer: &Arc<HubDialer>) -> Result<Config, LaneError> {
     let account = identity::decide_for_lane(&orders.placement, &orders.namespace);
     let asking = Arc::clone(line);
     let ask = move |refused| {
@@ -152,13 +165,16 @@ fn make_config(orders: Orders, line: &Arc<Line>) -> Result<Config, LaneError> {
         }
         .boxed()
     };
-    let connection = Connection::of_lane(read_server(orders.server)?, account, ask)
+    let dialer = Arc::clone(dialer);
+    let connect = move || {
+        let dialer = Arc::clone(&dialer);
+        async move { dialer.connect_to_server().await }.boxed()
+    };
+    let connection = Connection::of_lane(read_server(orders.server)?, account, ask, connect)
         .map_err(|error| LaneError::Connection(error.to_string()))?;
     let mut config = Config::new(connection, orders.folder);
     config.settings = orders.settings;
     config.switches = read_switches(&orders.switches).map_err(|error| LaneError::Line(error.to_string()))?;
-    config.platform_sources = orders.platform_sources;
-    config.tenant_sources = orders.tenant_sources;
     config.limits = orders.limits;
     config.budgets = orders.budgets;
     config.lane_width = orders.lane_width;
@@ -176,7 +192,6 @@ fn read_server(server: LaneServer) -> Result<kube::Config, LaneError> {
     config.root_cert = server.authorities;
     config.tls_server_name = server.tls_name;
     config.accept_invalid_certs = server.unchecked;
-    config.proxy_url = server.proxy.map(|proxy| proxy.parse()).transpose().map_err(problem)?;
     Ok(config)
 }
 

@@ -27,6 +27,7 @@ mod owners;
 mod post_build;
 mod program;
 mod receivers;
+mod references;
 mod registries;
 mod secrets;
 mod sources;

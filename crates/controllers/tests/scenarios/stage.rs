@@ -8,6 +8,7 @@ use tenure_cluster::{Connection, Token};
 use tenure_controllers::{Budgets, Config, Hooks, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
+use tenure_tenancy::ReferenceGrant;
 use tenure_testkit::{Admin, Cluster, SOON, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -45,6 +46,8 @@ struct Means {
     hook_address: Option<SocketAddr>,
     policy: Policy,
     budgets: Budgets,
+    /// References to other namespaces that an administrator allows.
+    grants: Vec<ReferenceGrant>,
     way: Way,
 }
 
@@ -90,6 +93,15 @@ impl Stage {
     pub(crate) async fn set_within(namespace: &str, budgets: Budgets) -> Self {
         let means = Means {
             budgets,
+            ..Means::default()
+        };
+        Self::set_with(namespace, &[], means).await
+    }
+
+    /// As [`Stage::set`], with references to other namespaces that an administrator allows.
+    pub(crate) async fn set_granting(namespace: &str, grants: &[&str]) -> Self {
+        let means = Means {
+            grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
             ..Means::default()
         };
         Self::set_with(namespace, &[], means).await
@@ -352,7 +364,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
         let running = tokio::spawn(program::run(
             program,
             cluster,
-            (&means.policy, means.hook_address),
+            (&means.policy, &means.grants, means.hook_address),
             end.clone(),
         ));
         return Controllers { end, running, life };
@@ -379,6 +391,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.tenant_sources = means.policy.clone();
     config.budgets = means.budgets;
     config.hooks = means.hooks.clone();
+    config.settings.reference_grants = means.grants.clone();
     let end = CancellationToken::new();
     let running = tokio::spawn({
         let end = end.clone();

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{ALLOW_DELETION, APPLY_MODE};
 use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
-use tenure_tenancy::{Ending, Placement, TokenOrder};
+use tenure_tenancy::{Ending, Placement, ReferenceGrant, TokenOrder};
 
 use super::dependency_facts::DependencyFacts;
 use super::expression_memory::ExpressionMemory;
@@ -30,9 +30,12 @@ pub struct Snapshot {
     pub kustomization: Kustomization,
     /// Whose its namespace is.
     pub placement: Placement,
-    /// The source that it names. Looked up only in the Kustomization's own namespace; `NotFound` also when the reference names another.
+    /// The source that it names. Looked up in another namespace only where its reference may lead; `NotFound` also otherwise.
     pub source: SourceFacts,
-    /// The Kustomizations that it depends on, in its own namespace, by name.
+    /// References to other namespaces that an administrator allows besides those within a tenant.
+    #[serde(default)]
+    pub grants: Vec<ReferenceGrant>,
+    /// The Kustomizations that it depends on, by name, those of other namespaces as `namespace/name`.
     #[serde(default)]
     pub dependencies: BTreeMap<String, DependencyFacts>,
     /// A way from dependency to dependency that ends where it began: the names, this Kustomization first and last.
@@ -163,6 +166,8 @@ pub enum SourceFacts {
     /// There is none of that name, or it may not be read.
     #[default]
     NotFound,
+    /// It is another lane's, and that is in another process.
+    Apart,
     /// It exists.
     Found {
         /// What it has fetched and what is in the artifact store: never taken from its status, which can be forged.

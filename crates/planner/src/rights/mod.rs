@@ -437,14 +437,14 @@ fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, found: &Fou
     plan
 }
 
-/// What a lane asks about itself: whether it may write the status of a Kustomization in a namespace.
+/// What a lane asks about itself: whether it may write events in a namespace. Every lane may, whatever it reconciles, and by the role that all
+/// its other rights come with.
 #[must_use]
 pub fn write_review(namespace: &str) -> Value {
     json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": { "resourceAttributes": {
-            "namespace": namespace, "verb": "patch",
-            "group": "kustomize.toolkit.fluxcd.io", "resource": "kustomizations", "subresource": "status",
+            "namespace": namespace, "verb": "create", "group": "", "resource": "events",
         } },
     })
 }

@@ -92,6 +92,7 @@ fn play(name: &str, scenario: Scenario) -> String {
     let snapshot = Snapshot {
         placement,
         source: SourceFacts::NotFound,
+        grants: Vec::new(),
         dependencies: BTreeMap::new(),
         cycle: None,
         service_account: ServiceAccountFacts::Usable,

@@ -9,7 +9,7 @@ use tenure_tenancy::identity;
 
 use super::workload;
 use crate::connect::Connect;
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 use crate::{installation, output};
 
 /// Put the controllers into a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
@@ -25,6 +25,15 @@ pub(crate) struct Install {
     /// Leave out what runs the controllers: for who starts `tenure run` in another way.
     #[arg(long, conflicts_with = "workload")]
     without_deployment: bool,
+    /// Which controllers run, with commas between them, as `tenure run` takes it: `*` for all, `-NAME` for one that is off. No more is granted
+    /// than these need.
+    #[arg(
+        long = "controllers",
+        value_name = "NAMES",
+        value_parser = parse_controllers,
+        allow_hyphen_values = true
+    )]
+    controllers: Option<String>,
     #[command(flatten)]
     workload: workload::Flags,
     /// What `tenure run` is told in the Pods: its flags, after --.
@@ -56,14 +65,44 @@ impl Install {
     }
 
     fn list_objects(&self) -> Result<Vec<Value>, Failure> {
-        let mut objects = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
-        if !self.without_deployment {
-            let chosen = self.workload.read(&self.arguments)?;
-            for note in &chosen.notes {
-                output::print_note(note);
-            }
-            objects.extend(tenure_api::workload::objects(&chosen.workload));
+        if self.without_deployment {
+            let switches = self
+                .controllers
+                .as_deref()
+                .map(tenure_controllers::read_switches)
+                .transpose();
+            let switches = switches.map_err(|error| Failure::usage(error.to_string()))?;
+            return installation::list_objects(&switches.unwrap_or_default());
         }
+        let chosen = self.workload.read(&self.list_arguments()?)?;
+        for note in &chosen.notes {
+            output::print_note(note);
+        }
+        let mut objects = installation::list_objects(&chosen.switches)?;
+        objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(objects)
+    }
+
+    /// What `tenure run` is told: what runs, and what no more than that is granted to, is said once.
+    fn list_arguments(&self) -> Result<Vec<String>, Failure> {
+        let Some(controllers) = &self.controllers else {
+            return Ok(self.arguments.clone());
+        };
+        let is_said = |argument: &String| argument == "--controllers" || argument.starts_with("--controllers=");
+        if self.arguments.iter().any(is_said) {
+            return Err(Failure::usage("--controllers is said twice: before -- and after it")
+                .hint("say it once; what is granted follows from it, and tenure run is told of it"));
+        }
+        let mut arguments = vec![format!("--controllers={controllers}")];
+        arguments.extend(self.arguments.iter().cloned());
+        Ok(arguments)
+    }
+}
+
+/// Which controllers run, as it was written, if it can be read.
+fn parse_controllers(text: &str) -> Result<String, String> {
+    match tenure_controllers::read_switches(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }

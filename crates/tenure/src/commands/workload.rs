@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Parser};
 use tenure_api::workload::Workload;
+use tenure_controllers::Switches;
 use tenure_sources::Cidr;
 
 use super::run;
@@ -58,6 +59,8 @@ struct HandedOn {
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) workload: Workload,
+    /// Which controllers run.
+    pub(crate) switches: Switches,
     pub(crate) notes: Vec<String>,
 }
 
@@ -117,7 +120,11 @@ impl Flags {
             memory: memory.saturating_add(MEMORY_BESIDES),
             disk: disk.saturating_add(DISK_BESIDES),
         };
-        Ok(Chosen { workload, notes })
+        Ok(Chosen {
+            workload,
+            switches: settings.switches().clone(),
+            notes,
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use tenure_git_server::{GitServer, Options};
 
 use crate::process::{fails, free_port, run as run_to_the_end};
 use crate::world::{
-    Cluster, Controllers, ask_probe, describe, manifest, path, prepare_shop, wait_for_greeting, wait_for_probe,
+    Admin, Cluster, Controllers, ask_probe, describe, manifest, path, prepare_shop, wait_for_greeting, wait_for_probe,
 };
 
 #[tokio::test]
@@ -185,11 +185,29 @@ async fn probes_that_cannot_be_answered_keep_it_from_starting() {
     assert!(describe(&output).contains("--health-address"), "{}", describe(&output));
 }
 
-/// Beside a Capsule that keeps Tenants: what else there is to reconcile is reconciled, and what is Capsule's is left to it.
+/// Beside a Capsule that keeps Tenants: what else there is to reconcile is reconciled, with no more rights than that needs, and what is
+/// Capsule's is left to it.
 #[tokio::test]
 async fn a_controller_that_is_off_leaves_its_kind_to_others() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
+    let others = "*,-tenant,-surface,-ocirepository";
+    assert!(is_allowed(admin, "patch", "capsule.clastix.io", "tenants").await);
+    cluster.check(
+        &["install", "--without-deployment", "--controllers", others],
+        0,
+        &["applied ClusterRole tenure-controller"],
+    );
+    for (verb, group, resource) in [
+        ("patch", "capsule.clastix.io", "tenants"),
+        ("watch", "tenure.dev", "surfaces"),
+        ("create", "", "namespaces"),
+        ("create", "", "serviceaccounts"),
+        ("create", "", "events"),
+    ] {
+        assert!(!is_allowed(admin, verb, group, resource).await, "{verb} {resource}");
+    }
+    assert!(is_allowed(admin, "watch", "capsule.clastix.io", "tenants").await);
     let git_folder = tempfile::tempdir().unwrap();
     let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
     let _repository = prepare_shop(admin, &git).await;
@@ -205,7 +223,7 @@ async fn a_controller_that_is_off_leaves_its_kind_to_others() {
     let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": "oil"},
         "spec": {"owners": [{"kind": "User", "name": "alice"}]}});
     admin.apply(tenant.clone()).await;
-    let more = ["--controllers", "*,-tenant", "--allow-platform-source", &allowed];
+    let more = ["--controllers", others, "--allow-platform-source", &allowed];
     let mut controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("first"), &more);
     admin.wait_for_leader(&controllers.candidate).await;
     // The shop is no namespace of the platform, so what is allowed to that doesn't help it.
@@ -217,7 +235,7 @@ async fn a_controller_that_is_off_leaves_its_kind_to_others() {
         })
         .await;
     assert_eq!(controllers.signal(nix::sys::signal::Signal::SIGTERM), Some(0));
-    let more = ["--controllers", "*,-tenant", "--allow-source", &allowed];
+    let more = ["--controllers", others, "--allow-source", &allowed];
     let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("second"), &more);
     admin.wait_for_leader(&controllers.candidate).await;
     wait_for_greeting(admin, 1).await;
@@ -226,6 +244,18 @@ async fn a_controller_that_is_off_leaves_its_kind_to_others() {
         (&tenant["status"], &tenant["metadata"]["finalizers"]),
         (&Value::Null, &Value::Null)
     );
+}
+
+/// Whether the controllers' account may do something in namespace `default`.
+async fn is_allowed(admin: &Admin, verb: &str, group: &str, resource: &str) -> bool {
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "metadata": {"name": ""},
+        "spec": {"user": "system:serviceaccount:tenure-system:tenure-controller", "resourceAttributes":
+            {"namespace": "default", "verb": verb, "group": group, "resource": resource}}});
+    let review = serde_json::from_value(review).unwrap();
+    let api: kube::Api<kube::core::DynamicObject> = admin.api(&json!({"apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview", "metadata": {}}));
+    let answer = api.create(&Default::default(), &review).await.unwrap();
+    answer.data["status"]["allowed"] == true
 }
 
 #[test]
@@ -239,5 +269,30 @@ fn controllers_that_do_not_exist_are_named() {
         &["run", "--controllers", "kustomization"],
         2,
         &["kustomization needs gitrepository"],
+    );
+}
+
+/// What is granted follows from what runs, wherever that is said.
+#[test]
+fn what_is_installed_is_for_the_controllers_that_run() {
+    let image = ["install", "--export", "--image", "tenure:1", "--unpinned-image"];
+    let export = |more: &[&str]| {
+        let output = run_to_the_end(&[&image, more].concat());
+        assert!(output.status.success(), "{}", describe(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = export(&[]);
+    assert!(all.contains("- tenants/status") && !all.contains("--controllers"));
+    for more in [&["--controllers", "*,-tenant"][..], &["--", "--controllers=*,-tenant"]] {
+        let some = export(more);
+        assert!(!some.contains("- tenants/status"), "{more:?}");
+        assert!(some.contains("--controllers=*,-tenant"), "{more:?}");
+    }
+    let twice = ["--controllers", "tenant", "--", "--controllers", "*"];
+    fails(&[&image, &twice[..]].concat(), 2, &["said twice"]);
+    fails(
+        &["install", "--without-deployment", "--controllers", "helm"],
+        2,
+        &["helm", "gitrepository"],
     );
 }

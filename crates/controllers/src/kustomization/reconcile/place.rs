@@ -109,11 +109,7 @@ impl KustomizationReconciler {
         let is_platforms = self.shard.namespace == means.settings.platform_namespace;
         let way = Way {
             budgets: &means.elsewhere,
-            policy: if is_platforms {
-                &means.platform_sources
-            } else {
-                &means.tenant_sources
-            },
+            reach: means.reach(is_platforms),
             mailboxes: &means.mailboxes,
             lane: &lane.bounds.name,
             access: lane.access(),

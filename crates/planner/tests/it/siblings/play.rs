@@ -73,6 +73,7 @@ impl Play {
             let snapshot = Snapshot {
                 placement: placement.clone(),
                 source: SourceFacts::NotFound,
+                grants: Vec::new(),
                 dependencies: BTreeMap::new(),
                 cycle: None,
                 service_account: ServiceAccountFacts::Usable,

@@ -1,0 +1,204 @@
+//! What an installation grants, by what is reconciled.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn list_rules(role: &Value) -> Vec<Value> {
+    role["rules"].as_array().expect("rules").clone()
+}
+
+fn list_texts(rule: &Value, field: &str) -> Vec<String> {
+    let texts = rule[field].as_array().into_iter().flatten();
+    texts.map(|text| text.as_str().expect("text").to_owned()).collect()
+}
+
+fn all() -> ControllerChoice {
+    ControllerChoice::of(&crds().expect("definitions"), &|_| true)
+}
+
+/// The invariant "no controller's rights for a tenant", as far as RBAC can say it.
+#[test]
+fn neither_the_controller_nor_a_lane_reads_a_secret_or_writes_a_workload() {
+    use crate::roles::{lane_books_cluster_role, lane_cluster_role};
+    for role in [
+        controller_cluster_role(&all()),
+        lane_tokens_role(&all()),
+        events_role(&all()),
+        lane_cluster_role(&all()),
+        lane_books_cluster_role(&all()),
+    ] {
+        for rule in list_rules(&role) {
+            let has = |field: &str, refused: &[&str]| {
+                list_texts(&rule, field)
+                    .iter()
+                    .any(|text| refused.contains(&text.as_str()))
+            };
+            assert!(!has("resources", &["*", "secrets", "configmaps", "roles"]), "{rule}");
+            assert!(!has("apiGroups", &["*", "apps", "batch"]), "{rule}");
+            assert!(!has("verbs", &["*", "impersonate", "escalate"]), "{rule}");
+        }
+    }
+}
+
+/// What lanes do with tokens of their own, the controller can't do in their place.
+#[test]
+fn the_controller_has_no_right_that_only_lanes_need() {
+    for rule in list_rules(&controller_cluster_role(&all())) {
+        let groups = list_texts(&rule, "apiGroups");
+        let resources = list_texts(&rule, "resources");
+        assert!(
+            !resources.iter().any(|resource| resource == "serviceaccounts/token"),
+            "{rule}"
+        );
+        assert!(!resources.iter().any(|resource| resource == "events"), "{rule}");
+        if groups
+            .iter()
+            .any(|group| group.ends_with(".fluxcd.io") || group == "tenure.dev")
+        {
+            assert_eq!(list_texts(&rule, "verbs"), ["get", "list", "watch"], "{rule}");
+        }
+        if list_texts(&rule, "verbs").iter().any(|verb| verb == "bind") {
+            let names = list_texts(&rule, "resourceNames");
+            assert_eq!(names, list_bound_cluster_roles(&all()), "{rule}");
+            assert!(!names.iter().any(|name| name == "cluster-admin"), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn everything_can_be_written() {
+    let objects = objects().expect("objects");
+    assert!(
+        objects
+            .iter()
+            .all(|object| object["kind"].is_string() && object["metadata"]["name"].is_string())
+    );
+}
+
+/// Every single right of a set of objects: whose, of what, which verb, under which name if under one.
+fn list_rights(objects: &[Value]) -> BTreeSet<String> {
+    let mut rights = BTreeSet::new();
+    for role in objects.iter().filter(|object| object["rules"].is_array()) {
+        let whose = format!("{} {}", role["metadata"]["name"], role["metadata"]["namespace"]);
+        for rule in list_rules(role) {
+            let names = list_texts(&rule, "resourceNames");
+            assert!(
+                rule.get("resourceNames").is_none() || !names.is_empty(),
+                "no name is every name: {rule}"
+            );
+            let names = if names.is_empty() {
+                vec!["any".to_owned()]
+            } else {
+                names
+            };
+            for group in list_texts(&rule, "apiGroups") {
+                for resource in list_texts(&rule, "resources") {
+                    for verb in list_texts(&rule, "verbs") {
+                        rights.extend(
+                            names
+                                .iter()
+                                .map(|name| format!("{whose} {group} {resource} {verb} {name}")),
+                        );
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+fn write_names(objects: &[Value]) -> Vec<String> {
+    let name = |object: &Value| format!("{} {}", object["kind"], object["metadata"]["name"]);
+    objects.iter().map(name).collect()
+}
+
+const KINDS: [&str; 5] = ["Tenant", "Surface", "GitRepository", "OCIRepository", "Kustomization"];
+
+/// Whatever is left out, the rest is no wider than before, and the objects are the same ones: what was granted once is taken back when it is
+/// installed again.
+#[test]
+fn fewer_controllers_never_have_more_rights() {
+    let everything = objects().expect("objects");
+    let all_rights = list_rights(&everything);
+    for chosen in 0..1_u32 << KINDS.len() {
+        let is_on = |kind: &str| {
+            KINDS
+                .iter()
+                .position(|known| *known == kind)
+                .is_none_or(|at| chosen & 1 << at != 0)
+        };
+        let some = objects_for(&is_on).expect("objects");
+        assert_eq!(write_names(&some), write_names(&everything));
+        // What is granted in one place alone, since no Tenant needs it in all.
+        let narrower = ["create", "patch"]
+            .map(|verb| format!("\"tenure-lane-tokens\" \"tenure-system\"  serviceaccounts {verb} any"));
+        let rights: Vec<_> = list_rights(&some)
+            .into_iter()
+            .filter(|right| !narrower.contains(right))
+            .collect();
+        let wider: Vec<_> = rights.iter().filter(|right| !all_rights.contains(*right)).collect();
+        assert!(wider.is_empty(), "{chosen:b}: {wider:?}");
+    }
+}
+
+#[test]
+fn what_nobody_uses_is_not_granted() {
+    let rights = |on: &[&str]| list_rights(&objects_for(&|kind| on.contains(&kind)).expect("objects"));
+    let has = |rights: &BTreeSet<String>, words: &str| rights.iter().any(|right| right.contains(words));
+    let hub = "\"tenure-controller\" null";
+    let lane = "\"tenure-lane\" null";
+
+    let sources = rights(&["GitRepository"]);
+    assert!(has(
+        &sources,
+        &format!("{hub} source.toolkit.fluxcd.io gitrepositories watch")
+    ));
+    assert!(has(
+        &sources,
+        &format!("{lane} source.toolkit.fluxcd.io gitrepositories/status patch")
+    ));
+    assert!(has(&sources, &format!("{lane}  serviceaccounts/token create")));
+    assert!(has(&sources, &format!("{hub} capsule.clastix.io tenants watch")));
+    assert!(has(
+        &sources,
+        "\"tenure-lane-tokens\" \"tenure-system\"  serviceaccounts create"
+    ));
+    for absent in [
+        " gitrepositories create",
+        " gitrepositories delete",
+        &format!("{hub} kustomize.toolkit.fluxcd.io"),
+        &format!("{hub} tenure.dev"),
+        &format!("{lane} kustomize.toolkit.fluxcd.io"),
+        &format!("{lane} tenure.dev"),
+        " ocirepositories/status",
+        " tenants patch",
+        " tenants/status",
+        &format!("{hub}  namespaces create"),
+        &format!("{hub}  serviceaccounts create"),
+        " bind admin",
+        "kustomize-controller",
+        "42c733ea",
+        "\"tenure-events\"",
+    ] {
+        assert!(!has(&sources, absent), "{absent}");
+    }
+
+    // What a Surface generates is Flux's to reconcile: it is made and looked at, and nothing is written into its status.
+    let surfaces = rights(&["Surface"]);
+    assert!(has(
+        &surfaces,
+        &format!("{lane} kustomize.toolkit.fluxcd.io kustomizations create")
+    ));
+    assert!(has(
+        &surfaces,
+        &format!("{hub} kustomize.toolkit.fluxcd.io kustomizations watch")
+    ));
+    assert!(!has(&surfaces, "kustomizations/status") && !has(&surfaces, &format!("{lane}  serviceaccounts/token")));
+
+    let tenants = rights(&["Tenant"]);
+    assert!(has(&tenants, " tenants/status patch") && has(&tenants, "\"tenure-events\""));
+    assert!(has(&tenants, " bind admin") && has(&tenants, &format!("{hub}  namespaces create")));
+    assert!(!has(&tenants, &format!("{hub} source.toolkit.fluxcd.io")));
+    assert!(!has(&tenants, &format!("{lane} source.toolkit.fluxcd.io")));
+}
