@@ -3,7 +3,7 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{GitRepository, Kustomization, OciRepository, Surface, Tenant};
+use crate::{GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
 
 /// A CustomResourceDefinition could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
@@ -25,12 +25,15 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
         finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
         finished::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<Receiver>("Receiver", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Surface>("Surface", None)?,
         finished::<Tenant>("Tenant", None)?,
     ];
     for crd in &mut crds {
-        if crd.pointer("/spec/names/kind").and_then(Value::as_str) == Some("Tenant") {
-            preserve_what_capsule_knows(crd);
+        match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
+            Some("Tenant") => preserve_what_capsule_knows(crd),
+            Some("Receiver") => declare_how_receivers_are_verified(crd),
+            _ => {}
         }
         declare_flux_defaults(crd);
     }
@@ -135,6 +138,7 @@ fn declare_flux_defaults(crd: &mut Value) {
             ("provider", json!("generic")),
             ("verify/properties/provider", json!("cosign")),
         ],
+        Some("Receiver") => &[("interval", json!("10m"))],
         Some("Kustomization") => &[
             ("force", json!(false)),
             (
@@ -149,6 +153,32 @@ fn declare_flux_defaults(crd: &mut Value) {
         if let Some(schema) = crd.pointer_mut(&pointer).and_then(Value::as_object_mut) {
             schema.insert("default".to_owned(), default.clone());
         }
+    }
+}
+
+/// What a Receiver verifies requests with, as Flux's definition demands it: tokens of an issuer for one type, a Secret for all others.
+fn declare_how_receivers_are_verified(crd: &mut Value) {
+    let rules = json!([
+        {
+            "rule": "self.type != 'generic-oidc' || (has(self.oidcProviders) && size(self.oidcProviders) > 0)",
+            "message": "oidcProviders is missing: type generic-oidc believes nobody without one"
+        },
+        {
+            "rule": "self.type == 'generic-oidc' || !has(self.oidcProviders) || size(self.oidcProviders) == 0",
+            "message": "oidcProviders is for type generic-oidc alone"
+        },
+        {
+            "rule": "self.type != 'generic-oidc' || !has(self.secretRef)",
+            "message": "secretRef has no meaning with type generic-oidc: remove it"
+        },
+        {
+            "rule": "self.type == 'generic-oidc' || has(self.secretRef)",
+            "message": "secretRef is missing: every type but generic-oidc needs a Secret with the key token"
+        }
+    ]);
+    let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    if let Some(schema) = crd.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        schema.insert("x-kubernetes-validations".to_owned(), rules);
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::crds::{CrdError, crds};
 use crate::metadata::{
     CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
-    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, PLATFORM_NAMESPACE,
-    SOURCE_CONTROLLER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
+    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE,
+    PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 pub(crate) use choice::ControllerChoice;
@@ -99,6 +99,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
         json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories", "ocirepositories"], "verbs": seen}),
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
+        json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": seen}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]}),
         // A Tenant's home namespace is made when it is not there.
@@ -114,6 +115,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let others = choice.select(&[
         (SOURCE_CONTROLLER_LEASE, &["GitRepository", "OCIRepository"]),
         (KUSTOMIZE_CONTROLLER_LEASE, &["Kustomization"]),
+        (NOTIFICATION_CONTROLLER_LEASE, &["Receiver"]),
         (CAPSULE_LEASE, &["Tenant"]),
     ]);
     if !others.is_empty() {

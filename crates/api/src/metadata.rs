@@ -8,6 +8,8 @@ pub const CONTROLLER_SERVICE_ACCOUNT: &str = "tenure-controller";
 pub const CONTROLLER_LEASE: &str = "tenure-controller";
 /// What Flux's source-controller holds while it reconciles, in its own namespace.
 pub const SOURCE_CONTROLLER_LEASE: &str = "source-controller-leader-election";
+/// What Flux's notification-controller holds while it reconciles, in its own namespace.
+pub const NOTIFICATION_CONTROLLER_LEASE: &str = "notification-controller-leader-election";
 /// What Flux's kustomize-controller holds while it reconciles, in its own namespace.
 pub const KUSTOMIZE_CONTROLLER_LEASE: &str = "kustomize-controller-leader-election";
 /// What Capsule's controller holds while it reconciles, in its own namespace.
@@ -19,6 +21,8 @@ pub const KUSTOMIZE_CONTROLLER: &str = "kustomize-controller";
 pub const KUSTOMIZE_CONTROLLER_STATUS: &str = "gotk-kustomize-controller";
 /// Field manager of a source's own status and finalizer (Flux's).
 pub const SOURCE_CONTROLLER_STATUS: &str = "gotk-source-controller";
+/// Field manager of a Receiver's own status, and of the requests to reconcile that it makes (Flux's).
+pub const NOTIFICATION_CONTROLLER: &str = "notification-controller";
 /// Field manager of what Tenure writes for a Surface or a Tenant.
 pub const TENURE_CONTROLLER: &str = "tenure-controller";
 /// Field managers whose fields are taken over when an object is first applied (as Flux does): exact for `before-first-apply`,

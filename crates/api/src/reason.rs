@@ -74,6 +74,11 @@ pub const ARTIFACT_UP_TO_DATE: &str = "ArtifactUpToDate";
 /// The upstream has a revision that is not stored yet.
 pub const NEW_REVISION: &str = "NewRevision";
 
+/// The token of a Receiver can't be found.
+pub const TOKEN_NOT_FOUND: &str = "TokenNotFound";
+/// Some part of a spec can't be what it is.
+pub const VALIDATION_FAILED: &str = "ValidationFailed";
+
 /// Ours: a field is set that Tenure does not implement.
 pub const UNSUPPORTED_FIELD: &str = "UnsupportedField";
 /// Ours: a field's value is not valid.

@@ -16,6 +16,10 @@ pub const HEALTH_PORT: u16 = 9440;
 pub const METRICS_PORT: u16 = 8080;
 /// What that port is called: as in Flux's Pods, so that what scrapes those finds it.
 const METRICS_PORT_NAME: &str = "http-prom";
+/// The port of requests to Receivers (Flux's).
+pub const HOOK_PORT: u16 = 9292;
+/// The Service of requests to Receivers (Flux's): what an Ingress or a load balancer leads to.
+pub const HOOK_SERVICE: &str = "webhook-receiver";
 /// What the program is called in an image that has nothing else.
 pub const PROGRAM: &str = "/tenure";
 /// The only folder that can be written.
@@ -59,6 +63,8 @@ pub struct Workload {
     pub replicas: u32,
     /// The PriorityClass of the Pods.
     pub priority_class: Option<String>,
+    /// Whether requests to Receivers are taken.
+    pub hooks: bool,
     /// What `tenure run` is told besides.
     pub arguments: Vec<String>,
     /// Where the API server is; nothing stands for every address, on its usual ports.
@@ -94,12 +100,23 @@ impl Workload {
 /// All that runs the controllers, in an order in which it can be applied: who may talk to whom comes before anybody talks.
 #[must_use]
 pub fn objects(workload: &Workload) -> Vec<Value> {
-    vec![
-        closed_namespace(),
-        controller_traffic(workload),
-        disruption_budget(),
-        deployment(workload),
-    ]
+    let mut objects = vec![closed_namespace(), controller_traffic(workload)];
+    if workload.hooks {
+        objects.push(hook_service());
+    }
+    objects.extend([disruption_budget(), deployment(workload)]);
+    objects
+}
+
+/// Where requests to Receivers come in.
+fn hook_service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata(HOOK_SERVICE),
+        "spec": {
+            "type": "ClusterIP", "selector": selector(),
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "hooks"}]
+        }
+    })
 }
 
 fn metadata(name: &str) -> Value {
@@ -159,15 +176,19 @@ fn controller_traffic(workload: &Workload) -> Value {
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
         "spec": {"podSelector": {"matchLabels": selector()}, "policyTypes": ["Ingress", "Egress"], "egress": egress}
     });
-    if let (Some(namespace), Some(spec)) = (
-        &workload.metrics_from,
-        policy.get_mut("spec").and_then(Value::as_object_mut),
-    ) {
+    let mut ingress = Vec::new();
+    if let Some(namespace) = &workload.metrics_from {
         let from = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
-        spec.insert(
-            "ingress".to_owned(),
-            json!([{"from": [from], "ports": tcp(&[METRICS_PORT])}]),
-        );
+        ingress.push(json!({"from": [from], "ports": tcp(&[METRICS_PORT])}));
+    }
+    if workload.hooks {
+        // From anywhere: whatever leads here is another thing in every cluster, and each request proves itself.
+        ingress.push(json!({"ports": tcp(&[HOOK_PORT])}));
+    }
+    if !ingress.is_empty()
+        && let Some(spec) = policy.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.insert("ingress".to_owned(), Value::Array(ingress));
     }
     policy
 }
@@ -236,10 +257,17 @@ fn deployment(workload: &Workload) -> Value {
         arguments.push(format!("--metrics-address={METRICS_PORT}"));
         ports.push(json!({"name": METRICS_PORT_NAME, "containerPort": METRICS_PORT, "protocol": "TCP"}));
     }
+    if workload.hooks {
+        arguments.push(format!("--hook-address={HOOK_PORT}"));
+    }
     arguments.extend(workload.arguments.iter().cloned());
     let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
     let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": selector()}});
     let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
+    let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"})];
+    if workload.hooks {
+        ports.push(json!({"name": "hooks", "containerPort": HOOK_PORT, "protocol": "TCP"}));
+    }
     let container = json!({
         "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM], "args": arguments,
@@ -294,6 +322,7 @@ mod tests {
             image: "example/tenure:1@sha256:0".to_owned(),
             replicas: 2,
             priority_class: None,
+            hooks: false,
             arguments: vec!["--flux-namespace=gitops".to_owned()],
             api_servers: Vec::new(),
             source_addresses: Vec::new(),
@@ -366,6 +395,40 @@ mod tests {
             for (key, value) in chosen.as_object().expect("a selector") {
                 assert_eq!(labels.get(key), Some(value), "{key}");
             }
+        }
+    }
+
+    #[test]
+    fn requests_come_in_where_they_are_taken_and_nowhere_else() {
+        let closed = objects(&workload());
+        assert!(!closed.iter().any(|object| object["kind"] == "Service"));
+        let policy = find(&closed, "NetworkPolicy", "tenure-controller");
+        assert_eq!(policy["spec"].get("ingress"), None);
+        let opened = objects(&Workload {
+            hooks: true,
+            ..workload()
+        });
+        let policy = find(&opened, "NetworkPolicy", "tenure-controller");
+        assert_eq!(
+            policy["spec"]["ingress"],
+            json!([{"ports": [{"protocol": "TCP", "port": HOOK_PORT}]}])
+        );
+        let container = &find(&opened, "Deployment", "tenure-controller")["spec"]["template"]["spec"]["containers"][0];
+        let service = find(&opened, "Service", HOOK_SERVICE);
+        let target = &service["spec"]["ports"][0]["targetPort"];
+        let ports = container["ports"].as_array().expect("ports");
+        let port = ports
+            .iter()
+            .find(|port| port["name"] == *target)
+            .expect("the port of the Service");
+        assert_eq!(port["containerPort"], HOOK_PORT);
+        let arguments = container["args"].as_array().expect("a list");
+        assert!(
+            arguments.contains(&json!(format!("--hook-address={HOOK_PORT}"))),
+            "{arguments:?}"
+        );
+        for (key, value) in service["spec"]["selector"].as_object().expect("a selector") {
+            assert_eq!(labels().get(key), Some(value), "{key}");
         }
     }
 

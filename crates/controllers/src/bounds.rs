@@ -18,6 +18,8 @@ pub(crate) struct LaneBounds {
     pub(crate) unhurried: Arc<Semaphore>,
     /// Fetches at the same time.
     pub(crate) fetches: Arc<Semaphore>,
+    /// Requests to Receivers at the same time; each reads a Secret, and asks others to reconcile.
+    pub(crate) deliveries: Arc<Semaphore>,
     /// Renderings at the same time. One holds its permit until its thread really ends, which it does soon after nobody waits for it.
     pub(crate) renderings: Arc<Semaphore>,
     /// For what is large: one thing at a time.
@@ -34,6 +36,7 @@ impl LaneBounds {
             work: Arc::new(Semaphore::new(width)),
             unhurried: Arc::new(Semaphore::new((width / 4).max(1))),
             fetches: Arc::new(Semaphore::new(width.div_ceil(2))),
+            deliveries: Arc::new(Semaphore::new(4)),
             renderings: Arc::new(Semaphore::new(2)),
             turns: turns.of_lane(),
         }
@@ -46,6 +49,7 @@ impl LaneBounds {
             &self.elsewhere,
             &self.unhurried,
             &self.fetches,
+            &self.deliveries,
             &self.renderings,
         ];
         let is_unused = parts.into_iter().all(|part| Arc::strong_count(part) == 1);

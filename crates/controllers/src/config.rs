@@ -9,6 +9,7 @@ use tenure_tenancy::Settings;
 
 use crate::budgets::Budgets;
 use crate::figures::Figures;
+use crate::hooks::Hooks;
 use crate::lane_mode::LaneMode;
 use crate::render::RenderLimits;
 use crate::switches::Switches;
@@ -46,6 +47,8 @@ pub struct Config {
     pub strict_sops: bool,
     /// Where it is counted what is done; whoever serves it keeps a clone.
     pub figures: Figures,
+    /// What is asked by whoever listens for requests to Receivers.
+    pub hooks: Hooks,
 }
 
 impl Config {
@@ -68,6 +71,7 @@ impl Config {
             lanes: LaneMode::default(),
             strict_sops: false,
             figures: Figures::default(),
+            hooks: Hooks::default(),
         }
     }
 }

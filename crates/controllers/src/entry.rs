@@ -7,8 +7,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 use serde_json::Value;
-use tenure_api::ConditionStatus;
 use tenure_api::condition::READY;
+use tenure_api::{ConditionStatus, ObjectMeta};
 use tenure_cluster::{EventHistory, Seen};
 use tenure_planner::Status;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,9 @@ use crate::supervise::{self, supervise};
 
 /// Shows every object of a home.
 type Visit<H> = fn(&H, &mut dyn FnMut(Shown<'_>));
+
+/// Whether an object is meant, by its metadata.
+pub(crate) type Meant<'a> = dyn Fn(&ObjectMeta) -> bool + 'a;
 
 /// A kind, as the table holds it.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ pub(crate) struct Entry<H> {
     pub(crate) list_labelled: fn(&H, (&str, &str)) -> Vec<Value>,
     /// Shows every object, in order of namespaces and names, to who tells of them.
     pub(crate) visit: Visit<H>,
+    /// The metadata of objects, as JSON: of those that are meant, so many at most.
+    pub(crate) list_metadata: fn(&H, &Meant<'_>, usize) -> Vec<Value>,
     /// Which objects there are.
     pub(crate) list_keys: fn(&H) -> Vec<Key>,
     /// An object, by namespace and name, as JSON.
@@ -87,6 +92,13 @@ impl<H: Home> Entry<H> {
                         describe: &|| object.describe(),
                     });
                 }
+            },
+            list_metadata: |home, is_meant, most| {
+                let objects = home.caches().of::<R>().all();
+                let meant = objects.iter().filter(|object| is_meant(object.meta())).take(most);
+                meant
+                    .filter_map(|object| serde_json::to_value(object.meta()).ok())
+                    .collect()
             },
             list_keys: |home| {
                 let objects = home.caches().of::<R>().all();

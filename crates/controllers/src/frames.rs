@@ -12,6 +12,7 @@ use tenure_api::ObjectId;
 use tenure_cluster::HandedToken;
 use tenure_planner::Event;
 use tenure_planner::kustomization::{ApplySettings, Guards, Turnover};
+use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_sources::Limits;
 use tenure_tenancy::{Ending, Placement, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -86,6 +87,13 @@ pub(crate) enum ToLane {
     Synced,
     /// Somebody that a Kustomization listens to has changed.
     Wake { namespace: String, name: String },
+    /// A request to a Receiver.
+    Hook {
+        number: u64,
+        namespace: String,
+        name: String,
+        delivery: Box<Delivery>,
+    },
     /// The answer to a question.
     Answer { number: u64, answer: Answer },
     /// What was asked for of a room that is everybody's; nothing, if there was none in time.
@@ -120,6 +128,14 @@ pub(crate) enum FromLane {
         name: String,
         to: Vec<(String, String)>,
     },
+    /// A Receiver takes requests at a path, or at none.
+    Door {
+        namespace: String,
+        name: String,
+        path: Option<HookPath>,
+    },
+    /// What is answered to a request to a Receiver.
+    Hooked { number: u64, verdict: Verdict },
     /// What a Kustomization gains and drops.
     Turnover {
         namespace: String,

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use tenure_api::{ObjectId, Surface, Tenant};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
+use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
 use tenure_tenancy::{Ending, Identity, LaneAccount, Placement, Realm, identity};
 use tokio_util::sync::CancellationToken;
@@ -20,13 +21,15 @@ use crate::cache::{Cache, CacheByKind};
 use crate::entry::Entry;
 use crate::figures::{Figures, Seen, StateView};
 use crate::fleet::{Fleet, Overview};
+use crate::hooks::Courier;
 use crate::key::Key;
 use crate::kustomization;
 use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
-use crate::lane_table::{LaneTable, name_lane};
+use crate::lane_table::{LaneTable, name_lane, name_share};
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::realm::PlacementCache;
+use crate::receiver;
 use crate::reconciled::{Home, Reconciled as _};
 
 /// How long changes of Tenants and namespaces are gathered before everybody is told.
@@ -299,6 +302,14 @@ impl Surroundings for Hub {
         admitted.get(namespace) == Some(&lane)
     }
 
+    fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
+        Self::find_shard(self, namespace)
+    }
+
+    fn open_door(&self, receiver: &Key, path: Option<&HookPath>) {
+        self.means.hooks.set(receiver, path);
+    }
+
     fn close(&self, namespace: &str) {
         let mut homes = self.homes();
         if homes.get(namespace).is_some_and(|lane| lane.drop_shard(namespace)) {
@@ -306,6 +317,38 @@ impl Surroundings for Hub {
         }
         drop(homes);
         self.means.mailboxes.wake(&Key::of_rights(namespace));
+    }
+}
+
+impl Courier for Hub {
+    fn is_ready(&self) -> bool {
+        self.means.ready.is_cancelled()
+    }
+
+    fn name_share(&self, namespace: &str) -> String {
+        name_share(&self.find_placement(namespace), namespace)
+    }
+
+    fn bring<'a>(&'a self, receiver: &'a Key, delivery: &'a Delivery) -> BoxFuture<'a, Verdict> {
+        async move {
+            if let Some(fleet) = self.fleet() {
+                return fleet.bring(receiver, delivery).await;
+            }
+            match self.find_shard(&receiver.namespace) {
+                Some(shard) => receiver::take_delivery(&shard, &receiver.name, delivery).await,
+                None => Verdict::Unknown,
+            }
+        }
+        .boxed()
+    }
+
+    fn announce<'a>(&'a self, url: &'a str) -> BoxFuture<'a, ()> {
+        async move {
+            for shard in self.list_shards() {
+                receiver::announce(&shard, url).await;
+            }
+        }
+        .boxed()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The kinds that are reconciled. The one list of them: a kind that stands here is watched, and driven, and told of what it depends on.
 
-use tenure_api::{GitRepository, Kustomization, OciRepository, Surface, Tenant};
+use tenure_api::{GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
 
 use crate::entry::Entry;
 use crate::hub::Hub;
@@ -22,6 +22,7 @@ pub(crate) fn list_kinds() -> KindTable {
             Entry::of::<GitRepository>(),
             Entry::of::<OciRepository>(),
             Entry::of::<Kustomization>(),
+            Entry::of::<Receiver>(),
         ],
     }
 }

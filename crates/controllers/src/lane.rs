@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tenure_api::ObjectId;
+use tenure_api::{ObjectId, ObjectMeta};
 use tenure_cluster::{Client, ClusterError, LaneAccess, LaneAccount, ServiceAccount};
 use tenure_planner::Event;
 use tenure_planner::kustomization::{Rival, Turnover};
+use tenure_planner::receiver::HookPath;
 use tenure_sources::AppTokens;
 use tenure_tenancy::{Ending, Placement};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +31,7 @@ use crate::key::Key;
 use crate::live::LiveObjects;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
+use crate::receiver_books::ReceiverBooks;
 use crate::reconciled::Home;
 use crate::turnovers::TurnoverBoard;
 
@@ -72,6 +74,12 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
 
     /// Whether the lane of a namespace has its rights there.
     fn is_admitted(&self, namespace: &str) -> bool;
+
+    /// What is held for a namespace here, if it is.
+    fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>>;
+
+    /// A Receiver here takes requests at a path, or at none.
+    fn open_door(&self, receiver: &Key, path: Option<&HookPath>);
 
     /// Nothing in a namespace is reconciled any more.
     fn close(&self, namespace: &str);
@@ -202,6 +210,8 @@ pub(crate) struct Shard {
     pub(crate) artifacts: ArtifactRecords,
     /// The tokens that GitHub Apps of sources have been given.
     pub(crate) app_tokens: AppTokens,
+    /// What requests leave of Receivers.
+    pub(crate) receivers: ReceiverBooks,
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) means: Arc<Means>,
     kinds: Arc<[Entry<Self>]>,
@@ -227,6 +237,7 @@ impl Shard {
             turnovers: TurnoverBoard::default(),
             artifacts: ArtifactRecords::new(Arc::clone(&means.depot)),
             app_tokens: AppTokens::default(),
+            receivers: ReceiverBooks::default(),
             surroundings,
             means: Arc::clone(means),
             kinds: Arc::clone(kinds),
@@ -306,6 +317,12 @@ impl Shard {
     pub(crate) fn write_object(&self, key: &Key) -> Option<Value> {
         let entry = self.kinds.iter().find(|entry| entry.kind == key.kind)?;
         (entry.write_object)(self, &key.namespace, &key.name)
+    }
+
+    /// The metadata of objects of one kind, as JSON: of those that are meant, so many at most.
+    pub(crate) fn list_metadata(&self, kind: &str, is_meant: &dyn Fn(&ObjectMeta) -> bool, most: usize) -> Vec<Value> {
+        let entry = self.kinds.iter().find(|entry| entry.kind.name == kind);
+        entry.map_or_else(Vec::new, |entry| (entry.list_metadata)(self, is_meant, most))
     }
 
     /// The objects of every kind that bear a label.

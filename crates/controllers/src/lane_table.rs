@@ -22,6 +22,14 @@ pub(crate) fn name_lane(lane: &Whose) -> String {
     }
 }
 
+/// What bounds are called that hold for a namespace: its tenant's, the platform's, or its own when it is nobody's.
+pub(crate) fn name_share(placement: &Placement, namespace: &str) -> String {
+    match decide_lane(placement, namespace) {
+        Whose::Pool => format!("namespace/{namespace}"),
+        whose @ (Whose::Platform | Whose::Tenant(_)) => name_lane(&whose),
+    }
+}
+
 /// All lanes that something works in, and some more: namespaces come and go.
 #[derive(Debug)]
 pub(crate) struct LaneTable {
@@ -51,12 +59,10 @@ impl LaneTable {
     /// The lane of a namespace: its tenant's, the platform's, or its own when it is nobody's. Those that are nobody's have one account, and
     /// each its own bounds.
     pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
-        let whose = decide_lane(placement, namespace);
-        let name = match &whose {
-            Whose::Platform | Whose::Tenant(_) => name_lane(&whose),
-            Whose::Pool => format!("namespace/{namespace}"),
-        };
-        self.named(name, identity::decide_for_lane(placement, namespace))
+        self.named(
+            name_share(placement, namespace),
+            identity::decide_for_lane(placement, namespace),
+        )
     }
 
     fn named(&self, name: String, account: LaneAccount) -> Arc<Lane> {

@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::entry::Entry;
 use crate::figures::StateView;
 use crate::fleet::{Fleet, Overview};
+use crate::hooks::Courier;
 use crate::hub::Hub;
 use crate::key::Key;
 use crate::kinds::{self, KindTable};
@@ -78,6 +79,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     };
     hub.means.figures.set_view(Arc::downgrade(&hub) as Weak<dyn StateView>);
     let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
+    hub.means.hooks.set_courier(Arc::downgrade(&hub) as Weak<dyn Courier>);
     match Fleet::of(
         &given,
         (overview, &hub.means, &hub.lane_kinds),
@@ -357,6 +359,7 @@ impl Manager {
         if gone.is_some() {
             shard.turnovers.forget(&key);
             self.hub.means.figures.forget(&key);
+            self.hub.means.hooks.set(&key, None);
         }
         fleet.note(shard, &key, gone);
         if self.hub.means.switches.is_on(entry.kind.name) && (is_new || gone.is_some()) {

@@ -14,6 +14,7 @@ use crate::artifacts::Depot;
 use crate::config::Config;
 use crate::elsewhere::ElsewhereBudgets;
 use crate::figures::Figures;
+use crate::hooks::Hooks;
 use crate::listeners::Listeners;
 use crate::mailbox::MailboxTable;
 use crate::render::Renderings;
@@ -33,6 +34,8 @@ pub(crate) struct Means {
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
+    /// The paths of Receivers.
+    pub(crate) hooks: Hooks,
     /// How many reconciliations a lane may have at the same time.
     pub(crate) lane_width: usize,
     /// For how many namespaces at the same time the rights of lanes are seen to.
@@ -82,6 +85,7 @@ impl Means {
             guards: config.guards,
             applying: config.applying,
             strict_sops: config.strict_sops,
+            hooks: config.hooks,
             lane_width: config.lane_width,
             rights: Arc::new(Semaphore::new(config.lane_width.max(1))),
             renderings: Renderings::new(config.rendering),

@@ -43,6 +43,7 @@ pub mod oci_repository;
 pub mod overlay;
 pub mod plan;
 mod pointer;
+pub mod receiver;
 pub mod refusal;
 pub mod restart;
 pub mod rights;

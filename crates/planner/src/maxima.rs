@@ -3,7 +3,7 @@
 
 use kustomize::ObjectSelector;
 use tenure_api::selector::Selector;
-use tenure_api::{KustomizationSpec, Surface};
+use tenure_api::{KustomizationSpec, ReceiverSpec, Surface};
 
 /// Entries of a Kustomization's `spec.dependsOn`, and of a source's of a Surface.
 pub const DEPENDENCIES: usize = 500;
@@ -47,6 +47,14 @@ pub const IGNORE_PATTERNS: usize = 32;
 pub const INCLUDES: usize = 20;
 /// Entries of a GitRepository's `spec.sparseCheckout`.
 pub const SPARSE_FOLDERS: usize = 100;
+/// A Receiver's `spec.resources`.
+pub const RECEIVER_RESOURCES: usize = 100;
+/// A Receiver's `spec.events`, and labels of one of its `resources`.
+pub const RECEIVER_WORDS: usize = 100;
+/// Objects that are reconciled since of one request to a Receiver.
+pub const RECEIVER_REQUESTS: usize = 1000;
+/// Objects that are looked at for one request to a Receiver: the same one counts for each entry that names it.
+pub const RECEIVER_CANDIDATES: usize = 5000;
 /// A Surface's `spec.sources`.
 pub const SOURCES: usize = 100;
 /// Paths of one source of a Surface.
@@ -92,7 +100,7 @@ pub(crate) fn check_kustomization(spec: &KustomizationSpec) -> Result<(), String
         "spec.postBuild.substitute",
         inline.map(|(name, value)| (name.as_str(), value.len())),
     )?;
-    check_expressions(spec)?;
+    check_expressions("spec.healthCheckExprs and spec.dependsOn", list_expressions(spec))?;
     check_ignore(spec)
 }
 
@@ -178,9 +186,9 @@ fn list_parts(selector: &Selector) -> impl Iterator<Item = &str> {
 }
 
 /// Refuses expressions that are too long, or that call regular expressions too often.
-fn check_expressions(spec: &KustomizationSpec) -> Result<(), String> {
+fn check_expressions<'a>(whose: &str, expressions: impl Iterator<Item = (String, &'a str)>) -> Result<(), String> {
     let (mut length, mut calls) = (0_usize, 0_usize);
-    for (field, text) in list_expressions(spec) {
+    for (field, text) in expressions {
         if text.len() > EXPRESSION {
             return Err(format!(
                 "{field} has {} bytes, and {EXPRESSION} is the most of an expression",
@@ -196,13 +204,12 @@ fn check_expressions(spec: &KustomizationSpec) -> Result<(), String> {
     }
     if length > EXPRESSIONS {
         return Err(format!(
-            "the expressions of spec.healthCheckExprs and spec.dependsOn have {length} bytes together, and {EXPRESSIONS} is the most"
+            "the expressions of {whose} have {length} bytes together, and {EXPRESSIONS} is the most"
         ));
     }
     if calls > PATTERN_CALLS {
         return Err(format!(
-            "the expressions of spec.healthCheckExprs and spec.dependsOn call matches, find or findAll {calls} times, and \
-             {PATTERN_CALLS} is the most"
+            "the expressions of {whose} call matches, find or findAll {calls} times, and {PATTERN_CALLS} is the most"
         ));
     }
     Ok(())
@@ -226,6 +233,37 @@ pub(crate) fn list_expressions(spec: &KustomizationSpec) -> impl Iterator<Item =
         })
     });
     ready.chain(health)
+}
+
+/// Refuses lists of a Receiver that are too long.
+///
+/// # Errors
+/// As [`check_kustomization`].
+pub(crate) fn check_receiver(spec: &ReceiverSpec) -> Result<(), String> {
+    check(&[
+        ("spec.resources", spec.resources.len(), RECEIVER_RESOURCES),
+        ("spec.events", spec.events.len(), RECEIVER_WORDS),
+    ])?;
+    for (index, resource) in spec.resources.iter().enumerate() {
+        let field = format!("spec.resources[{index}].matchLabels");
+        check(&[(&field, resource.match_labels.len(), RECEIVER_WORDS)])?;
+    }
+    let filters = list_filters(spec);
+    check_expressions("spec.resourceFilter and spec.resources", filters.into_iter())
+}
+
+/// All expressions of a Receiver, and the fields that they stand in.
+pub(crate) fn list_filters(spec: &ReceiverSpec) -> Vec<(String, &str)> {
+    let of_all = spec
+        .resource_filter
+        .iter()
+        .map(|text| ("spec.resourceFilter".to_owned(), text));
+    let of_one =
+        spec.resources.iter().enumerate().filter_map(|(index, resource)| {
+            Some((format!("spec.resources[{index}].filter"), resource.filter.as_ref()?))
+        });
+    let all = of_all.chain(of_one).map(|(field, text)| (field, text.as_str()));
+    all.filter(|(_, text)| !text.is_empty()).collect()
 }
 
 /// Refuses lists of a Surface that are too long.

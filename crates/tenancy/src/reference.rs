@@ -95,3 +95,24 @@ pub fn check_health_check(
         ))),
     }
 }
+
+/// Whether a Receiver may ask an object to reconcile: in its own namespace, and in another one of the same tenant's.
+///
+/// # Errors
+/// When the object is in any other namespace.
+pub fn check_receiver_resource(
+    placement: &Placement,
+    namespace: &str,
+    other_namespace: Option<&str>,
+    (kind, name): (&str, &str),
+) -> Result<(), Denial> {
+    let Some(other) = other_namespace.filter(|other| *other != namespace) else {
+        return Ok(());
+    };
+    match placement {
+        Placement::Tenant(tenant) if tenant.namespaces.iter().any(|own| own.as_str() == other) => Ok(()),
+        _ => Err(Denial::access(format!(
+            "can't ask '{kind}/{other}/{name}' to reconcile: cross-namespace references are not allowed"
+        ))),
+    }
+}

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
-use tenure_controllers::{LaneServer, Switches};
+use tenure_controllers::{Hooks, LaneServer, Switches};
 use tenure_sources::Endpoint;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -90,12 +90,12 @@ fn read_authorities(pem: &str) -> Result<Vec<Vec<u8>>, Failure> {
 }
 
 /// Starts the controllers as their own ServiceAccount, through the server's service in this process. What is in `platform_sources` may be
-/// reached by sources of the platform namespace, besides what the settings allow to all.
+/// reached by sources of the platform namespace, besides what the settings allow to all; `hooks` is asked by whoever listens for requests to Receivers.
 pub(crate) fn start_controllers(
     server: &Server,
     data: &Path,
     settings: ControllerSettings,
-    platform_sources: Vec<Endpoint>,
+    (platform_sources, hooks): (Vec<Endpoint>, Hooks),
     near: SocketAddr,
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
@@ -125,6 +125,7 @@ pub(crate) fn start_controllers(
         unchecked: false,
     })?;
     settings.set_into(&mut config, platform_sources);
+    config.hooks = hooks;
     Ok(tokio::spawn(async move {
         if let Err(error) = tenure_controllers::run(config, shutdown).await {
             tracing::error!(error = chain(&error), "the controllers ended");

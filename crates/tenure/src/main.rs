@@ -14,6 +14,7 @@ mod confinement;
 mod connect;
 mod failure;
 mod health_server;
+mod hook_server;
 mod installation;
 mod logging;
 mod metrics_server;

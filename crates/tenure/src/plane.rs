@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use tenure_apiserver::{Config, Counter, Server, ServerError};
 use tenure_cluster::Installation;
+use tenure_controllers::Hooks;
 use tenure_tenancy::identity;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -17,6 +18,7 @@ use crate::allocator;
 use crate::commands::controllers::{ControllerSettings, parse_allowances};
 use crate::commands::kube_apiserver::ServerSettings;
 use crate::failure::{Failure, chain};
+use crate::hook_server::serve_hooks;
 use crate::installation;
 use crate::repositories::{self, Repositories};
 
@@ -36,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) repositories: Vec<String>,
     /// The port on loopback that they are served on; 0 takes a free one.
     pub(crate) repository_port: u16,
+    /// Where requests to Receivers are taken, if they are.
+    pub(crate) hook_address: Option<SocketAddr>,
     /// What the controllers are told.
     pub(crate) controllers: ControllerSettings,
 }
@@ -78,7 +82,8 @@ impl Plane {
         );
         let server = open(&options, &told).await?;
         // After the folder has become this store's own: what others find in it first is left as it is.
-        let repositories = Repositories::start(&options.data, named, options.repository_port).await?;
+        let hooks = Hooks::default();
+        let repositories = Repositories::start(&options.data, named, options.repository_port, &hooks).await?;
         let served = parse_allowances("--repository", repositories.address().as_slice())?;
         let address = SocketAddr::new(told.host, bound.port());
         // With another CA for clients, this server has nothing that an administrator could prove himself with.
@@ -112,11 +117,16 @@ impl Plane {
             None
         } else {
             let ended = shutdown.clone();
+            if let Some(address) = options.hook_address {
+                let serving = serve_hooks(address, hooks.clone()).await?;
+                let ended = shutdown.clone();
+                tokio::spawn(async move { ended.run_until_cancelled(serving).await });
+            }
             Some(installation::start_controllers(
                 &server,
                 &options.data,
                 options.controllers,
-                served,
+                (served, hooks),
                 nearest(bound),
                 ended,
             )?)

@@ -1,9 +1,10 @@
-//! Folders of this machine, served as Git repositories to the platform's own sources. Owns the folder `repositories` of the data folder and
+//! Folders of this machine, served as Git repositories to the platform's own sources, which are told when something new is there. Owns the folder `repositories` of the data folder and
 //! one listener on loopback; refuses pushes, and names that are no repository's.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tenure_controllers::Hooks;
 use tenure_git_server::{GitServer, Mirror, Options};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -21,7 +22,13 @@ pub(crate) struct Repositories {
 
 impl Repositories {
     /// Serves each folder under its name; nothing is started where none is named. When it returns, each has what its folder has.
-    pub(crate) async fn start(data: &Path, named: Vec<(String, PathBuf)>, port: u16) -> Result<Self, Failure> {
+    /// Whoever fetches from one is told when there is something new.
+    pub(crate) async fn start(
+        data: &Path,
+        named: Vec<(String, PathBuf)>,
+        port: u16,
+        hooks: &Hooks,
+    ) -> Result<Self, Failure> {
         let mut repositories = Self {
             serving: None,
             names: Vec::new(),
@@ -50,11 +57,16 @@ impl Repositories {
             let mut mirror = Mirror::new(repository, &folder);
             mirror.update().await.map_err(failed)?;
             repositories.names.push(name.clone());
+            let (hooks, url) = (hooks.clone(), server.http_url(&name));
             let following = tokio::spawn(async move {
                 let mut said = None;
                 loop {
                     tokio::time::sleep(LOOKED_AT).await;
-                    let problem = mirror.update().await.err().map(|error| chain(&error));
+                    let updated = mirror.update().await;
+                    if matches!(updated, Ok(Some(_))) {
+                        hooks.announce(&url).await;
+                    }
+                    let problem = updated.err().map(|error| chain(&error));
                     // Once for each problem: it is there every second until somebody mends it.
                     if let Some(problem) = problem.as_ref().filter(|problem| said.as_ref() != Some(*problem)) {
                         tracing::warn!(

@@ -11,12 +11,16 @@ use tenure_api::workload::{self, Workload};
 use super::{HEADER, document, file_name};
 
 /// What stands in the objects where a choice goes, how the file has it, and what the choice is written as.
-const CHOICES: [(&str, &str); 4] = [
+const CHOICES: [(&str, &str); 6] = [
     (
         "image: CHOSEN-IMAGE",
         "image: {{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
     ),
-    ("replicas: 16", "replicas: {{ .Values.replicas }}"),
+    // Only who leads can answer requests to Receivers.
+    (
+        "replicas: 16",
+        "replicas: {{ if .Values.hooks }}1{{ else }}{{ .Values.replicas }}{{ end }}",
+    ),
     (
         "      priorityClassName: CHOSEN-CLASS\n",
         "      {{- with .Values.priorityClass }}\n      priorityClassName: {{ . | quote }}\n      {{- end }}\n",
@@ -25,7 +29,22 @@ const CHOICES: [(&str, &str); 4] = [
         "        - CHOSEN-ARGUMENT\n",
         "        {{- range .Values.arguments }}\n        - {{ . | quote }}\n        {{- end }}\n",
     ),
+    (
+        "        - \"--hook-address=9292\"\n",
+        "        {{- if .Values.hooks }}\n        - \"--hook-address=9292\"\n        {{- end }}\n",
+    ),
+    (
+        "        - containerPort: 9292\n          name: hooks\n          protocol: TCP\n",
+        "        {{- if .Values.hooks }}\n        - containerPort: 9292\n          name: hooks\n          protocol: TCP\n        {{- end }}\n",
+    ),
 ];
+/// Where requests to Receivers come in, if they do: in the controllers' policy.
+const INGRESS: (&str, &str) = (
+    "  ingress:\n  - ports:\n    - port: 9292\n      protocol: TCP\n",
+    "  {{- if .Values.hooks }}\n  ingress:\n  - ports:\n    - port: 9292\n      protocol: TCP\n  {{- end }}\n",
+);
+/// Around an object that is there only where requests to Receivers are taken.
+const WITH_HOOKS: (&str, &str) = ("{{- if .Values.hooks }}\n", "{{- end }}\n");
 /// Where more rules of the network go: at the end of the list of the controllers' policy.
 const EGRESS: (&str, &str) = (
     "  podSelector:\n",
@@ -38,6 +57,8 @@ const VALUES: &str = "\
 image: \"\"
 # How many Pods: one leads, the others wait.
 replicas: 2
+# Whether requests to Receivers are taken, at the Service webhook-receiver. Only who leads can answer them, so there is one Pod then.
+hooks: false
 # The PriorityClass of the Pods.
 priorityClass: \"\"
 # What `tenure run` is told besides, a flag an entry: --allow-source=https://10.0.0.7:8443
@@ -61,6 +82,7 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     files.insert(folder.join("values.yaml"), format!("{HEADER}{VALUES}"));
     let chosen = Workload {
         replicas: 16,
+        hooks: true,
         priority_class: Some("CHOSEN-CLASS".to_owned()),
         arguments: vec!["CHOSEN-ARGUMENT".to_owned()],
         ..Workload::usual("CHOSEN-IMAGE")
@@ -87,6 +109,11 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
         if object.pointer("/spec/egress").is_some() {
             ensure!(text.matches(EGRESS.0).count() == 1, "{path} has no place for egress");
             text = text.replace(EGRESS.0, &format!("{}{}", EGRESS.1, EGRESS.0));
+            ensure!(text.matches(INGRESS.0).count() == 1, "{path} has no place for ingress");
+            text = text.replace(INGRESS.0, INGRESS.1);
+        }
+        if object.get("kind").and_then(Value::as_str) == Some("Service") {
+            text = text.replacen(HEADER, &format!("{HEADER}{}", WITH_HOOKS.0), 1) + WITH_HOOKS.1;
         }
         let (_, name) = path.split_once('/').unwrap_or(("", &path));
         files.insert(folder.join("templates").join(name), text);
@@ -108,15 +135,21 @@ mod tests {
                 "{{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
                 super::super::IMAGE,
             ),
-            ("{{ .Values.replicas }}", "2"),
+            ("{{ if .Values.hooks }}1{{ else }}{{ .Values.replicas }}{{ end }}", "2"),
             (CHOICES[2].1, ""),
             (CHOICES[3].1, ""),
+            (CHOICES[4].1, ""),
+            (CHOICES[5].1, ""),
             (EGRESS.1, ""),
+            (INGRESS.1, ""),
         ];
         let mut rendered = Vec::new();
         for (path, mut text) in write()? {
             let is_object = path.starts_with("deploy/chart/crds") || path.starts_with("deploy/chart/templates");
             if !is_object {
+                continue;
+            }
+            if text.contains(&format!("{HEADER}{}", WITH_HOOKS.0)) {
                 continue;
             }
             for (expression, value) in by_default {

@@ -3,18 +3,23 @@
 
 use serde_json::{Value, json};
 
-/// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from.
-const LOOKED_AT: [(&str, &str); 4] = [
+/// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile.
+const LOOKED_AT: [(&str, &str); 7] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
     ("OCIRepository", "Kustomization"),
+    ("GitRepository", RECEIVER),
+    ("OCIRepository", RECEIVER),
+    ("Kustomization", RECEIVER),
 ];
 /// The kinds that a Surface generates.
 const GENERATED: [&str; 2] = ["GitRepository", "Kustomization"];
 /// Tells whose a namespace is, also when another controller keeps them.
 const TENANT: &str = "Tenant";
 const SURFACE: &str = "Surface";
+/// Asks objects to reconcile, also those that another controller reconciles.
+const RECEIVER: &str = "Receiver";
 
 /// Whether objects of a kind are watched: those of a kind that is reconciled, and those that one which is reconciled looks at. `is_on` says
 /// of a kind whether it is reconciled.
@@ -93,7 +98,8 @@ impl ControllerChoice {
             if generates && GENERATED.contains(&kind.name.as_str()) {
                 return kind.is_on || !is_part;
             }
-            kind.is_on && !["create", "delete"].contains(&verb)
+            let is_asked = self.is_on(RECEIVER) && LOOKED_AT.contains(&(kind.name.as_str(), RECEIVER));
+            (kind.is_on || (is_asked && !is_part)) && !["create", "delete"].contains(&verb)
         })
     }
 

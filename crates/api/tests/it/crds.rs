@@ -70,6 +70,15 @@ fn names_and_columns_are_fluxs() {
     );
     assert_eq!(crd("OCIRepository")["spec"]["names"]["shortNames"], json!(["ocirepo"]));
     assert_eq!(columns("OCIRepository"), ["URL", "Ready", "Status", "Age"]);
+    assert_eq!(
+        crd("Receiver")["metadata"]["name"],
+        "receivers.notification.toolkit.fluxcd.io"
+    );
+    assert_eq!(columns("Receiver"), ["Age", "Ready", "Status"]);
+    assert_eq!(
+        crd("Receiver")["metadata"]["annotations"],
+        json!({ "kustomize.toolkit.fluxcd.io/substitute": "disabled" })
+    );
     assert_eq!(crd("Tenant")["spec"]["scope"], "Cluster");
     assert_eq!(crd("Surface")["spec"]["scope"], "Namespaced");
 }
@@ -105,6 +114,14 @@ fn what_flux_demands_is_demanded() {
     assert_eq!(
         (&verify["required"], &verify["properties"]["provider"]["default"]),
         (&json!(["provider"]), &json!("cosign"))
+    );
+    let receiver = spec("Receiver");
+    assert_eq!(receiver["required"], json!(["resources", "type"]));
+    assert_eq!(receiver["properties"]["interval"]["default"], "10m");
+    assert_eq!(receiver["x-kubernetes-validations"].as_array().map(Vec::len), Some(4));
+    assert_eq!(
+        receiver["properties"]["oidcProviders"]["x-kubernetes-list-map-keys"],
+        json!(["issuerURL"])
     );
     let status = &crd("Kustomization")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
     assert_eq!(status["default"], json!({ "observedGeneration": -1 }));

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tenure_api::{GitRepository, Kustomization, OciRepository, Surface, Tenant};
+use tenure_api::{GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
 
 #[track_caller]
 fn check<K: Serialize + DeserializeOwned>(object: Value) {
@@ -123,6 +123,38 @@ fn an_oci_repository_with_every_field() {
             "observedLayerSelector": { "mediaType": "application/vnd.example.tar+gzip", "operation": "copy" },
             "url": "http://source-controller/x"
         }
+    }));
+}
+
+#[test]
+fn a_receiver_with_every_field() {
+    check::<Receiver>(json!({
+        "apiVersion": "notification.toolkit.fluxcd.io/v1",
+        "kind": "Receiver",
+        "metadata": { "name": "hook", "namespace": "team" },
+        "spec": {
+            "events": ["push"],
+            "interval": "1h",
+            "oidcProviders": [{
+                "audience": "us",
+                "issuerURL": "https://issuer.example",
+                "validations": [{ "expression": "true", "message": "no" }],
+                "variables": [{ "expression": "claims.sub", "name": "sub" }]
+            }],
+            "resourceFilter": "req.ref == 'refs/heads/main'",
+            "resources": [{
+                "apiVersion": "source.toolkit.fluxcd.io/v1",
+                "filter": "true",
+                "kind": "GitRepository",
+                "matchLabels": { "a": "b" },
+                "name": "*",
+                "namespace": "team"
+            }],
+            "secretRef": { "name": "token" },
+            "suspend": true,
+            "type": "github"
+        },
+        "status": { "lastHandledReconcileAt": "now", "observedGeneration": 1, "webhookPath": "/hook/1" }
     }));
 }
 

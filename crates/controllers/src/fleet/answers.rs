@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tenure_api::{Kustomization, ObjectId, ObjectView};
+use tenure_api::{Kustomization, ObjectId, ObjectView, Receiver};
 use tenure_cluster::{EventHistory, EventRecorder};
+use tenure_planner::receiver::name_path;
 use tenure_planner::{Event, EventPlace};
 use tenure_tenancy::lane::{Lane, decide_lane};
 use tokio::sync::Mutex;
@@ -105,6 +106,16 @@ impl Clerk {
                 }
                 Ok(())
             }
+            FromLane::Door { namespace, name, path } => {
+                if path.as_ref().is_some_and(|path| name_path(path.as_str()).is_none()) {
+                    return Err("a path that no Receiver has".to_owned());
+                }
+                let own = Key::new(Receiver::KIND, &namespace, &name);
+                if self.find_own(&own).is_some() {
+                    self.fleet.means.hooks.set(&own, path.as_ref());
+                }
+                Ok(())
+            }
             FromLane::Event {
                 kind,
                 namespace,
@@ -112,7 +123,7 @@ impl Clerk {
                 event,
             } => self.write_event((kind, namespace, name), event),
             FromLane::Figures(report) => self.take_report(*report),
-            FromLane::Pong(_) | FromLane::Works | FromLane::Left { .. } => Ok(()),
+            FromLane::Pong(_) | FromLane::Works | FromLane::Left { .. } | FromLane::Hooked { .. } => Ok(()),
         }
     }
 

@@ -1,15 +1,19 @@
 //! What a lane's process has yet to be told: names of what changed, and not what it changed to, which is read when it is told. So what
 //! waits here is never more than what there is, however slowly a process reads and however often something changes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tenure_planner::receiver::{Delivery, Verdict};
 use tenure_tenancy::Placement;
 use tokio::sync::{Notify, oneshot};
 
 use crate::frames::{NamespaceFacts, ToLane};
 use crate::key::Key;
 use crate::rooms::SharedRoom;
+
+/// Requests to Receivers of one lane that wait or are under way.
+const HOOKS: usize = 16;
 
 /// What waits to be told, and what the lane has.
 #[derive(Debug, Default)]
@@ -33,6 +37,11 @@ struct State {
     objects: BTreeMap<Key, Option<String>>,
     wakes: BTreeSet<(String, String)>,
     answers: VecDeque<ToLane>,
+    /// Requests to Receivers that are to be told, by their numbers.
+    hooks: VecDeque<(u64, ToLane)>,
+    /// Who waits for what is answered to them.
+    hooked: HashMap<u64, oneshot::Sender<Verdict>>,
+    next_hook: u64,
     /// Rooms of which something is wanted back.
     wanted_back: BTreeSet<SharedRoom>,
     ping: Option<u64>,
@@ -110,6 +119,41 @@ impl Mail {
         }
         drop(state);
         self.news.notify_one();
+    }
+
+    /// A request to a Receiver of the lane; what is returned comes with what is answered, and without it when the process ends before.
+    pub(super) fn bring(&self, receiver: &Key, delivery: &Delivery) -> Result<oneshot::Receiver<Verdict>, Verdict> {
+        let mut state = self.state();
+        if !state.is_open {
+            return Err(Verdict::Unavailable);
+        }
+        // Who brought it may have given up on it.
+        state.hooked.retain(|_, waiting| !waiting.is_closed());
+        if state.hooked.len() >= HOOKS {
+            return Err(Verdict::TooMany);
+        }
+        let number = state.next_hook;
+        state.next_hook = number.wrapping_add(1);
+        let (send, receive) = oneshot::channel();
+        state.hooked.insert(number, send);
+        let frame = ToLane::Hook {
+            number,
+            namespace: receiver.namespace.clone(),
+            name: receiver.name.clone(),
+            delivery: Box::new(delivery.clone()),
+        };
+        state.hooks.push_back((number, frame));
+        drop(state);
+        self.news.notify_one();
+        Ok(receive)
+    }
+
+    /// What the process answers to a request. One that nobody waits for is not heard.
+    pub(super) fn take_hooked(&self, number: u64, verdict: Verdict) {
+        let waiting = self.state().hooked.remove(&number);
+        if let Some(waiting) = waiting {
+            let _given_up = waiting.send(verdict);
+        }
     }
 
     /// An answer; who asks bounds how many there are.
@@ -217,6 +261,11 @@ impl Mail {
             state.is_synced = true;
             return Some(Letter::Frame(ToLane::Synced));
         }
+        while let Some((number, frame)) = state.hooks.pop_front() {
+            if state.hooked.get(&number).is_some_and(|waiting| !waiting.is_closed()) {
+                return Some(Letter::Frame(frame));
+            }
+        }
         if let Some((namespace, name)) = state.wakes.pop_first() {
             return Some(Letter::Frame(ToLane::Wake { namespace, name }));
         }
@@ -292,6 +341,42 @@ mod tests {
         // The same facts are no news.
         mail.give("team", facts(true));
         assert_eq!(read_all(&mail), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn a_request_is_answered_or_it_is_known_that_nobody_will() {
+        let mail = Mail::default();
+        let path = tenure_planner::receiver::name_path(&format!("/hook/{}", "0".repeat(64))).expect("a path");
+        let delivery = Delivery {
+            path,
+            headers: BTreeMap::new(),
+            body: b"sesame".to_vec(),
+        };
+        let bring = || mail.bring(&key("hook"), &delivery);
+        assert_eq!(bring().unwrap_err(), Verdict::Unavailable, "nobody reads");
+        mail.open();
+        let (first, second) = (bring().expect("room"), bring().expect("room"));
+        // Who gave up is not told of.
+        drop(bring().expect("room"));
+        let told = read_all(&mail);
+        assert_eq!(told.len(), 3, "Synced, and two requests: {told:?}");
+        assert!(
+            told[1].contains("number: 0") && told[2].contains("number: 1"),
+            "{told:?}"
+        );
+        assert!(!told[1].contains("sesame"), "{told:?}");
+        mail.take_hooked(1, Verdict::Done);
+        // A number that nobody waits for, or again.
+        mail.take_hooked(1, Verdict::Failed);
+        mail.take_hooked(77, Verdict::Done);
+        assert_eq!(second.await, Ok(Verdict::Done));
+        mail.close();
+        assert!(first.await.is_err());
+        mail.open();
+        let waiting: Vec<_> = (0..HOOKS).map(|_| bring().expect("room")).collect();
+        assert_eq!(bring().unwrap_err(), Verdict::TooMany);
+        drop(waiting);
+        assert!(bring().is_ok());
     }
 
     #[tokio::test]

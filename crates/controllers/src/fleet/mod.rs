@@ -25,6 +25,7 @@ use serde_json::Value;
 use tenure_api::Kustomization;
 use tenure_cluster::Client;
 use tenure_planner::lane_process::Cause;
+use tenure_planner::receiver::{Delivery, Verdict};
 use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Placement, identity};
 use tokio_util::sync::CancellationToken;
@@ -293,6 +294,19 @@ impl Fleet {
             .and_then(|home| home.lane.as_ref())
         {
             lane.wake(&key.namespace, &key.name);
+        }
+    }
+
+    /// Brings a request to the process that reconciles a Receiver, and what is answered back.
+    pub(crate) async fn bring(&self, receiver: &Key, delivery: &Delivery) -> Verdict {
+        let lane = lock(&self.homes)
+            .get(&receiver.namespace)
+            .and_then(|home| home.lane.clone());
+        let brought = lane.map(|lane| lane.mail.bring(receiver, delivery));
+        match brought {
+            Some(Ok(answered)) => answered.await.unwrap_or(Verdict::Unavailable),
+            Some(Err(verdict)) => verdict,
+            None => Verdict::Unavailable,
         }
     }
 

@@ -190,6 +190,10 @@ async fn read_all(
                 lane.mail.take_left(&namespace);
                 continue;
             }
+            FromLane::Hooked { number, verdict } => {
+                lane.mail.take_hooked(number, verdict);
+                continue;
+            }
             other => match clerk.take(other) {
                 Ok(()) => continue,
                 Err(problem) => return Some(problem),

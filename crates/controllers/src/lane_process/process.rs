@@ -270,6 +270,12 @@ async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut t
             ToLane::Wake { namespace, name } => {
                 enclave.means.mailboxes.wake(&key_of_kustomization(&namespace, &name));
             }
+            ToLane::Hook {
+                number,
+                namespace,
+                name,
+                delivery,
+            } => enclave.take_hook(number, &namespace, name, delivery),
             ToLane::Stop => return,
             // These were seen to when they came.
             ToLane::Orders(_)

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::Seen;
 use tenure_planner::kustomization::Turnover;
+use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_planner::{Event, EventPlace};
 use tenure_tenancy::{Ending, Placement};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,7 @@ use crate::kustomization;
 use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
 use crate::lane_table::LaneTable;
 use crate::means::Means;
+use crate::receiver;
 
 /// How long reconcilers may take to end by themselves when their namespace leaves the lane.
 const LEAVING: Duration = Duration::from_secs(5);
@@ -39,6 +41,8 @@ pub(super) struct Enclave {
     homes: Mutex<HashMap<String, NamespaceHome>>,
     /// Whom the hub was told to listen to, by who listens.
     heard: Mutex<HashMap<Key, Vec<(String, String)>>>,
+    /// What the hub was told of the paths of Receivers.
+    doors: Mutex<HashMap<Key, HookPath>>,
     line: Arc<Line>,
     end: CancellationToken,
 }
@@ -64,6 +68,7 @@ impl Enclave {
             facts: RwLock::default(),
             homes: Mutex::default(),
             heard: Mutex::default(),
+            doors: Mutex::default(),
             line,
             end,
         })
@@ -138,6 +143,10 @@ impl Enclave {
             self.means.mailboxes.remove_unless(&key, || false);
             self.means.listeners.listen(&key, BTreeSet::new());
         }
+        // Whoever has it then tells of its Receivers; when it comes back, so does this process.
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.retain(|receiver, _| receiver.namespace != name);
+        drop(doors);
         let mut known = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         known.remove(name);
     }
@@ -149,6 +158,24 @@ impl Enclave {
             home.tasks.close();
             home.tasks.wait().await;
         }
+    }
+
+    /// A request to a Receiver: it is taken beside everything else that comes.
+    pub(super) fn take_hook(&self, number: u64, namespace: &str, name: String, delivery: Box<Delivery>) {
+        let home = self.homes().get(namespace).cloned();
+        let line = Arc::clone(&self.line);
+        let Some(home) = home else {
+            let verdict = Verdict::Unavailable;
+            let _nobody_waits = line.try_tell(FromLane::Hooked { number, verdict });
+            return;
+        };
+        let abort = home.abort.clone();
+        let take = async move {
+            let verdict = receiver::take_delivery(&home.shard, &name, &delivery).await;
+            line.tell(FromLane::Hooked { number, verdict }).await;
+        };
+        let tasks = home.tasks.clone();
+        tasks.spawn(async move { abort.run_until_cancelled(take).await });
     }
 
     /// An object is there, as it is now.
@@ -261,6 +288,28 @@ impl Surroundings for Enclave {
     fn is_admitted(&self, namespace: &str) -> bool {
         self.read_facts(namespace, |facts| facts.is_admitted)
             .unwrap_or_default()
+    }
+
+    fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
+        self.homes().get(namespace).map(|home| Arc::clone(&home.shard))
+    }
+
+    fn open_door(&self, receiver: &Key, path: Option<&HookPath>) {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        if doors.get(receiver) == path {
+            return;
+        }
+        let told = self.line.try_tell(FromLane::Door {
+            namespace: receiver.namespace.clone(),
+            name: receiver.name.clone(),
+            path: path.cloned(),
+        });
+        match (told, path) {
+            (true, Some(path)) => drop(doors.insert(receiver.clone(), path.clone())),
+            (true, None) => drop(doors.remove(receiver)),
+            // Told again with the next round, if there was no room for it.
+            (false, _) => {}
+        }
     }
 
     fn close(&self, _namespace: &str) {}

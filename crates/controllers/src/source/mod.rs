@@ -14,7 +14,7 @@ use crate::lane::{Lane, Shard};
 use crate::reconciled::Reconciled;
 
 pub(crate) use reconcile::SourceReconciler;
-pub(crate) use secrets::{read_pull_secrets, read_secret};
+pub(crate) use secrets::{find_secret, read_pull_secrets, read_secret};
 pub(crate) use stock::take_stock;
 
 /// A kind of sources that is reconciled here.

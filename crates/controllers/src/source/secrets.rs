@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_cluster::{ClusterError, ServiceAccount};
+use tenure_planner::receiver::TokenFailure;
 use tenure_planner::source::{FetchFailure, FetchReason};
 use tenure_sources::SecretData;
 
@@ -21,6 +22,20 @@ pub(crate) async fn read_secret(
 ) -> Result<SecretData, FetchFailure> {
     let secret = read_object(lane, ("Secret", namespace, name), account).await?;
     data(&secret).ok_or_else(|| fail(format!("Secret {namespace}/{name} holds data that is not base64")))
+}
+
+/// Reads the Secret of a Receiver as an account, and says whether it is known that there is none to be had.
+pub(crate) async fn find_secret(
+    lane: &Lane,
+    namespace: &str,
+    name: &str,
+    account: Option<&ServiceAccount>,
+) -> Result<SecretData, TokenFailure> {
+    let fail = |(message, is_known)| TokenFailure { message, is_known };
+    let secret = find_object(lane, ("Secret", namespace, name), account)
+        .await
+        .map_err(fail)?;
+    data(&secret).ok_or_else(|| fail((format!("Secret {namespace}/{name} holds data that is not base64"), true)))
 }
 
 /// Reads the Secrets that a ServiceAccount names as those that images are pulled with.
@@ -52,15 +67,27 @@ pub(crate) async fn read_pull_secrets(
 
 async fn read_object(
     lane: &Lane,
-    (kind, namespace, name): (&str, &str, &str),
+    object: (&str, &str, &str),
     account: Option<&ServiceAccount>,
 ) -> Result<Value, FetchFailure> {
+    let found = find_object(lane, object, account).await;
+    found.map_err(|(message, _)| fail(message))
+}
+
+/// Reads an object; else what is wrong, and whether that is an answer: who could answer may not have.
+async fn find_object(
+    lane: &Lane,
+    (kind, namespace, name): (&str, &str, &str),
+    account: Option<&ServiceAccount>,
+) -> Result<Value, (String, bool)> {
     let Some(account) = account else {
-        return Err(fail(format!(
-            "{kind} {namespace}/{name} can't be read: nobody may act in this namespace"
-        )));
+        let message = format!("{kind} {namespace}/{name} can't be read: nobody may act in this namespace");
+        return Err((message, true));
     };
-    let refused = |error: ClusterError| fail(format!("{kind} {namespace}/{name} can't be read as {account}: {error}"));
+    let refused = |error: ClusterError| {
+        let message = format!("{kind} {namespace}/{name} can't be read as {account}: {error}");
+        (message, !error.transient() && error.code() != 0)
+    };
     let client = lane.act_as(account).await.map_err(refused)?;
     let resource = client.resource("v1", kind).await.map_err(refused)?;
     client.get(&resource, namespace, name).await.map_err(refused)

@@ -12,13 +12,14 @@ mod fields;
 mod forgery;
 mod lanes;
 mod places;
+mod receivers;
 mod registries;
 mod variables;
 
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
 
-use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, Stage, condition};
+use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, RECEIVER, Stage, condition};
 use crate::tenants::{SURFACE, tenant};
 
 /// Two tenants, and the owner of one of them.
@@ -67,7 +68,7 @@ impl Scene {
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
                 "metadata": { "name": "flux", "namespace": evil },
                 "rules": [{
-                    "apiGroups": ["kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io", "tenure.dev"],
+                    "apiGroups": ["kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "source.toolkit.fluxcd.io", "tenure.dev"],
                     "resources": ["*"], "verbs": ["*"]
                 }]
             }),
@@ -207,7 +208,7 @@ impl Scene {
 }
 
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
-    [GIT_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION, SURFACE]
+    [GIT_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION, RECEIVER, SURFACE]
         .into_iter()
         .find(|known| known.1 == kind)
         .unwrap()

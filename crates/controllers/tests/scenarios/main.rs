@@ -26,6 +26,7 @@ mod modes;
 mod owners;
 mod post_build;
 mod program;
+mod receivers;
 mod references;
 mod registries;
 mod secrets;

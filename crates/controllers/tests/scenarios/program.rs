@@ -1,6 +1,7 @@
 //! The controllers as the program runs them: a process of its own, that leads by a Lease and is told to end by a signal. Owns how it is started
 //! and ended; refuses tests that look into the controllers' own connection, or give them other budgets: those stay in the test's process.
 
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -31,7 +32,7 @@ pub(crate) fn has_lane_processes() -> bool {
 pub(crate) fn run(
     program: PathBuf,
     cluster: &Cluster,
-    (policy, grants): (&Policy, &[ReferenceGrant]),
+    (policy, grants, hook_address): (&Policy, &[ReferenceGrant], Option<SocketAddr>),
     end: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     let mut command = tokio::process::Command::new(program);
@@ -47,6 +48,9 @@ pub(crate) fn run(
         .kill_on_drop(true);
     if let Some(lanes) = std::env::var_os(TEST_LANES) {
         command.arg("--lanes").arg(lanes);
+    }
+    if let Some(address) = hook_address {
+        command.arg("--hook-address").arg(address.to_string());
     }
     for endpoint in &policy.allow {
         command.arg("--allow-source").arg(endpoint.to_string());

@@ -1,14 +1,17 @@
 //! A cluster, a Git server and running controllers, and the sentences that tests are made of.
 
 use std::future::Future;
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use tenure_cluster::{Connection, Token};
-use tenure_controllers::{Budgets, Config, run};
+use tenure_controllers::{Budgets, Config, Hooks, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::ReferenceGrant;
 use tenure_testkit::{Admin, Cluster, SOON, eventually};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +21,7 @@ use crate::program;
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
 pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
 pub(crate) const OCI_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "OCIRepository");
+pub(crate) const RECEIVER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1", "Receiver");
 pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 
@@ -36,6 +40,10 @@ pub(crate) struct Stage {
 /// What controllers are started with.
 #[derive(Default)]
 struct Means {
+    /// Where requests to Receivers go in this process.
+    hooks: Hooks,
+    /// Where the program takes them.
+    hook_address: Option<SocketAddr>,
     policy: Policy,
     budgets: Budgets,
     /// References to other namespaces that an administrator allows.
@@ -113,6 +121,11 @@ impl Stage {
             allow: allow.into_iter().chain(more).collect(),
             cluster: Vec::new(),
         };
+        if program::find().is_some() {
+            // Somebody else's by the time the program listens, if somebody wants it that much.
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            means.hook_address = Some(free.local_addr().unwrap());
+        }
         let faults = Faults::default();
         let controllers = start(&cluster, &means, &faults);
         let stage = Self {
@@ -240,6 +253,25 @@ impl Stage {
         self.cluster.bearing(&within(asked).await).unwrap()
     }
 
+    /// Sends a request to a Receiver; the status of the answer.
+    pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> u16 {
+        if let Some(address) = self.means.hook_address {
+            return post_to(address, path, headers, body).await;
+        }
+        let mut admission = match self.means.hooks.admit(path) {
+            Ok(admission) => admission,
+            Err(verdict) => return verdict.describe().0,
+        };
+        if let Err(verdict) = admission.hold(body.len()) {
+            return verdict.describe().0;
+        }
+        let headers = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let verdict = admission.deliver(headers.collect(), body.as_bytes().to_vec()).await;
+        verdict.describe().0
+    }
+
     pub(crate) async fn get(&self, kind: (&str, &str), target: (&str, &str)) -> Option<Value> {
         self.admin.get(kind, target).await.unwrap()
     }
@@ -332,7 +364,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
         let running = tokio::spawn(program::run(
             program,
             cluster,
-            (&means.policy, &means.grants),
+            (&means.policy, &means.grants, means.hook_address),
             end.clone(),
         ));
         return Controllers { end, running, life };
@@ -358,6 +390,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.platform_sources = means.policy.clone();
     config.tenant_sources = means.policy.clone();
     config.budgets = means.budgets;
+    config.hooks = means.hooks.clone();
     config.settings.reference_grants = means.grants.clone();
     let end = CancellationToken::new();
     let running = tokio::spawn({
@@ -365,6 +398,22 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
         async move { run(config, end).await.unwrap() }
     });
     Controllers { end, running, life }
+}
+
+/// As a Git host does.
+async fn post_to(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> u16 {
+    let mut line = TcpStream::connect(address).await.unwrap();
+    let mut request = format!(
+        "POST {path} HTTP/1.1\r\nhost: hooks\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    line.write_all(format!("{request}\r\n{body}").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    line.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 fn locked() -> Options {

@@ -13,6 +13,8 @@ mod git_repository;
 mod health;
 mod maxima;
 mod oci_repository;
+mod receiver;
+mod receiver_requests;
 mod siblings;
 mod surface;
 mod tenant;

@@ -70,6 +70,10 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
             other,
             case.name.as_deref().unwrap_or("x"),
         )),
+        "receiverResource" => {
+            let target = ("GitRepository", "x");
+            yes(reference::check_receiver_resource(&placement, namespace, other, target))
+        }
         "healthCheck" => yes(reference::check_health_check(&placement, "Deployment", other, "x")),
         "ending" => Ok(format!("{:?}", realm.ending(namespace))),
         "take" => {
@@ -121,6 +125,6 @@ fn main() -> ExitCode {
     });
     let mut suite = Suite::default();
     // The matrix only grows.
-    suite.add("matrix", 116, cases);
+    suite.add("matrix", 124, cases);
     suite.run()
 }

@@ -8,8 +8,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{
-    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, PLATFORM_NAMESPACE,
-    SOURCE_CONTROLLER_LEASE,
+    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE,
+    NOTIFICATION_CONTROLLER_LEASE, PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE,
 };
 use tenure_cluster::Connection;
 use tenure_controllers::{Config, Election, LaneServer, LeaseName, Switches};
@@ -19,6 +19,7 @@ use super::{controllers, up};
 use crate::connect::Connect;
 use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
+use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
 use crate::{allocator, output, plain_http, plane};
 
@@ -40,6 +41,9 @@ pub(crate) struct Run {
     /// listened on.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
     metrics_address: Option<SocketAddr>,
+    /// Take requests to Receivers here, over plain HTTP, a port alone on every address; without it, there are none.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
+    hook_address: Option<SocketAddr>,
     #[command(flatten)]
     reconciling: Reconciling,
 }
@@ -86,6 +90,10 @@ impl Run {
             Some((address, reviewer)) => Some(serve_metrics(address, config.figures.clone(), reviewer).await?),
             None => None,
         };
+        let hooks = match self.hook_address {
+            Some(address) => Some(serve_hooks(address, config.hooks.clone()).await?),
+            None => None,
+        };
         output::print_line(format!("controllers {} for {address}", election.candidate));
         let shutdown = CancellationToken::new();
         let leading = tokio::spawn(tenure_controllers::run_as_leader(config, election, shutdown.clone()));
@@ -97,10 +105,17 @@ impl Run {
                 (None, None) => std::future::pending().await,
             }
         };
+        let hooks = async {
+            match hooks {
+                Some(hooks) => hooks.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::pin!(leading);
         tokio::select! {
             ended = &mut leading => return finish(ended),
             () = served => {}
+            () = hooks => {}
             () = allocator::give_back_freed_memory() => {}
             told = up::wait_for_end() => told?,
         }
@@ -130,6 +145,7 @@ impl Run {
             others: [
                 (&["GitRepository", "OCIRepository"][..], flux, SOURCE_CONTROLLER_LEASE),
                 (&["Kustomization"][..], flux, KUSTOMIZE_CONTROLLER_LEASE),
+                (&["Receiver"][..], flux, NOTIFICATION_CONTROLLER_LEASE),
                 (&["Tenant"][..], capsule, CAPSULE_LEASE),
             ]
             .into_iter()

@@ -8,8 +8,8 @@ use clap::Args;
 
 use super::{controllers, etcd, kube_apiserver};
 use crate::failure::Failure;
-use crate::output;
 use crate::plane::{Options, Plane};
+use crate::{health_server, output};
 
 /// Run the embedded control plane with all controllers.
 #[derive(Debug, Args)]
@@ -43,6 +43,9 @@ pub(crate) struct Up {
     /// Port on loopback that --repository serves on; 0 takes a free one, another at each start.
     #[arg(long, value_name = "PORT", default_value_t = 6480)]
     repository_port: u16,
+    /// Take requests to Receivers here, over plain HTTP, a port alone on every address; without it, there are none.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address, conflicts_with = "bare")]
+    hook_address: Option<SocketAddr>,
     #[command(flatten)]
     controllers: controllers::Flags,
     #[command(flatten)]
@@ -70,6 +73,7 @@ impl Up {
             data,
             repositories: self.repositories,
             repository_port: self.repository_port,
+            hook_address: self.hook_address,
             bare: self.bare,
             settings,
             address: SocketAddr::new(self.bind, self.port),

@@ -28,9 +28,12 @@ pub(crate) struct Flags {
     /// Take an image without a digest. Whoever can move its tag then chooses the program that holds the controllers' rights.
     #[arg(long, requires = "image")]
     unpinned_image: bool,
-    /// How many Pods: one leads, the others wait.
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
-    replicas: u32,
+    /// How many Pods: one leads, the others wait [default: 2, or 1 with --hooks].
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=16))]
+    replicas: Option<u32>,
+    /// Take requests to Receivers, at the Service webhook-receiver. Only who leads can answer them, so there is one Pod.
+    #[arg(long)]
+    hooks: bool,
     /// The PriorityClass of the Pods.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
@@ -79,6 +82,16 @@ impl Flags {
             NamespaceName::new(namespace.as_str())
                 .map_err(|error| Failure::usage(format!("--metrics-from {namespace:?}: {error}")))?;
         }
+        let replicas = match (self.replicas, self.hooks) {
+            (Some(replicas @ 2..), true) => {
+                return Err(Failure::usage(format!(
+                    "--hooks with --replicas {replicas}: a Pod that waits can't answer requests to Receivers, and a Git host doesn't ask again"
+                ))
+                .hint("leave out one of them; one Pod is back within seconds when it or its node goes"));
+            }
+            (replicas, true) => replicas.unwrap_or(1),
+            (replicas, false) => replicas.unwrap_or(2),
+        };
         let handed_on = HandedOn::try_parse_from(arguments).map_err(|error| {
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();
@@ -104,7 +117,8 @@ impl Flags {
         let (memory, disk) = settings.count_bytes();
         let workload = Workload {
             image: image.to_owned(),
-            replicas: self.replicas,
+            replicas,
+            hooks: self.hooks,
             priority_class: self.priority_class.clone(),
             arguments: arguments.to_vec(),
             api_servers: self.api_servers.clone(),
@@ -232,6 +246,7 @@ mod tests {
             (&["--data=/elsewhere"][..], "--data"),
             (&["--kubeconfig=/root/.kube/config"], "--kubeconfig"),
             (&["--health-address=1"], "--health-address"),
+            (&["--hook-address=1"], "--hook-address"),
             (&["--guard-prune-percent=101"], "--guard-prune-percent"),
             (&["--allow-source=everything"], "--allow-source"),
             (&["word"], "word"),
@@ -240,6 +255,18 @@ mod tests {
             assert!(failure.message.contains(problem), "{}", failure.message);
         }
         assert!(read(&[image[0], image[1], "--source-network=everything"], &[]).is_err());
+    }
+
+    #[test]
+    fn requests_are_answered_by_one_pod() {
+        let image = ["--image=tenure:1", "--unpinned-image"];
+        let read = |more: &[&str]| read(&[&image[..], more].concat(), &[]).map(|chosen| chosen.workload);
+        assert_eq!(read(&[]).expect("a workload").replicas, 2);
+        let hooks = read(&["--hooks"]).expect("a workload");
+        assert_eq!((hooks.replicas, hooks.hooks), (1, true));
+        let failure = read(&["--hooks", "--replicas=2"]).expect_err("refused");
+        assert!(failure.message.contains("--replicas 2"), "{}", failure.message);
+        assert_eq!(read(&["--replicas=3"]).expect("a workload").replicas, 3);
     }
 
     /// The policy of the network opens what the dialer's opens, neither less nor more.

@@ -10,6 +10,7 @@ use tenure_api::metadata::{
     CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
     SOURCE_CONTROLLER_LEASE,
 };
+use tenure_api::workload::Workload;
 use tenure_planner::uninstallation::{SeenObject, Snapshot};
 
 use super::Uninstallation;
@@ -35,6 +36,7 @@ const METADATA: [&str; 8] = [
 const MEASUREMENTS: &str = "metrics.k8s.io";
 const GIT_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/gitrepositories";
 const OCI_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/ocirepositories";
+const RECEIVERS: &str = "/apis/notification.toolkit.fluxcd.io/v1/receivers";
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
 const SURFACES: &str = "/apis/tenure.dev/v1alpha1/surfaces";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
@@ -48,6 +50,7 @@ impl Uninstallation {
         let mut reconciled = self.list_kind(GIT_REPOSITORIES, &installed).await?;
         reconciled.extend(self.list_kind(OCI_REPOSITORIES, &installed).await?);
         reconciled.extend(self.list_kind(KUSTOMIZATIONS, &installed).await?);
+        reconciled.extend(self.list_kind(RECEIVERS, &installed).await?);
         let mut counts = BTreeMap::new();
         for (kind, path) in [("Surface", SURFACES), ("Tenant", TENANTS)] {
             counts.insert(kind.to_owned(), self.list_kind(path, &installed).await?.len());
@@ -96,7 +99,10 @@ impl Uninstallation {
     async fn find_installed(&self) -> Result<(Option<SeenObject>, Vec<SeenObject>), Failure> {
         let mut named = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
         // Only what they are called is asked for, and that is the same whatever was chosen.
-        named.extend(tenure_api::workload::objects(&Default::default()));
+        named.extend(tenure_api::workload::objects(&Workload {
+            hooks: true,
+            ..Workload::default()
+        }));
         named.push(tenure_api::installation::metrics_reviews());
         let (mut deployment, mut installed) = (None, Vec::new());
         for object in &named {

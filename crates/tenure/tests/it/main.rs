@@ -18,6 +18,7 @@ mod demo;
 mod diff;
 mod durable;
 mod flux;
+mod hooks;
 mod howto;
 mod kube_apiserver;
 mod process;

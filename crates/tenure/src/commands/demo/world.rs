@@ -83,6 +83,7 @@ impl World {
             workload_status: true,
             repositories: Vec::new(),
             repository_port: 0,
+            hook_address: None,
             controllers: ControllerSettings::allow_source(&git_address)?,
             bare: false,
             settings: Default::default(),

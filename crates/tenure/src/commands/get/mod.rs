@@ -26,6 +26,7 @@ const OURS: &[&str] = &[
     "gitrepositories.source.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
+    "receivers.notification.toolkit.fluxcd.io",
 ];
 
 /// Show objects: by default tenants, surfaces, sources and kustomizations.

@@ -1,0 +1,214 @@
+//! Which objects a request asks to reconcile: those that are named and, where a Receiver has expressions, let through by all of theirs.
+//! `res` is an object's metadata, `req` the body of a request in JSON, an empty map for any other body (Flux's).
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use kubernetes_cel::{Environment, Type, Value as CelValue};
+use serde_json::{Map, Value};
+use tenure_api::{GitRepository, ObjectView, Receiver, ReceiverSpec};
+
+use super::check::find_api_version;
+use super::hook::Delivery;
+use crate::expression::{Expression, Purse, WORK};
+use crate::maxima;
+
+/// An object that an entry of `spec.resources` names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Which entry.
+    pub entry: usize,
+    /// Its kind.
+    pub kind: String,
+    /// Its metadata, as JSON.
+    pub metadata: Value,
+}
+
+/// An object that is asked to reconcile.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// API version.
+    pub api_version: &'static str,
+    /// Kind.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Which object: a namesake is another.
+    pub uid: String,
+}
+
+/// What comes of the candidates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Who is asked to reconcile: each once.
+    pub targets: BTreeSet<Target>,
+    /// What could not be decided, for the log: nothing of the request.
+    pub problems: BTreeSet<String>,
+}
+
+/// A source that fetches from just this address, to be asked when something new is there.
+#[must_use]
+pub fn find_announced(source: &GitRepository, url: &str) -> Option<Target> {
+    let metadata = &source.metadata;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (source.spec.url.reveal() == url && !source.spec.suspend).then(|| Target {
+        api_version: "source.toolkit.fluxcd.io/v1",
+        kind: "GitRepository".to_owned(),
+        namespace: text(&metadata.namespace),
+        name: text(&metadata.name),
+        uid: text(&metadata.uid),
+    })
+}
+
+fn declare() -> Environment {
+    let object = || Type::map(Type::String, Type::Dyn);
+    Environment::new()
+        .with_variable("res", object())
+        .with_variable("req", object())
+}
+
+/// What is wrong with an expression.
+pub(super) fn find_filter_problem(spec: &ReceiverSpec) -> Option<String> {
+    let filters = maxima::list_filters(spec);
+    let environment = (!filters.is_empty()).then(declare)?;
+    let compile = |(field, text): (String, &str)| Expression::compile(&environment, field, text).err();
+    filters.into_iter().find_map(compile)
+}
+
+/// Whether a body can be looked at by the expressions, if there are any.
+pub(super) fn is_readable(spec: &ReceiverSpec, delivery: &Delivery) -> bool {
+    maxima::list_filters(spec).is_empty() || read_body(delivery).is_some()
+}
+
+/// The body as a map.
+fn read_body(delivery: &Delivery) -> Option<Value> {
+    if !is_json(delivery.find_header("content-type")) {
+        return Some(Value::Object(Map::new()));
+    }
+    match serde_json::from_slice(&delivery.body).ok()? {
+        Value::Null => Some(Value::Object(Map::new())),
+        map @ Value::Object(_) => Some(map),
+        _ => None,
+    }
+}
+
+fn is_json(content_type: &str) -> bool {
+    let media_type = |part: &str| part.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    content_type
+        .split(',')
+        .any(|part| media_type(part) == "application/json")
+}
+
+/// As much text as [`choose`] is to be counted for, in bytes: what a body becomes takes many times what it is.
+#[must_use]
+pub fn estimate_work(receiver: &Receiver, delivery: &Delivery) -> usize {
+    match maxima::list_filters(&receiver.spec).is_empty() {
+        true => 0,
+        false => delivery.body.len().saturating_mul(16).saturating_add(WORK),
+    }
+}
+
+/// Who of the candidates is asked to reconcile, paid from the Receiver's purse.
+#[must_use]
+pub fn choose(
+    receiver: &Receiver,
+    delivery: &Delivery,
+    candidates: &[Candidate],
+    (purse, now): (&mut Purse, Timestamp),
+) -> Chosen {
+    let spec = &receiver.spec;
+    purse.renew(receiver.metadata.generation, now);
+    let mut chosen = Chosen::default();
+    let filters = match compile(spec) {
+        Ok(filters) => filters,
+        // It was compiled before there was a path.
+        Err(problem) => {
+            chosen.problems.insert(problem);
+            return chosen;
+        }
+    };
+    let request = if filters.is_empty() {
+        Value::Null
+    } else {
+        read_body(delivery).unwrap_or_default()
+    };
+    for candidate in candidates {
+        let metadata = ObjectView::of(&candidate.metadata);
+        let text = |path: &str| metadata.read_text(path).to_owned();
+        let Some(api_version) = find_api_version(&candidate.kind) else {
+            continue;
+        };
+        let target = Target {
+            api_version,
+            kind: candidate.kind.clone(),
+            namespace: text("/namespace"),
+            name: text("/name"),
+            uid: text("/uid"),
+        };
+        match lets_through(&filters, candidate, (api_version, &request), purse) {
+            Ok(false) => {}
+            Ok(true) if chosen.targets.len() < maxima::RECEIVER_REQUESTS => drop(chosen.targets.insert(target)),
+            Ok(true) if chosen.targets.contains(&target) => {}
+            Ok(true) => {
+                let most = maxima::RECEIVER_REQUESTS;
+                chosen.problems.insert(format!(
+                    "more objects are named than one request asks to reconcile, which is {most}"
+                ));
+            }
+            Err(problem) => drop(chosen.problems.insert(problem)),
+        }
+    }
+    chosen
+}
+
+/// An expression, and the entry that it is for: all, without one.
+struct Filter {
+    entry: Option<usize>,
+    expression: Expression,
+}
+
+fn compile(spec: &ReceiverSpec) -> Result<Vec<Filter>, String> {
+    let filters = maxima::list_filters(spec);
+    if filters.is_empty() {
+        return Ok(Vec::new());
+    }
+    let environment = declare();
+    let entry_of = |field: &str| {
+        let number = field.strip_prefix("spec.resources[")?.split_once(']')?.0;
+        number.parse().ok()
+    };
+    let compiled = filters.into_iter().map(|(field, text)| {
+        Ok(Filter {
+            entry: entry_of(&field),
+            expression: Expression::compile(&environment, field, text)?,
+        })
+    });
+    compiled.collect()
+}
+
+fn lets_through(
+    filters: &[Filter],
+    candidate: &Candidate,
+    (api_version, request): (&str, &Value),
+    purse: &mut Purse,
+) -> Result<bool, String> {
+    let of_this = |filter: &&Filter| filter.entry.is_none_or(|entry| entry == candidate.entry);
+    let filters: Vec<&Filter> = filters.iter().filter(of_this).collect();
+    if filters.is_empty() {
+        return Ok(true);
+    }
+    let object = serde_json::json!({
+        "apiVersion": api_version, "kind": candidate.kind, "metadata": candidate.metadata,
+    });
+    let variables = [("res", CelValue::json(&object)), ("req", CelValue::json(request))];
+    for filter in filters {
+        // What is said of a request is told to nobody: it may quote it.
+        let said = filter.expression.evaluate(&variables, purse);
+        if !said.map_err(|refused| refused.message_without_contents())? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

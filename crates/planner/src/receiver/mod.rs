@@ -1,0 +1,294 @@
+//! Decides about Receivers: where requests are expected, who has sent one, and what is reconciled then.
+//!
+//! ```text
+//! spec, Secret ──[plan]──▶ path, status          a request ──[verify]──▶ from whom it says to be? ──[filter]──▶ what is asked to reconcile
+//! ```
+//!
+//! The path follows from the token, and is remembered as the plan found it: a status that somebody wrote moves no request. A token goes in
+//! and nothing of it comes out but that digest, which is Flux's. It refuses to know how a request came, and what it may cost those who hand
+//! it on: `rate` says how many there may be.
+
+mod check;
+mod filter;
+mod hook;
+mod rate;
+mod types;
+mod verify;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+use tenure_api::condition::{self, ConditionStatus};
+use tenure_api::metadata::FLUX_FINALIZER;
+use tenure_api::{Receiver, ReceiverStatus, reason};
+
+pub use check::RECONCILED;
+pub use filter::{Candidate, Chosen, Target, choose, estimate_work, find_announced};
+pub use hook::{Delivery, HEADERS, Sought, Verdict, WHOLE_BODY, admit, list_sought, name_path};
+pub use rate::{Bucket, RECEIVER_RATE, Rate, TENANT_RATE};
+pub use types::{Attempt, CheckedFilters, HookPath, LastRead, Memory, Plan, Snapshot, Step, TokenFailure};
+pub use verify::{is_path_of, verify};
+
+use crate::ending::{self, Entry, add_duration};
+use crate::expression::WORK;
+use crate::maxima;
+use crate::plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Withheld};
+use check::{Admitted, Refusal};
+
+/// What the paths of all Receivers begin with (Flux's).
+pub const HOOK_PREFIX: &str = "/hook/";
+/// The first pause after the token could not be read; doubled up to the interval.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// How soon it is looked again whose a namespace is.
+const PLACE_PAUSE: Duration = Duration::from_secs(30);
+
+/// The token of a Receiver, as its Secret has it.
+///
+/// # Errors
+/// A message that names the Secret and the key.
+pub fn find_token<'a>(data: &'a BTreeMap<String, Vec<u8>>, secret: (&str, &str)) -> Result<&'a [u8], TokenFailure> {
+    let (namespace, name) = secret;
+    let wrong = |problem: &str| TokenFailure {
+        message: format!("invalid '{namespace}/{name}' secret data: {problem}"),
+        is_known: true,
+    };
+    match data.get("token") {
+        Some(token) if token.is_empty() => Err(wrong("the field 'token' is empty, and would let anybody in")),
+        Some(token) => Ok(token),
+        None => Err(wrong("required fields 'token'")),
+    }
+}
+
+/// The path that follows from a token (Flux's).
+#[must_use]
+pub fn find_path(token: &[u8], receiver: &Receiver) -> HookPath {
+    let mut digest = Sha256::new();
+    digest.update(token);
+    for name in [&receiver.metadata.name, &receiver.metadata.namespace] {
+        digest.update(name.as_deref().unwrap_or_default().as_bytes());
+    }
+    HookPath(format!("{HOOK_PREFIX}{}", hex::encode(digest.finalize())))
+}
+
+impl Snapshot {
+    /// As much text as the expressions are to be counted for, in bytes, where work waits for its turn by the text that it is about.
+    #[must_use]
+    pub fn estimate_expression_work(&self) -> usize {
+        let metadata = &self.receiver.metadata;
+        let is_known = self
+            .memory
+            .checked
+            .as_ref()
+            .is_some_and(|checked| checked.uid == metadata.uid && checked.generation == metadata.generation);
+        if is_known || maxima::list_filters(&self.receiver.spec).is_empty() {
+            0
+        } else {
+            WORK
+        }
+    }
+}
+
+/// What to do about a Receiver.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let metadata = &snapshot.receiver.metadata;
+    let mut plan = Plan::idle(ending::name_subject("Receiver", metadata), snapshot.memory.clone());
+    if metadata.deletion_timestamp.is_some() {
+        // One that Flux put there.
+        if metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|finalizer| finalizer == FLUX_FINALIZER)
+        {
+            plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
+        }
+        plan.memory.door = None;
+        plan.next = Next::Forget;
+        return plan;
+    }
+    if snapshot.receiver.spec.suspend {
+        plan.withheld.push(Withheld {
+            what: "reconciliation".to_owned(),
+            why: "spec.suspend is true".to_owned(),
+        });
+        return plan;
+    }
+    let admitted = match check::admit(snapshot, &mut plan.memory) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return stall(snapshot, now, &refusal, plan),
+    };
+    let attempt = &snapshot.attempt;
+    if attempt.generation != metadata.generation || attempt.requested_at != crate::read_requested_at(metadata) {
+        plan.next = Next::Restart;
+        return plan;
+    }
+    match &attempt.path {
+        Some(Ok(path)) => succeed(snapshot, now, path, &admitted, plan),
+        Some(Err(failure)) => fail(snapshot, now, failure, &admitted, plan),
+        None => match find_due(snapshot, &admitted).filter(|due| *due > now) {
+            Some(due) => {
+                plan.withheld.push(Withheld {
+                    what: "reading the token".to_owned(),
+                    why: format!("not due before {due}"),
+                });
+                plan.next = Next::Done(Some(due));
+                plan
+            }
+            None => {
+                plan.memory.read = Some(LastRead {
+                    at: now,
+                    uid: metadata.uid.clone(),
+                    generation: metadata.generation,
+                    requested_at: attempt.requested_at.clone(),
+                });
+                plan.identity = Some(admitted.identity);
+                plan.steps.push(Step::ReadToken {
+                    secret: admitted.secret,
+                });
+                plan.next = Next::Again;
+                plan
+            }
+        },
+    }
+}
+
+/// When the token is to be read next; nothing stands for now.
+fn find_due(snapshot: &Snapshot, admitted: &Admitted) -> Option<Timestamp> {
+    let (metadata, last) = (&snapshot.receiver.metadata, snapshot.memory.read.as_ref()?);
+    let is_same = last.uid == metadata.uid
+        && last.generation == metadata.generation
+        && last.requested_at == snapshot.attempt.requested_at;
+    (is_same && !snapshot.is_outdated).then(|| find_next(&snapshot.memory, last, admitted.interval))
+}
+
+/// When the token is read again after it was read.
+fn find_next(memory: &Memory, last: &LastRead, interval: Duration) -> Timestamp {
+    let pause = match memory.failures {
+        0 => crate::jitter::add_jitter(interval, last.uid.as_deref().unwrap_or_default(), last.at),
+        failures => FIRST_PAUSE
+            .saturating_mul(2_u32.saturating_pow((failures - 1).min(16)))
+            .min(interval),
+    };
+    add_duration(last.at, pause)
+}
+
+fn set(status: &mut ReceiverStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
+    ending::set_condition(&mut status.conditions, &snapshot.receiver.metadata, now, entry);
+}
+
+/// The status to go on with.
+fn begin_status(snapshot: &Snapshot) -> ReceiverStatus {
+    let mut status = snapshot.receiver.status.clone().unwrap_or_default();
+    ending::note_handled(
+        &mut status.last_handled_reconcile_at,
+        snapshot.attempt.requested_at.as_ref(),
+    );
+    status
+}
+
+fn warn(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
+    let old = snapshot.receiver.status.as_ref();
+    let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    plan.events
+        .extend(ending::make_news(old, EventKind::Warning, reason, message));
+    plan.withheld.push(Withheld {
+        what: "Ready".to_owned(),
+        why: message.to_owned(),
+    });
+}
+
+/// Nothing will happen until somebody changes the object.
+fn stall(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan) -> Plan {
+    let mut status = begin_status(snapshot);
+    let (reason, message) = (refusal.reason, refusal.message.as_str());
+    condition::remove(&mut status.conditions, condition::RECONCILING);
+    for (type_, value) in [
+        (condition::READY, ConditionStatus::False),
+        (condition::STALLED, ConditionStatus::True),
+    ] {
+        set(&mut status, snapshot, now, (type_, value, reason, message));
+    }
+    status.observed_generation = snapshot.receiver.metadata.generation;
+    status.webhook_path = None;
+    plan.memory = Memory {
+        checked: plan.memory.checked.take(),
+        ..Memory::default()
+    };
+    warn(snapshot, &mut plan, reason, message);
+    if refusal.may_pass {
+        plan.next = Next::Done(Some(add_duration(now, PLACE_PAUSE)));
+    }
+    plan.status = ending::find_change(snapshot.receiver.status.as_ref(), &status);
+    plan
+}
+
+/// There is no token, or nobody has said so. In the second case requests are still taken: each reads the token by itself.
+fn fail(snapshot: &Snapshot, now: Timestamp, failure: &TokenFailure, admitted: &Admitted, mut plan: Plan) -> Plan {
+    let mut status = begin_status(snapshot);
+    plan.memory.failures = snapshot.memory.failures.saturating_add(1);
+    if failure.is_known {
+        status.webhook_path = None;
+        plan.memory.door = None;
+    }
+    condition::remove(&mut status.conditions, condition::STALLED);
+    let message = failure.message.as_str();
+    let not_ready = (
+        condition::READY,
+        ConditionStatus::False,
+        reason::TOKEN_NOT_FOUND,
+        message,
+    );
+    set(&mut status, snapshot, now, not_ready);
+    let retrying = (
+        condition::RECONCILING,
+        ConditionStatus::True,
+        reason::PROGRESSING_WITH_RETRY,
+        "The last attempt failed; see Ready",
+    );
+    set(&mut status, snapshot, now, retrying);
+    warn(snapshot, &mut plan, reason::TOKEN_NOT_FOUND, message);
+    plan.next = Next::Done(find_next_look(&plan.memory, admitted));
+    plan.status = ending::find_change(snapshot.receiver.status.as_ref(), &status);
+    plan
+}
+
+fn succeed(snapshot: &Snapshot, now: Timestamp, path: &HookPath, admitted: &Admitted, mut plan: Plan) -> Plan {
+    let mut status = begin_status(snapshot);
+    plan.memory.failures = 0;
+    plan.memory.door = Some(path.clone());
+    for type_ in [condition::RECONCILING, condition::STALLED] {
+        condition::remove(&mut status.conditions, type_);
+    }
+    let message = format!("Receiver initialized for path: {}", path.as_str());
+    let is_news = !ending::is_said_before(&status.conditions, condition::READY, reason::SUCCEEDED, &message);
+    let ready = (
+        condition::READY,
+        ConditionStatus::True,
+        reason::SUCCEEDED,
+        message.as_str(),
+    );
+    set(&mut status, snapshot, now, ready);
+    status.webhook_path = Some(path.as_str().to_owned());
+    status.observed_generation = snapshot.receiver.metadata.generation;
+    if is_news {
+        // Without the path: whoever knows the one of a generic Receiver needs nothing else.
+        plan.events.push(Event {
+            kind: EventKind::Normal,
+            reason: reason::SUCCEEDED.to_owned(),
+            message: "Reconciliation finished: requests are taken at the path in status.webhookPath".to_owned(),
+            annotations: BTreeMap::new(),
+            place: EventPlace::default(),
+        });
+    }
+    plan.next = Next::Done(find_next_look(&plan.memory, admitted));
+    plan.status = ending::find_change(snapshot.receiver.status.as_ref(), &status);
+    plan
+}
+
+fn find_next_look(memory: &Memory, admitted: &Admitted) -> Option<Timestamp> {
+    let last = memory.read.as_ref()?;
+    Some(find_next(memory, last, admitted.interval))
+}

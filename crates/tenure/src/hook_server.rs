@@ -1,0 +1,233 @@
+//! Takes requests to Receivers over plain HTTP: what stands before it ends TLS. Owns one listener, and how long and how much anybody may send;
+//! which paths there are, and what is answered, is the controllers'. It reads no body of a request whose path is nobody's, keeps no connection,
+//! and tells who can't prove to know a token nothing but one line.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tenure_controllers::{Admission, HEADERS, Hooks, Verdict};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::failure::Failure;
+use crate::plain_http::listen;
+
+/// How many connections there are at the same time; others wait.
+const CONNECTIONS: usize = 256;
+/// How many of them come from one address: from nobody else's, or from a proxy that waits for whole requests itself.
+const OF_ONE: usize = 96;
+/// How long a connection may take to send the head of its request.
+const HEAD: Duration = Duration::from_secs(5);
+/// How long a body may take to arrive.
+const BODY: Duration = Duration::from_secs(10);
+/// How long all of it may take, the answer included.
+const ALL: Duration = Duration::from_secs(45);
+/// How long the head of a request may be, in bytes.
+const HEAD_BYTES: usize = 32 << 10;
+/// How many headers there may be.
+const HEAD_LINES: usize = 64;
+
+/// Listens, and answers until the future is dropped.
+pub(crate) async fn serve_hooks(address: SocketAddr, hooks: Hooks) -> Result<impl Future<Output = ()>, Failure> {
+    let listener = listen(address, "--hook-address").await?;
+    Ok(answer_hooks(listener, hooks))
+}
+
+async fn answer_hooks(listener: TcpListener, hooks: Hooks) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let callers = CallerTable::default();
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let Ok((stream, peer)) = listener.accept().await else {
+            // Out of descriptors, or gone before it was looked at: another one may do better.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        // Closed at once: it is answered nothing, since that would be read as slowly as it sends.
+        let Some(caller) = callers.admit(peer.ip()) else {
+            continue;
+        };
+        let hooks = hooks.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request: Request<Incoming>| {
+                let hooks = hooks.clone();
+                async move { Ok::<_, Infallible>(describe(answer(&hooks, request).await)) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD)
+                .max_buf_size(HEAD_BYTES)
+                .max_headers(HEAD_LINES)
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(stream), service);
+            let _whatever_became_of_it = tokio::time::timeout(ALL, connection).await;
+            drop((place, caller));
+        });
+    }
+}
+
+/// What is answered: a request, or why it was not even one.
+async fn answer(hooks: &Hooks, request: Request<Incoming>) -> Result<Verdict, StatusCode> {
+    if request.method() != Method::POST {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let mut admission = match hooks.admit(request.uri().path()) {
+        Ok(admission) => admission,
+        Err(verdict) => return Ok(verdict),
+    };
+    let headers = choose_headers(request.headers());
+    let body = tokio::time::timeout(BODY, read_body(&mut admission, request.into_body())).await;
+    match body {
+        Ok(Ok(body)) => Ok(admission.deliver(headers, body).await),
+        Ok(Err(refused)) => refused,
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+    }
+}
+
+/// Those that somebody looks at.
+fn choose_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
+    HEADERS
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), text(name)?)))
+        .collect()
+}
+
+/// A body as it arrives, charged to the tenant before it is kept.
+async fn read_body(admission: &mut Admission, mut body: Incoming) -> Result<Vec<u8>, Result<Verdict, StatusCode>> {
+    let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if told > tenure_controllers::WHOLE_BODY {
+        return Err(Err(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Err(StatusCode::BAD_REQUEST))?;
+        let Ok(part) = frame.into_data() else { continue };
+        let length = whole.len().saturating_add(part.len());
+        if length > tenure_controllers::WHOLE_BODY {
+            return Err(Err(StatusCode::PAYLOAD_TOO_LARGE));
+        }
+        admission.hold(length).map_err(Ok)?;
+        whole.extend_from_slice(&part);
+    }
+    Ok(whole)
+}
+
+fn describe(answer: Result<Verdict, StatusCode>) -> Response<Full<Bytes>> {
+    let (status, text) = match answer {
+        Ok(verdict) => {
+            let (status, text) = verdict.describe();
+            (
+                StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+                text,
+            )
+        }
+        Err(status) => (status, status.canonical_reason().unwrap_or_default()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response
+}
+
+/// Who has how many connections. An address of IPv6 counts as its network: whoever has one has all of that.
+#[derive(Clone, Default)]
+struct CallerTable(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// One of somebody's connections, until it is dropped.
+struct Caller {
+    callers: CallerTable,
+    address: IpAddr,
+}
+
+impl CallerTable {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(&self, address: IpAddr) -> Option<Caller> {
+        let address = match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            address @ IpAddr::V4(_) => address,
+        };
+        let mut callers = self.lock();
+        let count = callers.entry(address).or_default();
+        if *count >= OF_ONE {
+            return None;
+        }
+        *count += 1;
+        Some(Caller {
+            callers: self.clone(),
+            address,
+        })
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let mut callers = self.callers.lock();
+        if let Some(count) = callers.get_mut(&self.address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                callers.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_leaves_room_for_others() {
+        let callers = CallerTable::default();
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let mut held: Vec<Caller> = (0..OF_ONE)
+            .filter_map(|number| callers.admit(address(&format!("2001:db8::{number:x}"))))
+            .collect();
+        assert_eq!(held.len(), OF_ONE);
+        // The same network, and another one.
+        assert!(callers.admit(address("2001:db8::ffff")).is_none());
+        assert!(callers.admit(address("2001:db8:0:1::1")).is_some());
+        assert!(callers.admit(address("192.0.2.1")).is_some());
+        held.pop();
+        assert!(callers.admit(address("2001:db8::1")).is_some());
+        drop(held);
+        assert!(callers.lock().is_empty(), "nothing is kept of who has gone");
+    }
+
+    #[test]
+    fn only_headers_that_are_looked_at_are_handed_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("X-GitHub-Event", "push"),
+            ("Cookie", "secret"),
+            ("Content-Type", "application/json"),
+        ] {
+            headers.insert(
+                http::HeaderName::try_from(name).expect("a name"),
+                http::HeaderValue::from_static(value),
+            );
+        }
+        let chosen = choose_headers(&headers);
+        assert_eq!(
+            chosen.keys().map(String::as_str).collect::<Vec<_>>(),
+            ["content-type", "x-github-event"]
+        );
+    }
+}
