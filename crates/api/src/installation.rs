@@ -75,7 +75,7 @@ fn controller_cluster_role() -> Value {
         "rules": [
             // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
             {"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen},
-            {"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories", "ocirepositories"], "verbs": seen},
+            {"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": seen},
             {"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen},
             {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]},
             {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]},

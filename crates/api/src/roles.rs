@@ -77,11 +77,12 @@ fn list_book_rules() -> Vec<Value> {
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"], "verbs": generated }),
         // Nothing makes one but people and repositories: no create, no delete.
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories"], "verbs": ["get", "patch"] }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "ocirepositories"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces/status", "surfaces/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories/status", "ocirepositories/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets/status", "buckets/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations/status", "kustomizations/finalizers"], "verbs": told }),
         json!({ "apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"] }),
     ]
@@ -126,7 +127,7 @@ pub fn view_cluster_role() -> Value {
         },
         "rules": [
             { "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see },
-            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories", "ocirepositories"], "verbs": see },
+            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": see },
             { "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see }
         ]
     })

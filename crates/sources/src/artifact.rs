@@ -289,6 +289,18 @@ impl ArtifactStore {
     /// [`StorageError::Missing`], [`StorageError::DigestMismatch`], [`StorageError::InvalidArchive`],
     /// [`StorageError::TooLarge`] or [`StorageError::Io`].
     pub fn load(&self, source: &SourceKey, digest: &str, limits: &Limits) -> Result<Tree, StorageError> {
+        let mut file = self.open_verified(source, digest)?;
+        let size = self.loaded_size(source, digest)?;
+        let path = self.file(source, digest)?;
+        file.rewind().map_err(|source| self.io("read", &path, source))?;
+        Tree::from_archive(&file, (digest, size), limits)
+    }
+
+    /// Opens an archive and verifies the digest of what is open. Blocks on the disk. A damaged file is removed.
+    ///
+    /// # Errors
+    /// [`StorageError::Missing`], [`StorageError::DigestMismatch`] or [`StorageError::Io`].
+    pub(crate) fn open_verified(&self, source: &SourceKey, digest: &str) -> Result<fs::File, StorageError> {
         let path = self.file(source, digest)?;
         let mut file = self.opened(&path, digest)?;
         let mut hash = Hashing(Sha256::new());
@@ -302,9 +314,7 @@ impl ArtifactStore {
                 found,
             });
         }
-        let size = self.loaded_size(source, digest)?;
-        file.rewind().map_err(|source| self.io("read", &path, source))?;
-        Tree::from_archive(&file, (digest, size), limits)
+        Ok(file)
     }
 
     /// Removes every artifact of a source, for one that was deleted.

@@ -151,10 +151,11 @@ impl Cluster {
     }
 }
 
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
     ("source.toolkit.fluxcd.io/v1", "GitRepository"),
     ("source.toolkit.fluxcd.io/v1", "OCIRepository"),
+    ("source.toolkit.fluxcd.io/v1", "Bucket"),
     ("tenure.dev/v1alpha1", "Surface"),
     ("capsule.clastix.io/v1beta2", "Tenant"),
 ];
@@ -171,7 +172,7 @@ async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
     }
     bail!(
         "the cluster that {TEST_KUBECONFIG} names is not marked as made for tests. They would remove every Tenant, Surface, Kustomization, \
-         GitRepository and OCIRepository in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
+         GitRepository, OCIRepository and Bucket in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
     )
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenure_api::{GitRepository, Kustomization, ObjectId, OciRepository};
+use tenure_api::{Bucket, GitRepository, Kustomization, ObjectId, OciRepository};
 use tenure_planner::Status as _;
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
@@ -28,12 +28,18 @@ pub(super) fn find_source_key(shard: &Shard, kustomization: &Kustomization) -> O
     }
     let (kind, name) = (reference.kind.as_str(), reference.name.as_str());
     if kind == GitRepository::KIND.name {
-        return make_key(shard.caches.of::<GitRepository>().get(namespace, name)?.as_ref());
+        find_key::<GitRepository>(shard, namespace, name)
+    } else if kind == OciRepository::KIND.name {
+        find_key::<OciRepository>(shard, namespace, name)
+    } else if kind == Bucket::KIND.name {
+        find_key::<Bucket>(shard, namespace, name)
+    } else {
+        None
     }
-    if kind == OciRepository::KIND.name {
-        return make_key(shard.caches.of::<OciRepository>().get(namespace, name)?.as_ref());
-    }
-    None
+}
+
+fn find_key<S: Fetching>(shard: &Shard, namespace: &str, name: &str) -> Option<SourceKey> {
+    make_key(shard.caches.of::<S>().get(namespace, name)?.as_ref())
 }
 
 fn make_key<S: Fetching>(source: &S) -> Option<SourceKey> {
@@ -45,10 +51,10 @@ pub(super) fn observe_source(shard: &Shard, kustomization: &Kustomization) -> So
     let Some(key) = find_source_key(shard, kustomization) else {
         return SourceFacts::NotFound;
     };
-    if kustomization.spec.source_ref.kind == OciRepository::KIND.name {
-        describe_source::<OciRepository>(shard, &key)
-    } else {
-        describe_source::<GitRepository>(shard, &key)
+    match kustomization.spec.source_ref.kind.as_str() {
+        kind if kind == OciRepository::KIND.name => describe_source::<OciRepository>(shard, &key),
+        kind if kind == Bucket::KIND.name => describe_source::<Bucket>(shard, &key),
+        _ => describe_source::<GitRepository>(shard, &key),
     }
 }
 

@@ -6,6 +6,7 @@
 //! their home namespaces.
 
 mod bombs;
+mod buckets;
 mod contents;
 mod expressions;
 mod fields;
@@ -18,7 +19,7 @@ mod variables;
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
 
-use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, Stage, condition};
+use crate::stage::{BUCKET, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, Stage, condition};
 use crate::tenants::{SURFACE, tenant};
 
 /// Two tenants, and the owner of one of them.
@@ -207,7 +208,7 @@ impl Scene {
 }
 
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
-    [GIT_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION, SURFACE]
+    [GIT_REPOSITORY, OCI_REPOSITORY, BUCKET, KUSTOMIZATION, SURFACE]
         .into_iter()
         .find(|known| known.1 == kind)
         .unwrap()
