@@ -54,7 +54,7 @@ pub struct DependencyReference {
     pub ready_expr: Option<String>,
 }
 
-/// A source, possibly in another namespace (which is refused).
+/// A source, possibly in another namespace: of the same tenant, or where an administrator grants it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]

@@ -10,12 +10,15 @@ mod control_plane;
 mod crash;
 mod hostile;
 mod kubernetes;
+mod lanes;
 mod load;
 mod process;
 mod reconcile;
 mod rendering;
 mod report;
 mod single;
+mod stage;
+mod turns;
 mod watching;
 
 /// What to measure.
@@ -31,6 +34,8 @@ enum Suite {
     Crash,
     /// What a hostile tenant's loads cost two others; not part of "all".
     Hostile,
+    /// What a tenant's lane that is killed, stopped, out of memory or busy costs another tenant, and what lanes cost at the start; not part of "all".
+    Lanes,
 }
 
 /// Measures `tenure` and prints a Markdown table.
@@ -64,10 +69,10 @@ struct Arguments {
     /// A folder of real repositories; each kustomization in it that builds is measured.
     #[arg(long, value_name = "DIR", env = "TENURE_REAL_REPOS")]
     repositories: Option<PathBuf>,
-    /// How many commits are timed at rest, and as many under each load, in `hostile`.
+    /// How many commits are timed at rest, and as many under each load, in `hostile` and `lanes`.
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     samples: usize,
-    /// Only loads of `hostile` whose names contain this.
+    /// Only loads of `hostile`, and parts of `lanes`, whose names contain this.
     #[arg(long, value_name = "TEXT")]
     load: Option<String>,
     /// How often each folder is built by each of the two.
@@ -108,6 +113,10 @@ async fn measure() -> anyhow::Result<()> {
             &mut report,
         )
         .await?;
+    }
+    if arguments.suites.contains(&Suite::Lanes) {
+        let only = arguments.load.as_deref();
+        lanes::measure(&arguments.program, arguments.samples, only, &mut report).await?;
     }
     if !report.is_empty() {
         print(&report.markdown());

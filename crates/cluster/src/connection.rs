@@ -5,19 +5,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use kube::client::{AuthError, Body, ClientBuilder};
+use kube::client::{AuthError, Body};
+use tokio::net::TcpStream;
 use tower::{BoxError, Service};
 
 use crate::elsewhere::Terms;
 use crate::health::ControllerHealth;
 use crate::token::Token;
+use crate::wire::Wire;
 use tenure_tenancy::LaneAccount;
 
 /// How the API server is reached, and what the controller itself authenticates with.
 #[derive(Clone)]
 pub struct Connection {
     /// Carries no credentials of its own: every request brings a token.
-    pub(crate) bare: kube::Client,
+    pub(crate) bare: Wire,
     /// What the controller's own requests are made with.
     pub(crate) controller: ControllerCredentials,
     pub(crate) health: ControllerHealth,
@@ -28,7 +30,7 @@ pub struct Connection {
 /// What is different about another cluster's API server.
 #[derive(Clone)]
 pub(crate) struct Elsewhere {
-    pub(crate) watches: kube::Client,
+    pub(crate) watches: Wire,
     pub(crate) terms: Terms,
 }
 
@@ -55,19 +57,19 @@ pub(crate) type AskForToken = Arc<dyn Fn(bool) -> BoxFuture<'static, Result<Toke
 /// A transport with credentials of its own, which can be read again.
 pub(crate) struct OwnTransport {
     configuration: kube::Config,
-    client: RwLock<kube::Client>,
+    wire: RwLock<Wire>,
 }
 
 impl OwnTransport {
-    pub(crate) fn client(&self) -> kube::Client {
-        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn wire(&self) -> Wire {
+        self.wire.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reads what the configuration names (a mounted token, a certificate, a program's answer) once more: what was read when
     /// the clock stood elsewhere may count as fresh for a long time yet.
     pub(crate) fn read_again(&self) -> Result<(), ConnectionError> {
-        let client = client(self.configuration.clone())?;
-        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        let wire = Wire::over_network(self.configuration.clone())?;
+        *self.wire.write().unwrap_or_else(PoisonError::into_inner) = wire;
         Ok(())
     }
 }
@@ -83,6 +85,15 @@ pub enum ConnectionError {
     Credentials(#[source] Box<AuthError>),
 }
 
+impl From<kube::Error> for ConnectionError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Auth(error) => Self::Credentials(Box::new(error)),
+            other => Self::Configuration(Box::new(other)),
+        }
+    }
+}
+
 impl Connection {
     /// Reaches an API server by its service in this process. The controller begins with `token`, which must be that of its
     /// ServiceAccount; nothing is trusted because it is near.
@@ -95,7 +106,7 @@ impl Connection {
         B::Error: Into<BoxError>,
     {
         Self {
-            bare: kube::Client::new(service, "default"),
+            bare: Wire::Service(kube::Client::new(service, "default")),
             controller: ControllerCredentials::Token(token, None),
             health: ControllerHealth::default(),
             elsewhere: None,
@@ -113,11 +124,11 @@ impl Connection {
         B::Error: Into<BoxError>,
     {
         Self {
-            bare: kube::Client::new(requests, "default"),
+            bare: Wire::Service(kube::Client::new(requests, "default")),
             controller: ControllerCredentials::Nothing,
             health: ControllerHealth::default(),
             elsewhere: Some(Elsewhere {
-                watches: kube::Client::new(watches, "default"),
+                watches: Wire::Service(kube::Client::new(watches, "default")),
                 terms,
             }),
         }
@@ -134,7 +145,8 @@ impl Connection {
     }
 
     /// Reaches an API server over the network as one lane, which has no controller beside it. `ask` brings the lane's token, and is told
-    /// whether the last one was refused; whatever the configuration has of credentials is left out.
+    /// whether the last one was refused; `connect` opens each connection to the server, which is verified here. Whatever the configuration has
+    /// of credentials is left out.
     ///
     /// # Errors
     /// [`ConnectionError`] when the address or the CA can't be used.
@@ -142,9 +154,10 @@ impl Connection {
         configuration: kube::Config,
         account: LaneAccount,
         ask: impl Fn(bool) -> BoxFuture<'static, Result<Token, String>> + Send + Sync + 'static,
+        connect: impl Fn() -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync + 'static,
     ) -> Result<Self, ConnectionError> {
         Ok(Self {
-            bare: client(without_credentials(configuration))?,
+            bare: Wire::over_streams(without_credentials(configuration), Arc::new(connect))?,
             controller: ControllerCredentials::Lane(account, Arc::new(ask)),
             health: ControllerHealth::default(),
             elsewhere: None,
@@ -157,7 +170,8 @@ impl Connection {
         self.health.clone()
     }
 
-    /// Reaches an API server over the network. The controller uses the configuration's credentials; requests of other identities
+    /// Reaches an API server over the network. Of each lane, and of the controller, many requests share a connection where the server speaks
+    /// HTTP/2. The controller uses the configuration's credentials; requests of other identities
     /// are made over a second transport that has none, or a client certificate would speak for them.
     ///
     /// # Errors
@@ -165,9 +179,9 @@ impl Connection {
     pub fn over_network(mut configuration: kube::Config) -> Result<Self, ConnectionError> {
         configuration.default_retry = false;
         Ok(Self {
-            bare: client(without_credentials(configuration.clone()))?,
+            bare: Wire::over_network(without_credentials(configuration.clone()))?,
             controller: ControllerCredentials::Transport(Arc::new(OwnTransport {
-                client: RwLock::new(client(configuration.clone())?),
+                wire: RwLock::new(Wire::over_network(configuration.clone())?),
                 configuration,
             })),
             health: ControllerHealth::default(),
@@ -181,14 +195,6 @@ fn without_credentials(mut configuration: kube::Config) -> kube::Config {
     configuration.auth_info = kube::config::AuthInfo::default();
     configuration.headers.clear();
     configuration
-}
-
-fn client(configuration: kube::Config) -> Result<kube::Client, ConnectionError> {
-    match ClientBuilder::try_from(configuration) {
-        Ok(builder) => Ok(builder.build()),
-        Err(kube::Error::Auth(error)) => Err(ConnectionError::Credentials(Box::new(error))),
-        Err(error) => Err(ConnectionError::Configuration(Box::new(error))),
-    }
 }
 
 impl std::fmt::Debug for Connection {

@@ -314,6 +314,21 @@ fn read_cause(cause: ObjectView<'_>) -> Cause {
     }
 }
 
+/// An error and its causes in one line: the transport's own text alone says "client error (Connect)".
+pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        source = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

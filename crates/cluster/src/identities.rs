@@ -1,6 +1,7 @@
 //! Clients for identities: tokens by TokenRequest, cached, renewed before they end. The controller asks for the tokens of lanes, and each
 //! lane for those of the ServiceAccounts in its namespaces, with its own. Refuses to serve an identity whose ServiceAccount does not exist.
 
+mod foreign;
 mod minting;
 
 use std::collections::HashMap;
@@ -19,7 +20,10 @@ use crate::mapping::Mapping;
 use crate::token::Token;
 use crate::transport::{self, Answer, Call};
 use crate::turns::{SharedTurns, WorkTurns};
+use crate::wire::{Channel, Holder, Purpose, Wire};
 use tenure_tenancy::{Identity, LaneAccount, ServiceAccount, identity};
+
+pub use foreign::{ForeignToken, TokenTrouble};
 
 /// How often a request is sent again when it was throttled or no answer came, before the caller hears of it.
 const RETRIES: u32 = 2;
@@ -68,6 +72,19 @@ pub(crate) struct Sender {
     pub(crate) identity: Identity,
     /// The lane that it is asked for by; a ServiceAccount has one.
     pub(crate) lane: Option<LaneAccount>,
+}
+
+impl Sender {
+    /// The connections that its requests go over: those of its lane.
+    fn channel(&self, purpose: Purpose) -> Channel {
+        let holder = match (&self.identity, &self.lane) {
+            (Identity::Lane(lane), _) | (_, Some(lane)) => Holder::Lane(lane.clone()),
+            (Identity::Controller(_) | Identity::ServiceAccount(_) | Identity::Elsewhere(_), None) => {
+                Holder::Controller
+            }
+        };
+        Channel { holder, purpose }
+    }
 }
 
 impl From<Identity> for Sender {
@@ -233,9 +250,9 @@ impl Shared {
         }
     }
 
-    fn transport(&self, identity: &Identity) -> kube::Client {
+    fn wire(&self, identity: &Identity) -> Wire {
         match (&self.connection.controller, identity) {
-            (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.client(),
+            (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.wire(),
             _ => self.connection.bare.clone(),
         }
     }
@@ -277,24 +294,28 @@ impl Shared {
         }
     }
 
-    async fn ask_once(&self, identity: &Identity, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
-        let answer = transport::ask(&self.transport(identity), identity, token, call, self.terms()).await;
+    async fn ask_once(&self, sender: &Sender, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
+        let identity = &sender.identity;
+        let (wire, channel) = (self.wire(identity), sender.channel(Purpose::Requests));
+        let answer = transport::ask((&wire, &channel), identity, token, call, self.terms()).await;
         self.heed(identity, &answer);
         answer
     }
 
     async fn open_once(
         &self,
-        identity: &Identity,
+        sender: &Sender,
         token: Option<&Token>,
         call: &Call,
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
-        let transport = match &self.connection.elsewhere {
+        let identity = &sender.identity;
+        let wire = match &self.connection.elsewhere {
             // What stays open takes nothing from what is asked.
             Some(elsewhere) => elsewhere.watches.clone(),
-            None => self.transport(identity),
+            None => self.wire(identity),
         };
-        let opened = transport::open(&transport, identity, token, call, self.terms()).await;
+        let channel = sender.channel(Purpose::Watches);
+        let opened = transport::open((&wire, &channel), identity, token, call, self.terms()).await;
         self.heed(identity, &opened);
         opened
     }
@@ -307,7 +328,7 @@ impl Shared {
         let mut retries = 0;
         loop {
             let token = self.token(sender).await?;
-            let error = match self.ask_once(identity, token.as_ref(), call).await {
+            let error = match self.ask_once(sender, token.as_ref(), call).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -341,10 +362,10 @@ impl Shared {
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
         let identity = &sender.identity;
         let token = self.token(sender).await?;
-        match self.open_once(identity, token.as_ref(), call).await {
+        match self.open_once(sender, token.as_ref(), call).await {
             Err(ClusterError::Unauthorized { .. }) if self.renewable(identity, token.as_ref()).await => {
                 let token = self.token(sender).await?;
-                self.open_once(identity, token.as_ref(), call).await
+                self.open_once(sender, token.as_ref(), call).await
             }
             other => other,
         }

@@ -10,7 +10,7 @@
 //!
 //! Owns tokens, discovery, the wire form of requests and the mapping of `Status` answers to [`ClusterError`].
 //! It refuses to decide anything: what is applied, deleted or retried is the planner's. There is no way to send a request without an
-//! [`Identity`], no way to send a token of this cluster to another one, no fallback from a ServiceAccount to the rights of its lane or of the controller, and no way to print a token.
+//! [`Identity`], no way to send a token that this cluster accepts to another one, no fallback from a ServiceAccount to the rights of its lane or of the controller, and no way to print a token.
 
 mod client;
 mod connection;
@@ -30,6 +30,7 @@ mod token;
 mod transport;
 mod turns;
 mod watch;
+mod wire;
 
 pub use client::{Applied, ApplyOptions, Client, DeleteOptions, Preconditions};
 pub use connection::{Connection, ConnectionError};
@@ -38,7 +39,7 @@ pub use elsewhere::{AskRoom, HeldRoom, Terms};
 pub use error::ClusterError;
 pub use events::{EventHistory, EventKind, EventRecorder, ObjectEvent};
 pub use health::ControllerHealth;
-pub use identities::{ClientPool, LaneAccess};
+pub use identities::{ClientPool, ForeignToken, LaneAccess, TokenTrouble};
 pub use installation::Installation;
 pub use open_watch::{OpenWatch, WatchKey};
 pub use seen::Seen;

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tenure_tenancy::TokenClaims;
 
 /// How long before its end a token is replaced. A request that starts now must not arrive with a token that has ended.
 const MARGIN: Duration = Duration::from_secs(5 * 60);
@@ -53,6 +55,23 @@ impl Token {
         self.text == other.text
     }
 
+    /// Whether a text has it in it.
+    pub(crate) fn is_in(&self, text: &str) -> bool {
+        text.contains(&self.text)
+    }
+
+    /// Whom it says that it is for, and who made it; nothing if it isn't a JWT. Nothing is verified.
+    pub(crate) fn claims(&self) -> Option<TokenClaims> {
+        let claims = read_claims(&self.text)?;
+        let audiences = match claims.get("aud")? {
+            Value::String(one) => vec![one.clone()],
+            Value::Array(many) => many.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            _ => return None,
+        };
+        let issuer = claims.get("iss").and_then(Value::as_str).map(str::to_owned);
+        Some(TokenClaims { audiences, issuer })
+    }
+
     pub(crate) fn header(&self) -> Option<http::HeaderValue> {
         let mut value = http::HeaderValue::from_str(&format!("Bearer {}", self.text)).ok()?;
         value.set_sensitive(true);
@@ -86,10 +105,13 @@ impl fmt::Debug for HandedToken {
 
 /// The `exp` claim of a JWT (RFC 7519 §4.1.4). Nothing is verified: it only says when to ask for another.
 fn claimed_end(text: &str) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(read_claims(text)?.get("exp")?.as_u64()?))
+}
+
+fn read_claims(text: &str) -> Option<Value> {
     let payload = text.split('.').nth(1)?;
     let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
-    let claims: serde_json::Value = serde_json::from_slice(&payload).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(claims.get("exp")?.as_u64()?))
+    serde_json::from_slice(&payload).ok()
 }
 
 impl fmt::Debug for Token {
@@ -123,5 +145,11 @@ mod tests {
         let arrived: super::HandedToken = serde_json::from_str(&serde_json::to_string(&handed).unwrap()).unwrap();
         assert!(arrived.take().is(&Token::new("secret", None)));
         assert!(!Token::new("no claims in here", None).stale(SystemTime::now()));
+        let claimed =
+            |text: &[u8]| Token::new(format!("secret.{}.signature", URL_SAFE_NO_PAD.encode(text)), None).claims();
+        assert_eq!(claimed(br#"{"aud": "one"}"#).unwrap().audiences, ["one"]);
+        let many = claimed(br#"{"aud": ["one", "two"], "iss": "maker"}"#).unwrap();
+        assert_eq!((many.audiences.len(), many.issuer.as_deref()), (2, Some("maker")));
+        assert!(claimed(br#"{"iss": "maker"}"#).is_none() && Token::new("opaque", None).claims().is_none());
     }
 }

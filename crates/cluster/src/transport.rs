@@ -11,8 +11,9 @@ use kube::client::Body;
 use serde_json::Value;
 
 use crate::elsewhere::{Growing, Terms};
-use crate::error::ClusterError;
+use crate::error::{ClusterError, with_causes};
 use crate::token::Token;
+use crate::wire::{Channel, Wire};
 use tenure_tenancy::Identity;
 
 /// How long one request may take; a watch has its own rule.
@@ -85,13 +86,13 @@ impl Answer {
 
 /// Sends a request and returns the response as soon as its head is there; an error answer is read and mapped.
 pub(crate) async fn open(
-    transport: &kube::Client,
+    (wire, channel): (&Wire, &Channel),
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
     terms: Option<&Terms>,
 ) -> Result<Response<Body>, ClusterError> {
-    let opened = open_unheard(transport, identity, token, call, terms).await;
+    let opened = open_unheard((wire, channel), identity, token, call, terms).await;
     opened.map_err(|error| match terms {
         Some(terms) => terms.tell_error(error),
         None => error,
@@ -99,38 +100,42 @@ pub(crate) async fn open(
 }
 
 async fn open_unheard(
-    transport: &kube::Client,
+    (wire, channel): (&Wire, &Channel),
     identity: &Identity,
     token: Option<&Token>,
     call: &Call,
     terms: Option<&Terms>,
 ) -> Result<Response<Body>, ClusterError> {
-    let mut builder = Request::builder()
-        .method(call.method.clone())
-        .uri(&call.path)
-        .header(ACCEPT, call.accept);
-    if !call.body.is_empty() {
-        builder = builder.header(CONTENT_TYPE, call.content_type);
-    }
-    if let Some(token) = token {
-        let header = token.header().ok_or_else(|| ClusterError::Unauthorized {
+    let authorization = match token {
+        Some(token) => Some(token.header().ok_or_else(|| ClusterError::Unauthorized {
             identity: identity.clone(),
             message: "its token is not one".to_owned(),
-        })?;
-        builder = builder.header(AUTHORIZATION, header);
-    }
-    let request = builder
-        .body(Body::from(call.body.clone()))
-        .map_err(|error| ClusterError::Request {
-            what: call.what(),
-            problem: error.to_string(),
-        })?;
-    let sent = tokio::time::timeout(REQUEST_TIMEOUT, transport.send(request)).await;
-    let response = sent
-        .map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })?
-        .map_err(|error| ClusterError::Unreachable {
-            problem: with_causes(&error),
-        })?;
+        })?),
+        None => None,
+    };
+    let make = || {
+        let mut builder = Request::builder()
+            .method(call.method.clone())
+            .uri(&call.path)
+            .header(ACCEPT, call.accept);
+        if !call.body.is_empty() {
+            builder = builder.header(CONTENT_TYPE, call.content_type);
+        }
+        if let Some(authorization) = &authorization {
+            builder = builder.header(AUTHORIZATION, authorization.clone());
+        }
+        builder
+            .body(Body::from(call.body.clone()))
+            .map_err(|error| ClusterError::Request {
+                what: call.what(),
+                problem: error.to_string(),
+            })
+    };
+    let unreachable = |error: &(dyn std::error::Error + 'static)| ClusterError::Unreachable {
+        problem: with_causes(error),
+    };
+    let sent = tokio::time::timeout(REQUEST_TIMEOUT, wire.send(channel, make, unreachable)).await;
+    let response = sent.map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })??;
     if response.status().is_success() {
         return Ok(response);
     }
@@ -150,7 +155,7 @@ async fn open_unheard(
 
 /// Sends a request and takes its whole answer.
 pub(crate) fn ask<'a>(
-    transport: &'a kube::Client,
+    (wire, channel): (&'a Wire, &'a Channel),
     identity: &'a Identity,
     token: Option<&'a Token>,
     call: &'a Call,
@@ -158,7 +163,7 @@ pub(crate) fn ask<'a>(
 ) -> BoxFuture<'a, Result<Answer, ClusterError>> {
     // A future with a type of its own would be compiled again in each crate that asks.
     Box::pin(async move {
-        let response = open(transport, identity, token, call, terms).await?;
+        let response = open((wire, channel), identity, token, call, terms).await?;
         let warnings = warnings(&response);
         let read = read(call, response, terms).await;
         let (warnings, (text, room)) = match terms {
@@ -238,19 +243,4 @@ fn warnings(response: &Response<Body>) -> Vec<String> {
             Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
         })
         .collect()
-}
-
-/// An error and its causes in one line: the transport's own text alone says "client error (Connect)".
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_cluster::{Applied, Client, ClusterError};
+use tenure_cluster::{Applied, Client, ClusterError, TokenTrouble};
 use tenure_planner::answer::DeleteAnswer;
 use tenure_planner::confidential::{self, Request};
-use tenure_planner::kustomization::ServiceAccountFacts;
+use tenure_planner::kustomization::{ServiceAccountFacts, TokenAnswer};
 use tenure_planner::plan::{Apply, Delete};
 use tenure_planner::refusal::{Cause, CauseKind};
 use tenure_planner::{Failure, Live, Object, WriteAnswer};
@@ -55,6 +55,21 @@ pub(crate) fn read_service_account(error: &ClusterError) -> ServiceAccountFacts 
         }
         ClusterError::Forbidden { .. } => ServiceAccountFacts::Forbidden(error.to_string()),
         _ => ServiceAccountFacts::Unanswered(error.to_string()),
+    }
+}
+
+/// Whether there is a token to send to another cluster.
+pub(crate) fn read_token(prepared: Result<(), TokenTrouble>) -> TokenAnswer {
+    match prepared {
+        Ok(()) => TokenAnswer::Usable,
+        Err(TokenTrouble::Denied(denial)) => TokenAnswer::Refused(denial.message),
+        Err(TokenTrouble::Failed(error)) => match read_service_account(&error) {
+            ServiceAccountFacts::NotFound => TokenAnswer::NotFound,
+            ServiceAccountFacts::Forbidden(message) | ServiceAccountFacts::NamespaceEnds(message) => {
+                TokenAnswer::Refused(message)
+            }
+            _ => TokenAnswer::Unanswered(error.to_string()),
+        },
     }
 }
 

@@ -75,6 +75,21 @@ impl Depot {
         self.trees.sweep();
     }
 
+    /// Drops the trees that nothing renders from: others wait for their room.
+    pub(crate) fn drop_idle(&self) {
+        self.trees.drop_idle();
+    }
+
+    /// The room of trees.
+    pub(crate) fn tree_room(&self) -> &ByteBudget {
+        self.trees.budget()
+    }
+
+    /// The room of fetches.
+    pub(crate) fn fetch_room(&self) -> &ByteBudget {
+        &self.fetches
+    }
+
     fn file(&self, source: &SourceKey) -> PathBuf {
         let folder = self.records.join(source.folder());
         folder.with_file_name(format!("{}.json", source.uid()))

@@ -50,24 +50,12 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// Those of a process that has one tenant only: there nobody else is to be left room for.
-    pub(crate) fn of_one(&self) -> Self {
-        let one = |share: Share| Share {
-            tenant: share.tenant,
-            all: share.tenant.min(share.all),
-        };
-        Self {
-            trees: one(self.trees),
-            fetches: one(self.fetches),
-            archives: one(self.archives),
-            looking: one(self.looking),
-        }
-    }
-
     /// The bytes of memory that one tenant may take.
     pub(crate) fn count_memory_of_one(&self) -> u64 {
         let shares = [self.trees, self.fetches, self.looking];
-        shares.iter().fold(0, |sum, share| sum.saturating_add(share.tenant))
+        shares
+            .iter()
+            .fold(0, |sum, share| sum.saturating_add(share.tenant.min(share.all)))
     }
 
     pub(crate) fn trees(&self) -> ByteBudget {

@@ -1,6 +1,6 @@
-//! Other clusters, which Kustomizations apply to by a kubeconfig: how each is reached, and what is known of it.
+//! Other clusters, which Kustomizations apply to by a kubeconfig or a token of this cluster: how each is reached, and what is known of it.
 //!
-//! A cluster is opened for one ServiceAccount and one kubeconfig: another credential, another account or another address is another one,
+//! A cluster is opened for one ServiceAccount and one such target: another credential, another account or another address is another one,
 //! with kinds, watches and connections of its own. It is closed when the last who uses it lets go. Owns how much a lane, and all lanes
 //! together, may have open and hold of clusters that somebody else runs.
 
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures::future::{self, Either};
 use http::header::AUTHORIZATION;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderName, HeaderValue, Request, Uri};
+use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 use kube::client::Body;
-use tenure_cluster::{ClientPool, Connection, HeldRoom, ServiceAccount, Terms};
+use tenure_cluster::{ClientPool, Connection, ForeignToken, HeldRoom, LaneAccess, ServiceAccount, Terms};
 use tenure_planner::target::{Target, TargetKey};
-use tenure_sources::{ByteBudget, Held, Hidden, Peer, PeerClient, PeerTls, Policy, Room};
+use tenure_sources::{ByteBudget, Held, Hidden, Peer, PeerClient, PeerTls, Reach, Room};
+use tenure_tenancy::TokenOrder;
 use zeroize::Zeroizing;
 
 use crate::live::{KeptRoom, LiveObjects};
@@ -70,6 +70,11 @@ impl Default for ElsewhereBudgets {
 }
 
 impl ElsewhereBudgets {
+    /// The room for clusters, for connections for requests and for watches, for what they say, and for what is looked at.
+    pub(crate) fn rooms(&self) -> [&ByteBudget; 5] {
+        [&self.clusters, &self.requests, &self.watches, &self.told, &self.looking]
+    }
+
     /// Room for what attempts look at elsewhere.
     pub(crate) fn looking(&self) -> LookingRoom {
         LookingRoom::new(self.looking.clone())
@@ -108,9 +113,23 @@ type ClusterKey = (TargetKey, ServiceAccount);
 #[derive(Debug, Default)]
 pub(crate) struct ClusterTable {
     open: Mutex<HashMap<ClusterKey, Weak<OtherCluster>>>,
+    tokens: Mutex<HashMap<TokenOrder, Weak<ForeignToken>>>,
 }
 
 impl ClusterTable {
+    /// The token of an order, for whoever asks with it; from now on this lane asks for it.
+    pub(crate) fn order_token(&self, clients: &ClientPool, order: &TokenOrder, lane: &LaneAccess) -> Arc<ForeignToken> {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.retain(|_, token| token.strong_count() > 0);
+        if let Some(token) = tokens.get(order).and_then(Weak::upgrade) {
+            token.set_lane(lane.clone());
+            return token;
+        }
+        let token = Arc::new(ForeignToken::new(clients.clone(), order.clone(), lane.clone()));
+        tokens.insert(order.clone(), Arc::downgrade(&token));
+        token
+    }
+
     /// The cluster of a kubeconfig; opened if it isn't.
     ///
     /// # Errors
@@ -127,48 +146,61 @@ impl ClusterTable {
         if let Some(cluster) = open.get(&key).and_then(Weak::upgrade) {
             return Ok(cluster);
         }
-        let cluster = Arc::new(connect(way, target, key.clone())?);
+        let token = target.credentials.ordered.as_ref();
+        let token = token.map(|order| self.order_token(way.clients, order, &way.access));
+        let cluster = Arc::new(connect(way, (target, token), key.clone())?);
         open.insert(key, Arc::downgrade(&cluster));
         Ok(cluster)
     }
 }
 
 /// How a lane reaches other clusters.
-#[derive(Clone, Copy)]
 pub(crate) struct Way<'a> {
     pub(crate) budgets: &'a ElsewhereBudgets,
     /// What may be connected to.
-    pub(crate) policy: &'a Policy,
+    pub(crate) reach: &'a Reach,
     /// Who is told of what is seen there.
     pub(crate) mailboxes: &'a Arc<MailboxTable>,
     /// What is charged.
     pub(crate) lane: &'a str,
+    /// Who asks for a token of this cluster, and how.
+    pub(crate) access: LaneAccess,
+    pub(crate) clients: &'a ClientPool,
 }
 
-fn connect(way: Way<'_>, target: &Target, key: ClusterKey) -> Result<OtherCluster, String> {
-    let (budgets, policy, name) = (way.budgets, way.policy, way.lane);
+fn connect(
+    way: Way<'_>,
+    (target, token): (&Target, Option<Arc<ForeignToken>>),
+    key: ClusterKey,
+) -> Result<OtherCluster, String> {
+    let (budgets, reach, name) = (way.budgets, way.reach, way.lane);
     let held = budgets
         .clusters
         .try_acquire(name, 1)
         .map_err(|error| error.to_string())?;
     let head = Arc::new(Head::of(target)?);
     let service = |connections: &ByteBudget| {
-        let client: PeerClient<Body> = open_peer(policy, target, (connections.clone(), name))?.client();
-        let head = Arc::clone(&head);
+        let client: PeerClient<Body> = open_peer(reach, target, (connections.clone(), name))?.client();
+        let (head, token) = (Arc::clone(&head), token.clone());
         Ok::<_, String>(tower::service_fn(move |request: Request<Body>| {
-            match head.address(request) {
-                Ok(request) => Either::Left(futures::TryFutureExt::map_err(
-                    client.request(request),
-                    tower::BoxError::from,
-                )),
-                Err(error) => Either::Right(future::ready(Err(tower::BoxError::from(error)))),
+            let (client, token, request) = (client.clone(), token.clone(), head.address(request));
+            async move {
+                let mut request = request?;
+                if let Some(token) = &token {
+                    request.headers_mut().insert(AUTHORIZATION, token.header().await?);
+                }
+                let answer = client.request(request).await?;
+                if let Some(token) = token.filter(|_| answer.status() == StatusCode::UNAUTHORIZED) {
+                    token.forget_refused().await;
+                }
+                Ok::<_, tower::BoxError>(answer)
             }
         }))
     };
     let connection = Connection::elsewhere(
         service(&budgets.requests)?,
         service(&budgets.watches)?,
-        set_terms(target, &budgets.told, name),
+        set_terms((target, token.clone()), &budgets.told, name),
     );
     let clients = ClientPool::new(connection);
     let kept = KeptRoom {
@@ -184,7 +216,7 @@ fn connect(way: Way<'_>, target: &Target, key: ClusterKey) -> Result<OtherCluste
     })
 }
 
-fn open_peer(policy: &Policy, target: &Target, connections: (ByteBudget, &str)) -> Result<Peer, String> {
+fn open_peer(reach: &Reach, target: &Target, connections: (ByteBudget, &str)) -> Result<Peer, String> {
     let key_text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
     let tls = PeerTls {
         authority: target.authority.clone(),
@@ -196,10 +228,10 @@ fn open_peer(policy: &Policy, target: &Target, connections: (ByteBudget, &str)) 
         server_name: target.server_name.clone(),
     };
     let address = (target.address.host.as_str(), target.address.port);
-    Peer::new(policy, address, &tls, connections).map_err(|error| format!("the kubeconfig can't be used: {error}"))
+    Peer::new(reach, address, &tls, connections).map_err(|error| format!("the kubeconfig can't be used: {error}"))
 }
 
-fn set_terms(target: &Target, told: &ByteBudget, lane: &str) -> Terms {
+fn set_terms((target, token): (&Target, Option<Arc<ForeignToken>>), told: &ByteBudget, lane: &str) -> Terms {
     let (budget, lane) = (told.clone(), lane.to_owned());
     let credentials = &target.credentials;
     let basic = credentials.basic.as_ref();
@@ -217,7 +249,10 @@ fn set_terms(target: &Target, told: &ByteBudget, lane: &str) -> Terms {
             let held = budget.try_acquire(&lane, bytes as u64);
             held.map(HeldRoom::new).map_err(|error| error.to_string())
         }),
-        is_secret: Arc::new(move |text| secrets.iter().any(|secret| text.contains(secret.as_str()))),
+        is_secret: Arc::new(move |text| {
+            let is_token = token.as_ref().is_some_and(|token| token.is_quoted_in(text));
+            is_token || secrets.iter().any(|secret| text.contains(secret.as_str()))
+        }),
     }
 }
 

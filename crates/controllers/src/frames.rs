@@ -12,7 +12,7 @@ use tenure_api::ObjectId;
 use tenure_cluster::HandedToken;
 use tenure_planner::Event;
 use tenure_planner::kustomization::{ApplySettings, Guards, Turnover};
-use tenure_sources::{Limits, Policy};
+use tenure_sources::Limits;
 use tenure_tenancy::{Ending, Placement, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -20,6 +20,7 @@ use crate::budgets::Budgets;
 use crate::lane::OwnerAnswer;
 use crate::lane_mode::LaneServer;
 use crate::render::RenderLimits;
+use crate::rooms::SharedRoom;
 
 /// The longest frame: an object of an API server is far below, as is what a Kustomization of some ten thousand objects asks.
 pub(crate) const LONGEST: u32 = 16 << 20;
@@ -41,10 +42,6 @@ pub(crate) struct Orders {
     pub(crate) settings: Settings,
     /// As [`crate::read_switches`] reads it.
     pub(crate) switches: String,
-    /// What sources of the platform namespace may reach, where that is the lane's.
-    pub(crate) platform_sources: Policy,
-    /// What its other sources may reach.
-    pub(crate) tenant_sources: Policy,
     pub(crate) limits: Limits,
     pub(crate) budgets: Budgets,
     pub(crate) lane_width: usize,
@@ -90,6 +87,10 @@ pub(crate) enum ToLane {
     Wake { namespace: String, name: String },
     /// The answer to a question.
     Answer { number: u64, answer: Answer },
+    /// What was asked for of a room that is everybody's; nothing, if there was none in time.
+    Granted { room: SharedRoom, bytes: u64 },
+    /// Another lane waits for room: what isn't used is to be given back.
+    WantedBack(SharedRoom),
     /// Is it there?
     Ping(u64),
     /// What is under way ends, and then the process.
@@ -106,6 +107,10 @@ pub(crate) enum FromLane {
     Works,
     /// It has let go of a namespace that is no longer its.
     Left { namespace: String },
+    /// It asks for more of a room that is everybody's; once more when that is answered.
+    Wants { room: SharedRoom, bytes: u64, waits: bool },
+    /// It has so much less of a room, which it doesn't use.
+    GivesBack { room: SharedRoom, bytes: u64 },
     /// It wants an answer.
     Question { number: u64, question: Question },
     /// A Kustomization listens to others, by namespace and name.

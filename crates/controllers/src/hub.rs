@@ -20,7 +20,7 @@ use crate::entry::Entry;
 use crate::fleet::{Fleet, Overview};
 use crate::key::Key;
 use crate::kustomization;
-use crate::lane::{Lane, OwnerAnswer, Shard, Surroundings};
+use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
 use crate::lane_table::LaneTable;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
@@ -260,6 +260,10 @@ impl Surroundings for Hub {
             now
         }
         .boxed()
+    }
+
+    fn find_neighbour(&self, namespace: &str) -> Neighbour {
+        self.find_shard(namespace).map_or(Neighbour::Nothing, Neighbour::Here)
     }
 
     fn find_ending(&self, namespace: &str) -> Option<Ending> {

@@ -50,6 +50,9 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
     /// The lane that a namespace belongs to now.
     fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>>;
 
+    /// What is held for another namespace, for a reference that may lead there.
+    fn find_neighbour(&self, namespace: &str) -> Neighbour;
+
     /// What is ending about a namespace, by what is known of Tenants and namespaces.
     fn find_ending(&self, namespace: &str) -> Option<Ending>;
 
@@ -81,6 +84,17 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
     fn takes_event(&self, _about: &Key, _event: &Event) -> bool {
         false
     }
+}
+
+/// What is held for another namespace.
+#[derive(Debug)]
+pub(crate) enum Neighbour {
+    /// This.
+    Here(Arc<Shard>),
+    /// Nothing: there is no such namespace, or nothing in it is reconciled.
+    Nothing,
+    /// It is another lane's, and that is in another process.
+    Apart,
 }
 
 /// What a lane says of a Kustomization of its own to one that wants its objects.

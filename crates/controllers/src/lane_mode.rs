@@ -22,7 +22,7 @@ pub enum LaneMode {
 /// How the processes of lanes are started.
 #[derive(Clone, Debug)]
 pub struct ProcessSettings {
-    /// The program that runs one; it calls `LaneProcess::receive` with its standard input.
+    /// The program that runs one; it calls `LaneProcess::receive` with its standard input and output.
     pub program: PathBuf,
     /// The name that it goes by.
     pub name: OsString,
@@ -50,6 +50,4 @@ pub struct LaneServer {
     pub tls_name: Option<String>,
     /// Whether its certificate is not checked at all, as the kubeconfig says.
     pub unchecked: bool,
-    /// A proxy on the way to it.
-    pub proxy: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenure_cluster::{Client, ClientPool};
 use tenure_planner::kustomization::{ApplySettings, Guards};
-use tenure_sources::{ByteBudget, Policy, StorageError};
+use tenure_sources::{ByteBudget, Connect, Reach, StorageError};
 use tenure_tenancy::Settings;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -27,8 +27,8 @@ pub(crate) struct Means {
     pub(crate) controller: Client,
     pub(crate) settings: Settings,
     pub(crate) switches: Switches,
-    pub(crate) platform_sources: Policy,
-    pub(crate) tenant_sources: Policy,
+    platform_sources: Reach,
+    tenant_sources: Reach,
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
@@ -53,12 +53,18 @@ pub(crate) struct Means {
 
 impl Means {
     /// Where a source of the platform's, or of anybody else's, may be fetched from.
-    pub(crate) fn source_policy(&self, platform: bool) -> &Policy {
+    pub(crate) fn reach(&self, platform: bool) -> &Reach {
         if platform {
             &self.platform_sources
         } else {
             &self.tenant_sources
         }
+    }
+
+    /// From here on another process opens all connections, and says which may be.
+    pub(crate) fn reach_through(&mut self, other: Arc<dyn Connect>) {
+        self.platform_sources = Reach::Through(Arc::clone(&other));
+        self.tenant_sources = Reach::Through(other);
     }
 
     pub(crate) fn new(config: Config) -> Result<Self, StorageError> {
@@ -68,8 +74,8 @@ impl Means {
             clients,
             settings: config.settings,
             switches: config.switches,
-            platform_sources: config.platform_sources,
-            tenant_sources: config.tenant_sources,
+            platform_sources: (&config.platform_sources).into(),
+            tenant_sources: (&config.tenant_sources).into(),
             guards: config.guards,
             applying: config.applying,
             strict_sops: config.strict_sops,

@@ -111,6 +111,11 @@ impl Renderings {
         }
     }
 
+    /// The room of small renderings, of large ones, and of what is kept of them.
+    pub(crate) fn rooms(&self) -> [&ByteBudget; 3] {
+        [&self.small, &self.large, &self.kept]
+    }
+
     /// Renders what a plan asks for. A failure is part of the answer: it becomes a status.
     pub(crate) async fn render(
         &self,

@@ -14,6 +14,8 @@ use tokio::sync::OnceCell;
 
 /// How long a tree that nothing renders from is kept.
 const TREE_KEPT: Duration = Duration::from_secs(30);
+/// How long is waited for a share of the room for all, before trees of one's own are let go of.
+const SHARE_COMES: Duration = Duration::from_millis(50);
 /// What a tree is charged at least.
 const LEAST: u64 = 4 << 10;
 
@@ -124,10 +126,21 @@ impl TreeCache {
         })
     }
 
+    /// The room of all trees.
+    pub(crate) fn budget(&self) -> &ByteBudget {
+        &self.budget
+    }
+
     async fn room(&self, lane: &str, bytes: u64, deadline: tokio::time::Instant) -> Result<Held, OverBudget> {
         let mut waiting = std::pin::pin!(self.budget.acquire(lane, bytes, deadline));
         // In the queue first: what falls out of use from here on goes to those who wait.
         if let Poll::Ready(answer) = futures::poll!(&mut waiting) {
+            return answer;
+        }
+        // Where a share is all that is missing, it comes soon, if there is any: nothing is let go of for that.
+        if self.budget.is_short_of_share()
+            && let Ok(answer) = tokio::time::timeout(SHARE_COMES, &mut waiting).await
+        {
             return answer;
         }
         self.let_go();
@@ -157,10 +170,19 @@ impl TreeCache {
 
     /// Lets go of trees that were not used lately.
     pub(crate) fn sweep(&self) {
+        self.drop_all_but(|cached| cached.used.elapsed() < TREE_KEPT);
+    }
+
+    /// Lets go of all trees that nothing renders from.
+    pub(crate) fn drop_idle(&self) {
+        self.drop_all_but(|cached| cached.slot.get().is_none_or(|loaded| Arc::strong_count(loaded) > 1));
+    }
+
+    fn drop_all_but(&self, is_kept: impl Fn(&Cached) -> bool) {
         let mut gone = Vec::new();
         let mut cached = self.cached();
         cached.retain(|_, cached| {
-            let keep = cached.used.elapsed() < TREE_KEPT;
+            let keep = is_kept(cached);
             if !keep {
                 gone.push(Arc::clone(&cached.slot));
             }

@@ -97,10 +97,11 @@ pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Targ
         return Err("cluster.tls-server-name is not a host name".to_owned());
     }
     let target = Target {
-        address: read_server(
+        address: read_address(
             take_text(cluster, "server", "cluster")?
                 .as_deref()
                 .map_or("", String::as_str),
+            "cluster.server",
         )?,
         server_name: server_name.map(|name| name.to_string()),
         authority: take_data(cluster, "certificate-authority-data", "cluster")?.map(|data| data.to_vec()),
@@ -111,6 +112,14 @@ pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Targ
 }
 
 fn parse(text: &[u8]) -> Result<Value, String> {
+    match read_yaml(text)? {
+        Some(value) if value.is_object() => Ok(value),
+        _ => Err("it is not a kubeconfig".to_owned()),
+    }
+}
+
+/// Reads YAML that somebody else chose, within bounds; what is wrong is said without quoting it.
+pub(crate) fn read_yaml(text: &[u8]) -> Result<Option<Value>, String> {
     if text.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
     }
@@ -125,11 +134,7 @@ fn parse(text: &[u8]) -> Result<Value, String> {
     // What a parser says can quote what it stopped at.
     let node = first_document(text, source).map_err(|error| format!("line {} can't be read as YAML", error.line))?;
     let value = node.map(|node| go_yaml::json::inner_value(&node)).transpose();
-    let value = value.map_err(|_| "it can't be read as YAML: a key that is there twice, or is no text")?;
-    match value {
-        Some(value) if value.is_object() => Ok(value),
-        _ => Err("it is not a kubeconfig".to_owned()),
-    }
+    value.map_err(|_| "it can't be read as YAML: a key that is there twice, or is no text".to_owned())
 }
 
 /// What a list has by a name: as kubectl does, the first.
@@ -220,6 +225,7 @@ fn read_credentials(user: &Value) -> Result<TargetCredentials, String> {
         token,
         basic,
         certificate,
+        ordered: None,
     };
     if credentials.is_empty() {
         return Err("its user has neither a token, nor a client certificate, nor a password".to_owned());
@@ -232,25 +238,29 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && host.len() <= LONGEST_NAME && !host.starts_with('-') && host.chars().all(is_known)
 }
 
-/// The parts of `cluster.server`.
-fn read_server(server: &str) -> Result<TargetAddress, String> {
+/// The parts of the address of an API server, which stands in this field.
+pub(crate) fn read_address(server: &str, field: &str) -> Result<TargetAddress, String> {
     if server.is_empty() {
-        return Err("cluster.server is missing".to_owned());
+        return Err(format!("{field} is missing"));
     }
     let Some((scheme, rest)) = server.split_once("://") else {
-        return Err("cluster.server must begin with https://".to_owned());
+        return Err(format!("{field} must begin with https://"));
     };
     if !scheme.eq_ignore_ascii_case("https") {
-        return Err("cluster.server must begin with https://: what is sent is not to be read on the way".to_owned());
+        return Err(format!(
+            "{field} must begin with https://: what is sent is not to be read on the way"
+        ));
     }
     let (authority, path) = match rest.split_once('/') {
         Some((authority, path)) => (authority, path),
         None => (rest, ""),
     };
     if authority.contains('@') {
-        return Err("cluster.server is refused: it has a user or a password in it; they belong to the user".to_owned());
+        return Err(format!(
+            "{field} is refused: it has a user or a password in it; they don't belong there"
+        ));
     }
-    let wrong = || "cluster.server is not https://host:port".to_owned();
+    let wrong = || format!("{field} is not https://host:port");
     let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, port)) => (host, port),
         None => match authority.split_once(':') {

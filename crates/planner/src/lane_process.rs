@@ -4,6 +4,8 @@
 //! stays the same. It refuses to give a lane up: one that ends again and again is started later and later, and never not at all, since its
 //! objects may be mended at any time.
 
+pub mod room;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -35,6 +37,8 @@ pub enum Cause {
     Misspoke(String),
     /// It was ended because it held on to a namespace that is no longer its.
     HeldOn,
+    /// It was ended because it kept more than its part of a room for which others waited; what that room is for.
+    HeldRoom(&'static str),
 }
 
 impl fmt::Display for Cause {
@@ -53,6 +57,11 @@ impl fmt::Display for Cause {
             ),
             Self::Misspoke(what) => write!(formatter, "it was ended since it doesn't speak as a lane does: {what}"),
             Self::HeldOn => formatter.write_str("it was ended since it held on to a namespace that is no longer its"),
+            Self::HeldRoom(what) => write!(
+                formatter,
+                "it was ended since it kept for {} s more than its part of the room that others waited for: {what}",
+                room::HOLDING.as_secs()
+            ),
         }
     }
 }

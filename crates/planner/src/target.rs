@@ -1,10 +1,11 @@
-//! The cluster that a kubeconfig leads to, and with what. Owns what is one cluster: its address and the authority that vouches for it, not
+//! The cluster that a kubeconfig, or an address in a ConfigMap, leads to, and with what. Owns what is one cluster: its address and the authority that vouches for it, not
 //! who asks it, since credentials change. It refuses to be printed: of all that it holds, the host and the port may stand in a text.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
+use tenure_tenancy::TokenOrder;
 use zeroize::Zeroizing;
 
 /// Where an API server is.
@@ -38,13 +39,15 @@ pub struct TargetCredentials {
     pub basic: Option<(String, Zeroizing<String>)>,
     /// A certificate and its key, in PEM.
     pub certificate: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
+    /// A token of this cluster, which is asked for when it is needed, and again before it ends.
+    pub ordered: Option<TokenOrder>,
 }
 
 impl TargetCredentials {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.token.is_none() && self.basic.is_none() && self.certificate.is_none()
+        self.token.is_none() && self.basic.is_none() && self.certificate.is_none() && self.ordered.is_none()
     }
 }
 
@@ -107,6 +110,12 @@ impl Target {
         };
         add(&mut hash, certificate);
         add(&mut hash, key);
+        if let Some(order) = &self.credentials.ordered {
+            add(&mut hash, order.account().to_string().as_bytes());
+            for audience in order.audiences() {
+                add(&mut hash, audience.as_bytes());
+            }
+        }
         TargetKey(hash.finalize().into())
     }
 }

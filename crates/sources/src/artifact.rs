@@ -153,6 +153,28 @@ impl ArtifactStore {
         }
     }
 
+    /// The room of all archives.
+    pub fn disk(&self) -> &ByteBudget {
+        &self.disk
+    }
+
+    /// Bytes of all archives that are there, whether they are charged already or not.
+    pub fn count_bytes(&self) -> u64 {
+        let mut folders = vec![self.root.to_path_buf()];
+        let mut bytes = 0_u64;
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                // What goes meanwhile counts nothing.
+                match entry.metadata() {
+                    Ok(found) if found.is_dir() => folders.push(entry.path()),
+                    Ok(found) => bytes = bytes.saturating_add(found.len()),
+                    Err(_) => {}
+                }
+            }
+        }
+        bytes
+    }
+
     fn stored(&self) -> MutexGuard<'_, Shelves> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,8 @@
 //! The one place that opens connections.
 //!
 //! Owns resolution, the policy check of the very address a socket is about to be opened to, and the counting of what
-//! arrives. Redirects, retries, http, https and ssh all come through here; nothing else in the room has a connector. It
-//! uses no proxy.
+//! arrives. Redirects, retries, http, https and ssh all come through here; nothing else in the room has a connector. Where another process
+//! opens the sockets, that one does the first two, by the same function. It uses no proxy.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -17,6 +18,7 @@ use tokio::net::TcpStream;
 use crate::error::FetchError;
 use crate::limits::{Limits, describe_bytes};
 use crate::policy::{Endpoint, Policy};
+use crate::reach::Reach;
 
 /// How many bytes may still arrive, over all connections of a fetch.
 #[derive(Debug)]
@@ -44,22 +46,22 @@ impl Budget {
     }
 }
 
-/// Opens connections that the policy allows.
+/// Opens connections that the policy allows, or has them opened.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialer {
-    policy: Policy,
+    reach: Reach,
     limits: Limits,
     budget: Arc<Budget>,
 }
 
 impl Dialer {
-    pub(crate) fn new(policy: &Policy, limits: &Limits) -> Self {
+    pub(crate) fn new(reach: Reach, limits: &Limits) -> Self {
         let budget = Arc::new(Budget {
             received: AtomicU64::new(0),
             limit: limits.received_bytes,
         });
         Self {
-            policy: policy.clone(),
+            reach,
             limits: *limits,
             budget,
         }
@@ -73,46 +75,63 @@ impl Dialer {
         &self.budget
     }
 
-    /// Resolves the host and connects to its first address that is allowed and answers.
-    ///
-    /// The address that was checked is the address that is connected to: nothing resolves the name again.
+    /// A connection to the endpoint, counted.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Counted<TcpStream>, FetchError> {
-        let mut denied = None;
-        let mut failed = None;
-        for address in resolve(endpoint).await? {
-            if let Err(denial) = self.policy.check(endpoint, address) {
-                denied.get_or_insert(denial);
-                continue;
+        let patience = self.limits.connect_timeout;
+        let inner = match &self.reach {
+            Reach::Here(policy) => open_connection(policy, endpoint, patience).await?,
+            Reach::Through(other) => other.connect(endpoint, patience).await?,
+        };
+        Ok(Counted {
+            inner,
+            budget: Arc::clone(&self.budget),
+        })
+    }
+}
+
+/// Resolves the host and connects to its first address that is allowed and answers; one that doesn't is given up after `patience`.
+///
+/// The address that was checked is the address that is connected to: nothing resolves the name again.
+///
+/// # Errors
+/// A [`FetchError`] that says whether it was denied, or why nothing answers.
+pub async fn open_connection(
+    policy: &Policy,
+    endpoint: &Endpoint,
+    patience: Duration,
+) -> Result<TcpStream, FetchError> {
+    let mut denied = None;
+    let mut failed = None;
+    for address in resolve(endpoint).await? {
+        if let Err(denial) = policy.check(endpoint, address) {
+            denied.get_or_insert(denial);
+            continue;
+        }
+        let attempt = TcpStream::connect(SocketAddr::new(address, endpoint.port));
+        let error = match tokio::time::timeout(patience, attempt).await {
+            Ok(Ok(stream)) => {
+                // Small requests, each waiting for its answer; a failure to set this changes nothing but speed.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
             }
-            let attempt = TcpStream::connect(SocketAddr::new(address, endpoint.port));
-            let error = match tokio::time::timeout(self.limits.connect_timeout, attempt).await {
-                Ok(Ok(stream)) => {
-                    // Small requests, each waiting for its answer; a failure to set this changes nothing but speed.
-                    let _ = stream.set_nodelay(true);
-                    return Ok(Counted {
-                        inner: stream,
-                        budget: Arc::clone(&self.budget),
-                    });
-                }
-                Ok(Err(error)) => error,
-                Err(_) => io::Error::new(io::ErrorKind::TimedOut, "no answer"),
-            };
-            failed = Some(FetchError::Connect {
-                host: endpoint.host.clone(),
-                port: endpoint.port,
-                address,
-                source: error,
-            });
-        }
-        // A denial is the better explanation only if no address was allowed at all.
-        match (failed, denied) {
-            (Some(failed), _) => Err(failed),
-            (None, Some(denied)) => Err(denied.into()),
-            (None, None) => Err(FetchError::Resolve {
-                host: endpoint.host.clone(),
-                source: io::Error::new(io::ErrorKind::NotFound, "it has no address"),
-            }),
-        }
+            Ok(Err(error)) => error,
+            Err(_) => io::Error::new(io::ErrorKind::TimedOut, "no answer"),
+        };
+        failed = Some(FetchError::Connect {
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+            address,
+            source: error,
+        });
+    }
+    // A denial is the better explanation only if no address was allowed at all.
+    match (failed, denied) {
+        (Some(failed), _) => Err(failed),
+        (None, Some(denied)) => Err(denied.into()),
+        (None, None) => Err(FetchError::Resolve {
+            host: endpoint.host.clone(),
+            source: io::Error::new(io::ErrorKind::NotFound, "it has no address"),
+        }),
     }
 }
 

@@ -10,6 +10,7 @@ use tenure_planner::source::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
 use crate::policy::Denied;
+use crate::reach::{ConnectFailure, ConnectRefusal};
 
 /// Why a fetch did not give an artifact. One variant for each operation that can fail.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,9 @@ pub enum FetchError {
     /// The address that a connection was about to be opened to is not allowed.
     #[error("{0}")]
     AddressDenied(#[from] Denied),
+    /// Whoever opens connections for this process opened none.
+    #[error("{0}")]
+    NotOpened(#[from] ConnectRefusal),
     /// The host's name has no address.
     #[error("can't resolve host {host:?}: {source}")]
     Resolve {
@@ -264,6 +268,7 @@ impl FetchError {
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
             Self::InvalidField { .. }
             | Self::AddressDenied(_)
+            | Self::NotOpened(_)
             | Self::Resolve { .. }
             | Self::Connect { .. }
             | Self::Tls { .. }
@@ -290,6 +295,7 @@ impl FetchError {
             | Self::Timeout { .. }
             | Self::Remote { .. } => true,
             Self::Storage(StorageError::Io { .. }) => true,
+            Self::NotOpened(refusal) => refusal.failure == ConnectFailure::Unreachable,
             Self::OverBudget(refused) | Self::Storage(StorageError::OverBudget(refused)) => refused.transient(),
             Self::HttpStatus { status, .. } => *status == 408 || *status == 429 || *status >= 500,
             _ => false,

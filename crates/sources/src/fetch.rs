@@ -26,7 +26,7 @@ use crate::git::oid::{Algorithm, Oid};
 use crate::git::pack::{ObjectKind, Pack, PackError};
 use crate::git::wire::{self, Advertisement, PackRequest, PackWriter, RemoteReference};
 use crate::limits::Limits;
-use crate::policy::Policy;
+use crate::reach::Reach;
 use crate::request::{GitRequest, Reference};
 use crate::select::{self, Selected};
 use crate::transport::Transport;
@@ -46,24 +46,24 @@ const LIST_BYTES: u64 = 16 << 20;
 /// [`FetchError::transient`] says whether trying again may help.
 pub fn fetch<'a>(
     request: &'a GitRequest,
-    policy: &'a Policy,
+    reach: impl Into<Reach>,
     limits: &'a Limits,
     store: &'a ArtifactStore,
     account: &'a Account,
 ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
-    Box::pin(fetch_in_time(request, policy, limits, store, account))
+    Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
 async fn fetch_in_time(
     request: &GitRequest,
-    policy: &Policy,
+    reach: Reach,
     limits: &Limits,
     store: &ArtifactStore,
     account: &Account,
 ) -> Result<Fetched, FetchError> {
     // Whoever waits for room to the end is told so, instead of that the time is over.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(policy, limits);
+    let dialer = Dialer::new(reach, limits);
     let fetching = Fetch {
         request,
         dialer: &dialer,

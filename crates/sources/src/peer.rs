@@ -24,7 +24,8 @@ use tokio_rustls::client::TlsStream;
 use crate::budget::{ByteBudget, Held};
 use crate::dialer::{Counted, Dialer};
 use crate::limits::Limits;
-use crate::policy::{Endpoint, Policy, Scheme};
+use crate::policy::{Endpoint, Scheme};
+use crate::reach::Reach;
 use crate::secret::Hidden;
 use crate::tls::system_roots;
 
@@ -52,7 +53,7 @@ pub struct PeerTls {
 pub struct Peer(Arc<Shared>);
 
 struct Shared {
-    policy: Policy,
+    reach: Reach,
     endpoint: Endpoint,
     connector: TlsConnector,
     name: ServerName<'static>,
@@ -72,7 +73,7 @@ impl Peer {
     /// # Errors
     /// When the certificates or the key can't be read, by the names of a kubeconfig's fields.
     pub fn new(
-        policy: &Policy,
+        reach: impl Into<Reach>,
         (host, port): (&str, u16),
         tls: &PeerTls,
         (connections, lane): (ByteBudget, &str),
@@ -81,7 +82,7 @@ impl Peer {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| PeerError("the host of cluster.server can't stand in a certificate".to_owned()))?;
         Ok(Self(Arc::new(Shared {
-            policy: policy.clone(),
+            reach: reach.into(),
             endpoint: Endpoint {
                 scheme: Scheme::Https,
                 host: host.to_owned(),
@@ -115,7 +116,7 @@ impl Peer {
             received_bytes: u64::MAX,
             ..Limits::default()
         };
-        let dialer = Dialer::new(&shared.policy, &limits);
+        let dialer = Dialer::new(shared.reach.clone(), &limits);
         let stream = dialer.connect(&shared.endpoint).await;
         let stream = stream.map_err(|error| PeerError(error.to_string()))?;
         let endpoint = &shared.endpoint;

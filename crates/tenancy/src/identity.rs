@@ -258,6 +258,17 @@ pub fn decide_for_kustomization(
     )
 }
 
+/// The ServiceAccount of a namespace that a ConfigMap names, whose token proves who asks in another cluster.
+///
+/// # Errors
+/// When the name is not a ServiceAccount's, or nobody may act in the namespace.
+pub(crate) fn decide_for_token(placement: &Placement, namespace: &str, name: &str) -> Result<ServiceAccount, Denial> {
+    match placement {
+        Placement::Disputed { message } => Err(nobody_acts(message)),
+        _ => service_account(namespace, name, "serviceAccountName"),
+    }
+}
+
 /// The identity that a source reads its Secrets as: as a Kustomization without a name would; in a tenant's home namespace as the
 /// tenant's GitOps ServiceAccount.
 ///

@@ -9,12 +9,15 @@
 //!                                        ├──[lane]───────▶ in which lane, and with which rights it keeps its books?
 //!                                        ├──[reference]──▶ may it name that source, that dependency?
 //!                                        ├──[reach]──────▶ may it write that object?
+//!                                        ├──[foreign_token]▶ which of its tokens may another cluster see?
 //!                                        ├──[owner]──────▶ whose is an object that two want?
 //!                                        └──[surface]────▶ which tier is a Surface here?
 //! ```
 
 pub mod denial;
 pub mod ending;
+pub mod foreign_token;
+pub mod grant;
 pub mod identity;
 pub mod inventory;
 pub mod lane;
@@ -26,6 +29,9 @@ pub mod surface;
 
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
+pub use foreign_token::{OwnAnswer, TokenClaims, TokenOrder};
+pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};
 pub use lane::Lane;
 pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, check_takeable};
+pub use reference::Referrer;

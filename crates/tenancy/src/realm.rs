@@ -12,6 +12,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
 use crate::denial::{Denial, DenialReason};
+use crate::grant::ReferenceGrant;
 
 /// What an administrator sets for the whole installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub struct Settings {
     pub platform_namespace: String,
     /// ServiceAccount of a Kustomization without `serviceAccountName`, by namespace; `default` for the others.
     pub default_service_accounts: BTreeMap<String, String>,
+    /// References to other namespaces that are allowed besides those within a tenant.
+    pub reference_grants: Vec<ReferenceGrant>,
 }
 
 impl Default for Settings {
@@ -28,6 +31,7 @@ impl Default for Settings {
         Self {
             platform_namespace: PLATFORM_NAMESPACE.to_owned(),
             default_service_accounts: BTreeMap::new(),
+            reference_grants: Vec::new(),
         }
     }
 }

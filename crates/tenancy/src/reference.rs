@@ -1,31 +1,71 @@
 //! What an object may refer to: sources and dependencies. A kubeconfig is a Secret of its own namespace, which nothing else can be written for. Remote bases are not asked about: `kustomize` can reach none.
+//!
+//! A reference leads to another namespace only of the same tenant, or where an administrator grants it. That is decided by names alone, before
+//! anybody looks: so what a refusal says does not depend on whether the object exists.
 
 use crate::denial::Denial;
+use crate::grant::{KUSTOMIZATION, ReferenceGrant};
 use crate::realm::Placement;
 
-/// Whether a Kustomization may use a source. Another namespace's is refused with Flux's words, at every tier.
+/// Who refers.
+#[derive(Clone, Copy, Debug)]
+pub struct Referrer<'a> {
+    /// The namespace of the object that refers.
+    pub namespace: &'a str,
+    /// Whose that is.
+    pub placement: &'a Placement,
+    /// What an administrator grants.
+    pub grants: &'a [ReferenceGrant],
+}
+
+impl Referrer<'_> {
+    /// Whether it may refer to an object, which need not exist.
+    fn may_refer_to(&self, kind: &str, namespace: &str, name: &str) -> bool {
+        let tenant = match self.placement {
+            Placement::Tenant(tenant) => Some(&tenant.tenant),
+            Placement::Platform { .. } | Placement::Unclaimed { .. } | Placement::Disputed { .. } => None,
+        };
+        let is_granted = |grant: &ReferenceGrant| grant.covers((self.namespace, tenant), (namespace, kind, name));
+        match self.placement {
+            // Nobody acts there, whatever is granted.
+            Placement::Disputed { .. } => false,
+            Placement::Tenant(tenant) if tenant.namespaces.iter().any(|own| own.as_str() == namespace) => true,
+            _ => self.grants.iter().any(is_granted),
+        }
+    }
+}
+
+/// Whether a Kustomization may use a source. One of another namespace is refused with Flux's words, at every tier, unless that is of the same
+/// tenant, or it is granted.
 ///
 /// # Errors
-/// When the reference names another namespace.
-pub fn check_source(namespace: &str, kind: &str, source_namespace: Option<&str>, name: &str) -> Result<(), Denial> {
+/// When the reference leads where it may not.
+pub fn check_source(
+    referrer: Referrer<'_>,
+    kind: &str,
+    source_namespace: Option<&str>,
+    name: &str,
+) -> Result<(), Denial> {
     match source_namespace {
-        Some(other) if other != namespace => Err(Denial::access(format!(
-            "can't access '{kind}/{other}/{name}', cross-namespace references have been blocked"
-        ))),
+        Some(other) if other != referrer.namespace && !referrer.may_refer_to(kind, other, name) => Err(Denial::access(
+            format!("can't access '{kind}/{other}/{name}', cross-namespace references have been blocked"),
+        )),
         _ => Ok(()),
     }
 }
 
-/// Whether a Kustomization may depend on another. Another namespace's is refused, the same tenant's included: whether something is
-/// ready there, or exists, is nothing that this namespace may learn.
+/// Whether a Kustomization may depend on another. Another namespace's is refused unless that is of the same tenant, or it is granted:
+/// whether something is ready there, or exists, is nothing that this namespace may learn.
 ///
 /// # Errors
-/// When the reference names another namespace.
-pub fn check_dependency(namespace: &str, other_namespace: Option<&str>, name: &str) -> Result<(), Denial> {
+/// When the reference leads where it may not.
+pub fn check_dependency(referrer: Referrer<'_>, other_namespace: Option<&str>, name: &str) -> Result<(), Denial> {
     match other_namespace {
-        Some(other) if other != namespace => Err(Denial::access(format!(
-            "can't depend on 'Kustomization/{other}/{name}', cross-namespace references have been blocked"
-        ))),
+        Some(other) if other != referrer.namespace && !referrer.may_refer_to(KUSTOMIZATION, other, name) => {
+            Err(Denial::access(format!(
+                "can't depend on 'Kustomization/{other}/{name}', cross-namespace references have been blocked"
+            )))
+        }
         _ => Ok(()),
     }
 }

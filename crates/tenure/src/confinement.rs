@@ -25,47 +25,39 @@ const RULES: ABI = ABI::V6;
 /// The request that puts words into a terminal, as if they were typed there; C libraries don't agree on its type.
 const INJECT: u64 = 0x5412;
 
+const NO_LANDLOCK: &str = "this kernel has no Landlock: every file of their user can be opened";
+
 /// Files and connections at the same time.
 const OPEN_FILES: u64 = 4096;
 
-/// What is read besides the lane's own folder: how names are resolved and who signs certificates, and what the C library loads for the
-/// former. All of it is the same for every user of the machine.
-const READ: [&str; 21] = [
+/// What is read besides the lane's own folder: who signs certificates. It is the same for every user of the machine. Names are resolved by the
+/// hub.
+const READ: [&str; 8] = [
     "/dev/null",
     "/dev/urandom",
     "/etc/ca-certificates",
-    "/etc/gai.conf",
-    "/etc/host.conf",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/nsswitch.conf",
     "/etc/pki",
-    "/etc/resolv.conf",
-    "/etc/services",
     "/etc/ssl",
-    "/lib",
-    "/lib64",
-    "/run/NetworkManager/resolv.conf",
-    "/run/systemd/resolve",
-    "/usr/lib",
-    "/usr/lib64",
     "/usr/local/share/ca-certificates",
     "/usr/share/ca-certificates",
     "/usr/share/pki",
 ];
 
-/// Calls that are refused whatever is asked with them: looking into and acting on other processes, starting some, the file systems and
-/// modules of the machine, its clock, its keys, and ways to the kernel that have been ways into it.
+/// Calls that are refused whatever is asked with them: opening sockets and connecting them (an open one could be connected to somewhere else),
+/// handing open files over, looking into and acting on other processes, starting some, the file systems and modules of the machine, its clock,
+/// its keys, and ways to the kernel that have been ways into it.
 const REFUSED: &[libc::c_long] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_acct,
     libc::SYS_add_key,
     libc::SYS_adjtimex,
+    libc::SYS_bind,
     libc::SYS_bpf,
     libc::SYS_chroot,
     libc::SYS_clock_adjtime,
     libc::SYS_clock_settime,
+    libc::SYS_connect,
     libc::SYS_delete_module,
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -104,10 +96,13 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_request_key,
     libc::SYS_rt_sigqueueinfo,
     libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     libc::SYS_setns,
     libc::SYS_settimeofday,
+    libc::SYS_socket,
     libc::SYS_swapoff,
     libc::SYS_swapon,
     libc::SYS_syslog,
@@ -118,7 +113,8 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_vhangup,
 ];
 
-/// Those that there are on this processor alone. The last are those of the x32 calls that have numbers of their own.
+/// Those that there are on this processor alone. The last are those of the x32 calls that have numbers of their own (`sendmsg` and
+/// `sendmmsg` are among them).
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[libc::c_long] = &[
     libc::SYS_fork,
@@ -127,11 +123,13 @@ const REFUSED_HERE: &[libc::c_long] = &[
     libc::SYS_iopl,
     libc::SYS_kexec_file_load,
     libc::SYS_modify_ldt,
+    X32 + 518,
     X32 + 520,
     X32 + 521,
     X32 + 524,
     X32 + 528,
     X32 + 536,
+    X32 + 538,
     X32 + 539,
     X32 + 540,
     X32 + 545,
@@ -219,7 +217,7 @@ fn give_up_the_rest(folder: &Path) -> Vec<String> {
             true
         }
         Ok(RulesetStatus::NotEnforced) => {
-            gaps.push("this kernel has no Landlock: it can open what its user can".to_owned());
+            gaps.push(NO_LANDLOCK.to_owned());
             false
         }
         Err(error) => {
@@ -237,7 +235,7 @@ fn give_up_the_rest(folder: &Path) -> Vec<String> {
     gaps
 }
 
-/// Leaves one folder to write, and what is the same for everybody to read.
+/// Leaves one folder to write, and the certificates of authorities to read.
 fn close_files(folder: &Path) -> Result<RulesetStatus, RulesetError> {
     let mut read: Vec<std::path::PathBuf> = READ.iter().map(std::path::PathBuf::from).collect();
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
@@ -282,6 +280,11 @@ fn refuse_calls() -> Result<(), String> {
         libc::SYS_prlimit64,
         vec![when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?],
     );
+    // To an address, where it isn't to whom the socket is connected.
+    refused.insert(
+        libc::SYS_sendto,
+        vec![when(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?],
+    );
     let outlive = u64::try_from(libc::PR_SET_PDEATHSIG).unwrap_or_default();
     refused.insert(
         libc::SYS_prctl,
@@ -322,8 +325,10 @@ fn install(refused: BTreeMap<i64, Vec<SeccompRule>>, error: i32, arch: TargetArc
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
-    use std::net::TcpListener;
+    use std::io::{ErrorKind, Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
     use std::process::Command;
 
     use nix::sys::signal::kill;
@@ -340,6 +345,16 @@ mod tests {
             std::fs::create_dir(folder).unwrap();
             std::fs::write(folder.join("file"), "words").unwrap();
         }
+        let (listener, other_listener) = (
+            TcpListener::bind("127.0.0.1:0").unwrap(),
+            TcpListener::bind("127.0.0.1:0").unwrap(),
+        );
+        let elsewhere = other_listener.local_addr().unwrap();
+        // As the hub hands one over.
+        let mut given = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        datagrams.connect(datagrams.local_addr().unwrap()).unwrap();
         let shut_in = std::thread::spawn(move || {
             let gaps = give_up_the_rest(&own);
             let has = |what: &str| !gaps.iter().any(|gap| gap.contains(what));
@@ -350,7 +365,9 @@ mod tests {
             std::fs::create_dir(own.join("folder")).unwrap();
             std::fs::remove_dir_all(own.join("folder")).unwrap();
             std::thread::spawn(|| 7).join().unwrap();
-            let _resolved = std::net::ToSocketAddrs::to_socket_addrs("localhost:80").unwrap();
+            given.write_all(b"words").unwrap();
+            let mut heard = [0; 5];
+            peer.read_exact(&mut heard).unwrap();
             // What is not its.
             if has("Landlock") {
                 for file in [other.join("file"), "/etc/passwd".into(), "/proc/self/environ".into()] {
@@ -365,7 +382,7 @@ mod tests {
                 assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
                 assert_eq!(kill(getppid(), None), Err(nix::errno::Errno::EPERM));
                 assert_eq!(kill(Pid::this(), None), Err(nix::errno::Errno::EPERM));
-                assert!(TcpListener::bind("127.0.0.1:0").is_err());
+                refuse_sockets(elsewhere, &given, &datagrams);
                 assert!(prctl::set_pdeathsig(None).is_err(), "it could outlive the hub");
                 assert!(nix::sys::resource::getrlimit(Resource::RLIMIT_CORE).is_ok());
             }
@@ -376,6 +393,36 @@ mod tests {
         // The control: who is not shut in may.
         assert!(std::fs::read("/etc/passwd").is_ok());
         assert!(Command::new("/bin/true").status().unwrap().success());
-        assert!(TcpListener::bind("127.0.0.1:0").is_ok());
+        let free = TcpStream::connect(elsewhere).unwrap();
+        assert!(UnixDatagram::unbound().is_ok());
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(datagrams.send_to(b"x", elsewhere).unwrap(), 1);
+        let (own, _other) = UnixStream::pair().unwrap();
+        assert!(hand_over(&own, &free).is_ok());
+    }
+
+    /// No socket of any kind is opened, and one that is open leads nowhere else and to nobody else.
+    fn refuse_sockets(elsewhere: SocketAddr, given: &TcpStream, datagrams: &UdpSocket) {
+        let is_refused = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        is_refused(TcpStream::connect(elsewhere).unwrap_err());
+        is_refused(TcpListener::bind("127.0.0.1:0").unwrap_err());
+        is_refused(UdpSocket::bind("127.0.0.1:0").unwrap_err());
+        is_refused(UnixDatagram::unbound().unwrap_err());
+        is_refused(rustix::net::connect(given, &elsewhere).unwrap_err().into());
+        is_refused(rustix::net::connect_unspec(given).unwrap_err().into());
+        assert_eq!(datagrams.send(b"x").unwrap(), 1, "to whom it is connected");
+        is_refused(datagrams.send_to(b"x", elsewhere).unwrap_err());
+        let (own, _other) = UnixStream::pair().unwrap();
+        is_refused(hand_over(&own, given).unwrap_err());
+    }
+
+    fn hand_over(line: &UnixStream, socket: &TcpStream) -> std::io::Result<usize> {
+        use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let sockets = [socket.as_fd()];
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&sockets)));
+        let bytes = [rustix::io::IoSlice::new(b"x")];
+        Ok(sendmsg(line, &bytes, &mut ancillary, SendFlags::empty())?)
     }
 }

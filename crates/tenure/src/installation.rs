@@ -113,7 +113,6 @@ pub(crate) fn start_controllers(
         authorities: Some(read_authorities(server.ca_pem())?),
         tls_name: None,
         unchecked: false,
-        proxy: None,
     })?;
     settings.set_into(&mut config, platform_sources);
     Ok(tokio::spawn(async move {

@@ -3,6 +3,7 @@
 //! A [`Cluster`] is an embedded control plane in a temporary folder, with Tenure's kinds installed, or the cluster of the kubeconfig
 //! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server, one at a time (`cargo xtask scenarios`).
 //! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
+//! A [`TrustingFront`] is an API server that believes the tokens of another cluster.
 //! A [`Webhook`] is one that any of them can call.
 //! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
@@ -12,6 +13,7 @@ mod cluster;
 pub mod exchange;
 mod kubernetes;
 mod served;
+mod trusting;
 mod webhook;
 
 use std::future::Future;
@@ -21,6 +23,7 @@ pub use admin::{Admin, AdminError};
 pub use cluster::{Cluster, DISPOSABLE_LABEL, TEST_KUBECONFIG};
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
 pub use served::ServedCluster;
+pub use trusting::TrustingFront;
 pub use webhook::Webhook;
 
 /// How long tests wait for what should happen soon. Long, since it only matters when something is broken.

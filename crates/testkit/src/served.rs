@@ -7,6 +7,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::admin::Admin;
+use crate::trusting::TrustingFront;
 
 /// Another cluster. It ends when it is dropped.
 pub struct ServedCluster {
@@ -57,6 +58,19 @@ impl ServedCluster {
     #[must_use]
     pub fn authority(&self) -> String {
         self.server.ca_pem().to_owned()
+    }
+
+    /// Another way in, on this listener, for who bears a token of the issuer's cluster that is meant for this audience.
+    ///
+    /// # Errors
+    /// Whatever keeps it from listening.
+    pub fn trust(
+        &self,
+        issuer: &Admin,
+        audience: &str,
+        listener: std::net::TcpListener,
+    ) -> anyhow::Result<TrustingFront> {
+        TrustingFront::start(self.server.admin_service(), issuer.clone(), audience, listener)
     }
 
     /// The kubeconfig of its administrator.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::pressure::{Prepared, Repeated};
 use super::repositories;
-use super::stage::{HOSTILE, Stage};
+use crate::stage::{HOSTILE, Stage};
 
 const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -13,7 +13,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 /// What a hostile tenant does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Load {
+pub(crate) enum Load {
     /// JSON patches whose copies double a value.
     DoublingPatches,
     /// Renderings that copy a large value into many fields.
@@ -42,7 +42,7 @@ pub(super) enum Load {
 
 impl Load {
     /// Every load.
-    pub(super) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::DoublingPatches,
         Self::LargeRenderings,
         Self::LongRequests,
@@ -58,7 +58,7 @@ impl Load {
     ];
 
     /// What it is called in the report.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::DoublingPatches => "doubling patches",
             Self::LargeRenderings => "large renderings",
@@ -76,7 +76,7 @@ impl Load {
     }
 
     /// Makes the objects and repositories that it needs.
-    pub(super) async fn prepare(self, stage: &Stage) -> anyhow::Result<Prepared> {
+    pub(crate) async fn prepare(self, stage: &Stage) -> anyhow::Result<Prepared> {
         match self {
             Self::DoublingPatches => prepare_patches(stage).await,
             Self::LargeRenderings => prepare_renderings(stage).await,
@@ -261,7 +261,7 @@ async fn prepare_chains(stage: &Stage) -> anyhow::Result<Prepared> {
         let name = format!("chained-{number}");
         let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": name, "namespace": HOSTILE},
             "spec": {"interval": "1h", "timeout": "60s", "url": stage.git.http_url("chained"), "ref": {"branch": "main"}, "suspend": true}});
-        stage.apply(&super::stage::source_path(HOSTILE, &name), &object).await?;
+        stage.apply(&crate::stage::source_path(HOSTILE, &name), &object).await?;
         prepared.sources.push(name);
     }
     Ok(prepared)

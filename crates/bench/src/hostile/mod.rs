@@ -1,55 +1,35 @@
 //! One tenant does its worst, and two others go on: what the loads of a hostile tenant cost its neighbours, in time and in memory. Owns the
-//! turns and the figures; what is done is in `loads`, and where it is done in `stage`. Refuses to stop at the first bad
+//! turns and the figures; what is done is in `loads`, and where it is done in `crate::stage`. Refuses to stop at the first bad
 //! figure: a process that ended is a figure too.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
 use self::loads::Load;
-use self::stage::Stage;
 use crate::process::memory_of;
 use crate::report::{Report, megabytes, percentile, time};
+use crate::stage::Stage;
+use crate::turns::{Side, settle, take_turn};
 
-mod loads;
-mod pressure;
+pub(crate) mod loads;
+pub(crate) mod pressure;
 mod repositories;
-mod stage;
 
 /// In so many turns the rest and the load alternate.
 const TURNS: usize = 5;
 
-/// How long a turn takes at least: what begins slowly, such as the fetch of a large repository, has to be under way.
-const TURN: Duration = Duration::from_secs(5);
-
 /// How long a load works before something is timed.
 const LEAD: Duration = Duration::from_secs(1);
-
-/// The server is at rest when it uses less than a tenth of a processor for so long.
-const QUIET: Duration = Duration::from_millis(500);
-
-/// How long is waited for that.
-const SETTLING: Duration = Duration::from_secs(60);
-
-/// Between two GETs of the third tenant.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// How long the memory may take to become what it was.
 const RECOVERY: Duration = Duration::from_secs(60);
 
 /// What a process that is at rest again may hold.
 const AT_REST: u64 = 120 << 20;
-
-/// Samples of one side: at rest, or under load.
-#[derive(Default)]
-struct Side {
-    commits: Vec<Duration>,
-    gets: Vec<Duration>,
-    failed_gets: usize,
-}
 
 /// Runs every load, or those whose names contain `only`, with `samples` commits at rest and as many under load.
 pub(crate) async fn measure(
@@ -70,7 +50,7 @@ pub(crate) async fn measure(
 }
 
 async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut Report) -> anyhow::Result<()> {
-    let mut stage = Stage::set(program).await?;
+    let mut stage = Stage::set(program, &[]).await?;
     let prepared = load.prepare(&stage).await.context("prepare")?;
     settle(&stage).await;
     let before = memory_of(stage.process_id())?.0;
@@ -124,58 +104,6 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
         "120 MB in 60 s",
     );
     Ok(())
-}
-
-/// One turn: commits one after the other, and GETs beside them all the time.
-async fn take_turn(stage: &Stage, samples: usize, side: &mut Side) {
-    let ended = Arc::new(AtomicBool::new(false));
-    let asking = tokio::spawn(ask(stage.third.clone(), stage::THIRD_OBJECT, ended.clone()));
-    let pace = TURN / u32::try_from(samples.max(1)).unwrap_or(u32::MAX);
-    for _ in 0..samples {
-        let next = tokio::time::Instant::now() + pace;
-        side.commits.push(stage.commit_to_applied().await);
-        tokio::time::sleep_until(next).await;
-    }
-    ended.store(true, Ordering::Relaxed);
-    if let Ok((gets, failed)) = asking.await {
-        side.gets.extend(gets);
-        side.failed_gets += failed;
-    }
-}
-
-/// GETs until `ended`, on one connection; a new one after a failure.
-async fn ask(target: crate::load::Target, path: &'static str, ended: Arc<AtomicBool>) -> (Vec<Duration>, usize) {
-    let (mut times, mut failed) = (Vec::new(), 0);
-    let mut connection = None;
-    while !ended.load(Ordering::Relaxed) {
-        let asked = Instant::now();
-        let answer = async {
-            if connection.is_none() {
-                connection = Some(target.connect().await?);
-            }
-            connection.as_ref().context("no connection")?.get(path).await
-        };
-        let answer = tokio::time::timeout(stage::PATIENCE, answer).await;
-        times.push(asked.elapsed());
-        if !matches!(answer, Ok(Ok(_))) {
-            failed += 1;
-            connection = None;
-        }
-        tokio::time::sleep(PAUSE).await;
-    }
-    (times, failed)
-}
-
-/// Waits until what a load began is done, or given up.
-async fn settle(stage: &Stage) {
-    let started = Instant::now();
-    while started.elapsed() < SETTLING {
-        let Ok(before) = stage.cpu() else { return };
-        tokio::time::sleep(QUIET).await;
-        if stage.cpu().is_ok_and(|after| after.saturating_sub(before) < QUIET / 10) {
-            return;
-        }
-    }
 }
 
 /// Waits until the memory is what a process at rest may hold, and says how it came out.

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::stage::{HOSTILE, Stage, kustomization_path, merge, request_reconcile, source_path};
 use crate::load::Target;
+use crate::stage::{HOSTILE, Stage, kustomization_path, merge, request_reconcile, source_path};
 
 /// How often the hostile tenant asks for its own objects to be reconciled.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -18,36 +18,36 @@ const SMALL_WINDOW: u32 = 65_535;
 
 /// A request that is sent over and over.
 #[derive(Clone)]
-pub(super) struct Repeated {
-    pub(super) method: &'static str,
-    pub(super) path: String,
-    pub(super) form: &'static str,
-    pub(super) body: Bytes,
+pub(crate) struct Repeated {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) form: &'static str,
+    pub(crate) body: Bytes,
     /// On so many connections at the same time.
-    pub(super) at_once: usize,
+    pub(crate) at_once: usize,
 }
 
 /// What a load consists of.
 #[derive(Default)]
-pub(super) struct Prepared {
-    pub(super) repeated: Vec<Repeated>,
+pub(crate) struct Prepared {
+    pub(crate) repeated: Vec<Repeated>,
     /// Paths that are asked for, each on a connection of its own, and whose answers nobody reads.
-    pub(super) unread: Vec<String>,
+    pub(crate) unread: Vec<String>,
     /// Names of GitRepositories in the hostile tenant's namespace.
-    pub(super) sources: Vec<String>,
+    pub(crate) sources: Vec<String>,
     /// Names of Kustomizations there.
-    pub(super) kustomizations: Vec<String>,
+    pub(crate) kustomizations: Vec<String>,
 }
 
 /// A load that is under way.
-pub(super) struct Pressure<'a> {
+pub(crate) struct Pressure<'a> {
     prepared: &'a Prepared,
     tasks: JoinSet<()>,
 }
 
 impl Prepared {
     /// Begins the load.
-    pub(super) async fn begin(&self, stage: &Stage) -> Pressure<'_> {
+    pub(crate) async fn begin(&self, stage: &Stage) -> Pressure<'_> {
         let mut tasks = JoinSet::new();
         for repeated in &self.repeated {
             for _ in 0..repeated.at_once {
@@ -78,7 +78,7 @@ impl Prepared {
 
 impl Pressure<'_> {
     /// Ends the load: connections are dropped, objects are suspended.
-    pub(super) async fn end(mut self, stage: &Stage) {
+    pub(crate) async fn end(mut self, stage: &Stage) {
         self.tasks.shutdown().await;
         self.prepared.suspend(stage, true).await;
     }

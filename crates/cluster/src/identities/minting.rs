@@ -64,7 +64,7 @@ impl Shared {
                 };
                 let lane = Identity::from(lane.clone()).into();
                 let target = (account.namespace(), account.name());
-                let minted = self.mint_as(&lane, target).await?;
+                let minted = self.mint_as(&lane, target, &[]).await?;
                 *held = Some(minted.clone());
                 Ok(Some(minted))
             }
@@ -75,7 +75,7 @@ impl Shared {
             }
             (Identity::Lane(account), _) => {
                 let target = (account.namespace(), account.name());
-                let minted = self.mint_as(&controller().into(), target).await;
+                let minted = self.mint_as(&controller().into(), target, &[]).await;
                 let minted = minted.map_err(|error| match error {
                     // That a lane's own account is missing says nothing about the accounts that it asks for.
                     ClusterError::IdentityMissing { .. } => ClusterError::Unauthorized {
@@ -90,7 +90,7 @@ impl Shared {
             (Identity::Controller(_), old) if self.issuer().is_some() => self.issue(&mut held, old, now),
             (Identity::Controller(_), Some(old)) => {
                 let target = (PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT);
-                match self.mint(&controller(), target, Some(&old)).await {
+                match self.mint(&controller().into(), target, &[], Some(&old)).await {
                     Ok(minted) => {
                         *held = Some(minted.clone());
                         Ok(Some(minted))
@@ -168,12 +168,18 @@ impl Shared {
     }
 
     /// Asks for the token of a ServiceAccount as a lane, or as the controller: once more with a new token of its own when that was refused.
-    pub(super) async fn mint_as(&self, minter: &Sender, target: (&str, &str)) -> Result<Token, ClusterError> {
+    /// Without audiences it is for this cluster's API server.
+    pub(super) async fn mint_as(
+        &self,
+        minter: &Sender,
+        target: (&str, &str),
+        audiences: &[String],
+    ) -> Result<Token, ClusterError> {
         let credentials = Box::pin(self.token(minter)).await?;
-        match self.mint(&minter.identity, target, credentials.as_ref()).await {
+        match self.mint(minter, target, audiences, credentials.as_ref()).await {
             Err(ClusterError::Unauthorized { .. }) if self.renewable(&minter.identity, credentials.as_ref()).await => {
                 let credentials = Box::pin(self.token(minter)).await?;
-                self.mint(&minter.identity, target, credentials.as_ref()).await
+                self.mint(minter, target, audiences, credentials.as_ref()).await
             }
             minted => minted,
         }
@@ -181,8 +187,9 @@ impl Shared {
 
     async fn mint(
         &self,
-        minter: &Identity,
+        minter: &Sender,
         (namespace, name): (&str, &str),
+        audiences: &[String],
         credentials: Option<&Token>,
     ) -> Result<Token, ClusterError> {
         let resource = crate::discovery::Resource {
@@ -194,11 +201,11 @@ impl Shared {
             watchable: true,
         };
         let path = write_path(&resource, Some(namespace), Some(name), Some("token"))?;
-        let request = json!({
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": { "expirationSeconds": TOKEN_SECONDS }
-        });
+        let mut spec = json!({ "expirationSeconds": TOKEN_SECONDS });
+        if let Some(spec) = spec.as_object_mut().filter(|_| !audiences.is_empty()) {
+            spec.insert("audiences".to_owned(), json!(audiences));
+        }
+        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec });
         let call = Call::with_body(Method::POST, path, JSON, &request);
         let answer = self.ask_once(minter, credentials, &call).await;
         let answer = answer.map_err(|error| match error {

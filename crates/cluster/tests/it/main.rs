@@ -10,4 +10,5 @@
 )]
 
 mod as_identity;
+mod connections;
 mod credentials;

@@ -25,10 +25,10 @@ pub(super) async fn perform_fetch(
     }
     let failed = |error: BucketError| FetchFailure::from(&error);
     let bucket = BucketRequest::read(source.clone(), request.clone(), &secrets).map_err(failed)?;
-    let policy = shard.means.source_policy(request.platform);
+    let reach = shard.means.reach(request.platform);
     let depot = &shard.means.depot;
     let (limits, store, account) = (&depot.limits, &depot.store, depot.account(&lane.bounds.name));
-    let fetched = fetch_bucket(&bucket, policy, limits, store, &account).await;
+    let fetched = fetch_bucket(&bucket, reach, limits, store, &account).await;
     let fetched = fetched.map_err(failed)?;
     if let Fetched::Stored { artifact, .. } = &fetched {
         remember(shard, source, artifact)?;

@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use super::allowance::Keeping;
+use super::rooms::Purse;
 use super::supervision::LaneHandle;
 use super::{Fleet, Overview};
 use crate::frames::{Answer, FromLane, Question, ToLane};
@@ -46,6 +47,8 @@ pub(super) struct Clerk {
     heard: Keeping,
     turnovers: Keeping,
     said: Arc<Mutex<EventHistory>>,
+    /// What it has been granted; it ends with the process.
+    purse: Arc<Purse>,
 }
 
 impl Clerk {
@@ -58,6 +61,7 @@ impl Clerk {
             heard: Keeping::new(ALL_HEARD),
             turnovers: Keeping::new(ALL_OBJECTS),
             said: Arc::default(),
+            purse: lane.open_purse(),
         }
     }
 
@@ -66,6 +70,14 @@ impl Clerk {
         while self.work.try_join_next().is_some() {}
         match frame {
             FromLane::Question { number, question } => self.answer(number, question),
+            FromLane::Wants { room, bytes, waits } => {
+                let process = (&self.lane, &self.purse);
+                if let Some(waiting) = self.fleet.ask_for_room(process, (room, bytes), waits)? {
+                    self.work.spawn(waiting);
+                }
+                Ok(())
+            }
+            FromLane::GivesBack { room, bytes } => self.purse.give_back(room, bytes),
             FromLane::Listens { namespace, name, to } => {
                 if to.len() > HEARD {
                     return Err(format!("one Kustomization listens to {}", to.len()));

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::frames::{NamespaceFacts, ToLane};
 use crate::key::Key;
+use crate::rooms::SharedRoom;
 
 /// What waits to be told, and what the lane has.
 #[derive(Debug, Default)]
@@ -32,6 +33,8 @@ struct State {
     objects: BTreeMap<Key, Option<String>>,
     wakes: BTreeSet<(String, String)>,
     answers: VecDeque<ToLane>,
+    /// Rooms of which something is wanted back.
+    wanted_back: BTreeSet<SharedRoom>,
     ping: Option<u64>,
     stop: bool,
     /// Who waits until the process has let go of a namespace.
@@ -115,6 +118,16 @@ impl Mail {
         self.news.notify_one();
     }
 
+    /// Others wait for room of which the process has some.
+    pub(super) fn want_back(&self, room: SharedRoom) {
+        let mut state = self.state();
+        if state.is_open {
+            state.wanted_back.insert(room);
+        }
+        drop(state);
+        self.news.notify_one();
+    }
+
     /// How many answers have not been told yet.
     pub(super) fn count_answers(&self) -> usize {
         self.state().answers.len()
@@ -188,6 +201,9 @@ impl Mail {
         if let Some(answer) = state.answers.pop_front() {
             return Some(Letter::Frame(answer));
         }
+        if let Some(room) = state.wanted_back.pop_first() {
+            return Some(Letter::Frame(ToLane::WantedBack(room)));
+        }
         let is_here = |namespace: &&String| state.namespaces.contains_key(*namespace);
         if let Some(name) = state.changed.iter().find(is_here).cloned() {
             state.changed.remove(&name);
@@ -260,8 +276,11 @@ mod tests {
         }
         mail.stop();
         mail.ping(3);
+        mail.want_back(SharedRoom::Trees);
+        mail.want_back(SharedRoom::Trees);
         let expected = [
             "Ping(3)",
+            "WantedBack(Trees)",
             "team Some(true)",
             "a None",
             "b Some(\"7\")",

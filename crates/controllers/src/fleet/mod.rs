@@ -7,7 +7,9 @@
 
 mod allowance;
 mod answers;
+mod dialing;
 mod mail;
+mod rooms;
 mod session;
 mod starter;
 mod supervision;
@@ -23,8 +25,7 @@ use serde_json::Value;
 use tenure_api::Kustomization;
 use tenure_cluster::Client;
 use tenure_planner::lane_process::Cause;
-use tenure_sources::Policy;
-use tenure_tenancy::lane::{Lane, decide_lane};
+use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Placement, identity};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -39,6 +40,7 @@ use crate::lane_table::name_lane;
 use crate::means::Means;
 use crate::reconciled::Reconciled as _;
 use mail::Mail;
+use rooms::WantedRooms;
 use starter::Starter;
 use supervision::LaneHandle;
 
@@ -90,6 +92,8 @@ pub(crate) struct Fleet {
     lanes: Mutex<BTreeMap<String, Arc<LaneHandle>>>,
     /// Why lanes are down, by their names.
     troubles: Mutex<HashMap<String, String>>,
+    /// Room that was wanted back from them.
+    wanted: WantedRooms,
 }
 
 /// What is seen of one namespace, and which lane it was told.
@@ -132,6 +136,7 @@ impl Fleet {
             homes: Mutex::default(),
             lanes: Mutex::default(),
             troubles: Mutex::default(),
+            wanted: WantedRooms::default(),
         }))
     }
 
@@ -172,6 +177,7 @@ impl Fleet {
     /// Everything that is there has been seen.
     pub(crate) fn begin(self: &Arc<Self>) {
         self.is_ready.store(true, Ordering::Release);
+        self.tasks.spawn(Arc::clone(self).watch_rooms());
         self.place_all();
     }
 
@@ -313,8 +319,7 @@ impl Fleet {
     fn write_orders(&self, lane: &LaneHandle) -> Option<Orders> {
         let (namespace, placement) = lane.mail.find_any_namespace()?;
         let config = &self.standing.config;
-        let is_platform = lane.name == name_lane(&Lane::Platform);
-        let budgets = config.budgets.of_one();
+        let budgets = config.budgets;
         let processes = &self.standing.processes;
         let memory = budgets
             .count_memory_of_one()
@@ -329,12 +334,6 @@ impl Fleet {
             memory,
             settings: config.settings.clone(),
             switches: config.switches.write(),
-            platform_sources: if is_platform {
-                config.platform_sources.clone()
-            } else {
-                Policy::default()
-            },
-            tenant_sources: config.tenant_sources.clone(),
             limits: config.limits,
             budgets,
             lane_width: config.lane_width,

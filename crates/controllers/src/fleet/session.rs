@@ -13,11 +13,12 @@ use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Fleet;
 use super::allowance::Pace;
 use super::answers::Clerk;
 use super::mail::Letter;
 use super::supervision::LaneHandle;
+use super::{Fleet, dialing};
+use crate::dial_line::DialLine;
 use crate::frames::{FromLane, ToLane, read_frame, write_frame};
 
 /// How long a process may take to end after its line did.
@@ -45,7 +46,7 @@ pub(super) async fn start(
     };
     made.map_err(|error| format!("{}: {error}", folder.display()))?;
     let orders = fleet.write_orders(lane).ok_or("it has no namespace")?;
-    let (child, line) = fleet.starter.start().await.map_err(|error| error.to_string())?;
+    let (child, line, dial_line) = fleet.starter.start().await.map_err(|error| error.to_string())?;
     let session = Session {
         process: child.id().unwrap_or_default(),
         kill: CancellationToken::new(),
@@ -56,7 +57,7 @@ pub(super) async fn start(
     // Ends with the process, whatever becomes of who supervises it.
     fleet.tasks.clone().spawn(async move {
         let first = ToLane::Orders(Box::new(orders));
-        let end = attend((&fleet, &lane), child, line, (first, kill), &tell).await;
+        let end = attend((&fleet, &lane), child, (line, dial_line), (first, kill), &tell).await;
         lane.mail.close();
         fleet.clear_listening(&lane);
         let _nobody_supervises = tell.send(Fact::Ended(end)).await;
@@ -68,7 +69,7 @@ pub(super) async fn start(
 async fn attend(
     (fleet, lane): (&Arc<Fleet>, &Arc<LaneHandle>),
     mut child: Child,
-    line: UnixStream,
+    (line, dial_line): (UnixStream, DialLine),
     (first, kill): (ToLane, CancellationToken),
     tell: &mpsc::Sender<Fact>,
 ) -> Cause {
@@ -76,6 +77,7 @@ async fn attend(
     let said = {
         let writing = write_all(fleet, lane, write, first);
         let reading = read_all(fleet, lane, read, tell);
+        let dialing = dialing::serve(fleet, lane, dial_line);
         // Dropped without a farewell when everything ends at once.
         let abandoned = async {
             fleet.end.cancelled().await;
@@ -86,6 +88,7 @@ async fn attend(
         tokio::select! {
             ended = child.wait() => return read_status(ended),
             said = reading => said,
+            said = dialing => said,
             () = writing => None,
             () = kill.cancelled() => {
                 return end(&mut child).await;

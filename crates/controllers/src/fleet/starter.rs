@@ -1,5 +1,6 @@
 //! Starts the processes of lanes, all from one thread that lives as long as they may: the kernel ends a process that wants to die with its
-//! parent when the *thread* ends that started it. Refuses to hand anything over but one end of a line, as standard input.
+//! parent when the *thread* ends that started it. Refuses to hand anything over but one end of each of two lines, as standard
+//! input and output.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StandardStream;
@@ -11,9 +12,11 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::dial_line::DialLine;
 use crate::lane_mode::ProcessSettings;
 
-type Started = std::io::Result<(Child, UnixStream)>;
+/// A process, and the hub's ends of its lines.
+pub(super) type Started = std::io::Result<(Child, UnixStream, DialLine)>;
 
 /// The thread that starts processes.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ impl Starter {
         Self { wanted }
     }
 
-    /// A process, and the hub's end of its line.
+    /// Starts a process.
     pub(super) async fn start(&self) -> Started {
         let (answer, answered) = oneshot::channel();
         let gone = || std::io::Error::other("no thread starts processes");
@@ -50,16 +53,17 @@ impl Starter {
 fn start(processes: &ProcessSettings) -> Started {
     let (own, theirs) = StandardStream::pair()?;
     own.set_nonblocking(true)?;
+    let (dial_line, their_dial_line) = DialLine::pair()?;
     let child = Command::new(&processes.program)
         .arg0(&processes.name)
         .args(&processes.arguments)
         .env_clear()
         .envs(processes.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
+        .stdout(Stdio::from(their_dial_line))
         // Ctrl-C on a terminal is for the hub, which tells its lanes.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    Ok((child, UnixStream::from_std(own)?))
+    Ok((child, UnixStream::from_std(own)?, dial_line))
 }

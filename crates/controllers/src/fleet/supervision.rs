@@ -1,7 +1,7 @@
 //! One lane's process, from its first start until nothing of it is reconciled: the planner's moves are carried out, and it is told what came
 //! of them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::rooms::Purse;
 use super::session::{self, Session};
 use super::{Fleet, Mail, lock};
 use crate::frames::NamespaceFacts;
@@ -26,6 +27,8 @@ pub(super) struct LaneHandle {
     changed: Notify,
     /// Why it is to be ended.
     condemned: Mutex<Option<Cause>>,
+    /// What its process has been granted of the rooms that are everybody's.
+    purse: Mutex<Weak<Purse>>,
 }
 
 impl LaneHandle {
@@ -36,6 +39,7 @@ impl LaneHandle {
             mail: Mail::default(),
             changed: Notify::new(),
             condemned: Mutex::default(),
+            purse: Mutex::default(),
         }
     }
 
@@ -70,6 +74,18 @@ impl LaneHandle {
 
     pub(super) fn wake(&self, namespace: &str, name: &str) {
         self.mail.wake(namespace, name);
+    }
+
+    /// What its process has been granted, if there is one.
+    pub(super) fn purse(&self) -> Option<Arc<Purse>> {
+        lock(&self.purse).upgrade()
+    }
+
+    /// A process begins, which has been granted nothing.
+    pub(super) fn open_purse(&self) -> Arc<Purse> {
+        let purse = Arc::new(Purse::default());
+        *lock(&self.purse) = Arc::downgrade(&purse);
+        purse
     }
 
     /// Ends its process.

@@ -21,10 +21,10 @@ pub(super) async fn perform_fetch(
     };
     let failed = |error: FetchError| FetchFailure::from(&error);
     let git = GitRequest::read(source.clone(), request.clone(), secret.as_ref()).map_err(failed)?;
-    let policy = shard.means.source_policy(request.platform);
+    let reach = shard.means.reach(request.platform);
     let depot = &shard.means.depot;
     let (limits, store, account) = (&depot.limits, &depot.store, depot.account(&lane.bounds.name));
-    let fetched = fetch(&git, policy, limits, store, &account).await.map_err(failed)?;
+    let fetched = fetch(&git, reach, limits, store, &account).await.map_err(failed)?;
     if let Fetched::Stored { artifact, .. } = &fetched {
         remember(shard, source, artifact)?;
     }

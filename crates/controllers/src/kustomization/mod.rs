@@ -6,6 +6,7 @@ mod observe;
 mod owners;
 mod put_away;
 mod reconcile;
+mod sight;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::drive::Reconciler;
 use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
+use sight::is_beside;
 
 pub(crate) use owners::answer_owner;
 
@@ -33,12 +35,16 @@ impl Reconciled for Kustomization {
         reconcile::KustomizationReconciler::new(shard, key)
     }
 
-    /// Those that apply from a source, and those that depend on another Kustomization.
+    /// Those beside it that apply from a source, and those that depend on another Kustomization. Those of other namespaces listen.
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         let looks_at = |kustomization: &Self| {
             let spec = &kustomization.spec;
-            let is_source = spec.source_ref.kind == changed.kind.name && spec.source_ref.name == changed.name;
-            let depends_on = || spec.depends_on.iter().any(|dependency| dependency.name == changed.name);
+            let is_beside = |namespace: &Option<String>| is_beside(&kustomization.metadata, namespace.as_deref());
+            let source = &spec.source_ref;
+            let is_source =
+                source.kind == changed.kind.name && source.name == changed.name && is_beside(&source.namespace);
+            let mut named = spec.depends_on.iter().filter(|on| is_beside(&on.namespace));
+            let mut depends_on = || named.any(|dependency| dependency.name == changed.name);
             is_source || (changed.kind == Self::KIND && depends_on())
         };
         let beside = shard.caches.of::<Self>().in_namespace(&changed.namespace);

@@ -7,35 +7,40 @@ use tenure_api::{Bucket, GitRepository, Kustomization, ObjectId, OciRepository};
 use tenure_planner::Status as _;
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
-    DependencyFacts, Endings, Sibling, SourceFacts, Survey, Turnover, find_cycle, find_dependencies, survey_siblings,
+    DependencyFacts, Endings, FoundDependency, Sibling, SourceFacts, Survey, Turnover, find_cycle, find_dependencies,
+    name_source, survey_siblings,
 };
 use tenure_planner::source::Source;
 use tenure_sources::SourceKey;
 
+use super::sight::{Sight, is_beside};
 use crate::artifacts::make_source_key;
 use crate::key::Key;
-use crate::lane::Shard;
+use crate::lane::{Neighbour, Shard};
 use crate::reconciled::Reconciled as _;
 use crate::source::Fetching;
 
-/// The artifact store's key of the source that a Kustomization names, if it is there and in its own namespace.
-pub(super) fn find_source_key(shard: &Shard, kustomization: &Kustomization) -> Option<SourceKey> {
-    let namespace = kustomization.metadata.namespace.as_deref()?;
-    let reference = &kustomization.spec.source_ref;
-    let own = reference.namespace.as_deref().is_none_or(|other| other == namespace);
-    if !own {
+/// The source that a Kustomization names, if it is there and may be named: what is held for its namespace, and its key in the artifact store.
+pub(super) fn find_source(sight: Sight<'_>, kustomization: &Kustomization) -> Option<(Arc<Shard>, SourceKey)> {
+    let Neighbour::Here(shard) = sight.find_source_shard(kustomization) else {
         return None;
-    }
-    let (kind, name) = (reference.kind.as_str(), reference.name.as_str());
-    if kind == GitRepository::KIND.name {
-        find_key::<GitRepository>(shard, namespace, name)
+    };
+    let reference = &kustomization.spec.source_ref;
+    let (kind, name, namespace) = (
+        reference.kind.as_str(),
+        reference.name.as_str(),
+        shard.namespace.as_str(),
+    );
+    let key = if kind == GitRepository::KIND.name {
+        find_key::<GitRepository>(&shard, namespace, name)
     } else if kind == OciRepository::KIND.name {
-        find_key::<OciRepository>(shard, namespace, name)
+        find_key::<OciRepository>(&shard, namespace, name)
     } else if kind == Bucket::KIND.name {
-        find_key::<Bucket>(shard, namespace, name)
+        find_key::<Bucket>(&shard, namespace, name)
     } else {
         None
-    }
+    };
+    Some((shard, key?))
 }
 
 fn find_key<S: Fetching>(shard: &Shard, namespace: &str, name: &str) -> Option<SourceKey> {
@@ -47,14 +52,17 @@ fn make_key<S: Fetching>(source: &S) -> Option<SourceKey> {
 }
 
 /// What is known of the source.
-pub(super) fn observe_source(shard: &Shard, kustomization: &Kustomization) -> SourceFacts {
-    let Some(key) = find_source_key(shard, kustomization) else {
+pub(super) fn observe_source(sight: Sight<'_>, kustomization: &Kustomization) -> SourceFacts {
+    if matches!(sight.find_source_shard(kustomization), Neighbour::Apart) {
+        return SourceFacts::Apart;
+    }
+    let Some((shard, key)) = find_source(sight, kustomization) else {
         return SourceFacts::NotFound;
     };
     match kustomization.spec.source_ref.kind.as_str() {
-        kind if kind == OciRepository::KIND.name => describe_source::<OciRepository>(shard, &key),
-        kind if kind == Bucket::KIND.name => describe_source::<Bucket>(shard, &key),
-        _ => describe_source::<GitRepository>(shard, &key),
+        kind if kind == OciRepository::KIND.name => describe_source::<OciRepository>(&shard, &key),
+        kind if kind == Bucket::KIND.name => describe_source::<Bucket>(&shard, &key),
+        _ => describe_source::<GitRepository>(&shard, &key),
     }
 }
 
@@ -69,30 +77,28 @@ fn describe_source<S: Fetching>(shard: &Shard, key: &SourceKey) -> SourceFacts {
     SourceFacts::Found { artifact, conditions }
 }
 
-/// What is known of the Kustomizations that it depends on: those of its own namespace only.
-pub(super) fn observe_dependencies(shard: &Shard, kustomization: &Kustomization) -> BTreeMap<String, DependencyFacts> {
-    find_dependencies(&kustomization.spec, |name| get_beside(shard, kustomization, name))
+/// What is known of the Kustomizations that it depends on.
+pub(super) fn observe_dependencies(
+    sight: Sight<'_>,
+    kustomization: &Kustomization,
+) -> BTreeMap<String, DependencyFacts> {
+    find_dependencies(kustomization, |namespace, name| sight.find_dependency(namespace, name))
 }
 
-/// The way from dependency to dependency back to it, if there is one.
-pub(super) fn observe_cycle(shard: &Shard, kustomization: &Kustomization) -> Option<Vec<String>> {
-    find_cycle(kustomization, |name| get_beside(shard, kustomization, name))
-}
-
-/// Another Kustomization of the same namespace.
-fn get_beside(shard: &Shard, kustomization: &Kustomization, name: &str) -> Option<Arc<Kustomization>> {
-    let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
-    shard.caches.of::<Kustomization>().get(namespace, name)
+/// The way from dependency to dependency back to it, if there is one: over those that it may name itself.
+pub(super) fn observe_cycle(sight: Sight<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
+    find_cycle(kustomization, |namespace, name| {
+        match sight.find_dependency(namespace, name) {
+            FoundDependency::There(found) => Some(found),
+            FoundDependency::Nothing | FoundDependency::Apart => None,
+        }
+    })
 }
 
 /// The other Kustomizations of the same source: who has not reached a revision, and who wants what.
 pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let own = kustomization.metadata.name.as_deref().unwrap_or_default();
-    let source = |kustomization: &Kustomization| {
-        let source = &kustomization.spec.source_ref;
-        (source.kind.clone(), source.name.clone())
-    };
     let all = shard.caches.of::<Kustomization>().in_namespace(namespace);
     let dependents = list_depending(&all, own);
     let others: BTreeMap<&str, (&Arc<Kustomization>, Option<Arc<Turnover>>)> = all
@@ -102,7 +108,7 @@ pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, req
             let key = Key::new(Kustomization::KIND, namespace, name);
             // Who applies to another cluster wants nothing of what is in this one.
             let is_beside = other.spec.kube_config == kustomization.spec.kube_config;
-            (name != own && is_beside && source(other) == source(kustomization))
+            (name != own && is_beside && name_source(other) == name_source(kustomization))
                 .then(|| (name, (other, shard.turnovers.of(&key))))
         })
         .collect();
@@ -134,7 +140,8 @@ pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<S
     let mut direct: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for kustomization in all {
         let name = kustomization.metadata.name.as_deref().unwrap_or_default();
-        for dependency in &kustomization.spec.depends_on {
+        let depends_on = kustomization.spec.depends_on.iter();
+        for dependency in depends_on.filter(|on| is_beside(&kustomization.metadata, on.namespace.as_deref())) {
             direct.entry(dependency.name.as_str()).or_default().push(name);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
-use tenure_planner::kustomization::{Rival, find_applied_revision, find_place, is_idle};
+use tenure_planner::kustomization::{Rival, find_applied_revision, find_place, is_idle, name_source};
 use tenure_tenancy::owner;
 
 use super::observe::list_depending;
@@ -76,13 +76,12 @@ pub(crate) async fn answer_owner(
     if find_place(&kustomization).as_deref() != cluster {
         return None;
     }
-    let source = &kustomization.spec.source_ref;
     let told = shard.turnovers.of(&key);
     let told = told.filter(|turnover| turnover.is_present(&kustomization));
     let rival = Rival {
         placement: shard.place().await,
         uid: kustomization.metadata.uid.clone().unwrap_or_default(),
-        source: (source.kind.clone(), source.name.clone()),
+        source: name_source(&kustomization),
         idle: is_idle(&kustomization),
         // Only who is beside it can tell.
         waits_for_us: false,

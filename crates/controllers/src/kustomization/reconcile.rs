@@ -1,6 +1,7 @@
 //! One Kustomization's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
 
 mod place;
+mod rendering;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -8,11 +9,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
-use tenure_cluster::{ClusterError, EventHistory, ServiceAccount, WorkTurns};
+use tenure_cluster::{ClusterError, EventHistory, ForeignToken, ServiceAccount, WorkTurns};
 use tenure_planner::answer::Reason;
 use tenure_planner::kustomization::{
-    Attempt, Endings, Memory, Observed, RenderFailure, RenderRequest, Rendered, ServiceAccountFacts, Snapshot,
-    SourceFacts, Step, SurveyRequest, plan,
+    Attempt, Endings, Memory, Observed, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step, SurveyRequest, plan,
 };
 use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::Held as HeldBytes;
@@ -22,17 +22,17 @@ use tokio::time::Instant;
 use super::here::Here;
 use super::look::{self, Looked};
 use super::put_away::{self, PutAway};
+use super::sight::Sight;
 use super::{observe, owners};
 use crate::drive::Reconciler;
 use crate::elsewhere::OtherCluster;
 use crate::execute::{execute, fail};
 use crate::key::Key;
-use crate::lane::{Lane, Shard};
+use crate::lane::Shard;
 use crate::live::{Held, Known, read_revision};
 use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
 use crate::reconciled::Reconciled as _;
-use crate::render::{Renderings, Roomy};
 use crate::seen_files::SeenFiles;
 use crate::under_way::UnderWay;
 
@@ -49,6 +49,8 @@ pub(crate) struct KustomizationReconciler {
     here: Here,
     /// The other cluster that `held` and `looked` are about.
     cluster: Option<Arc<OtherCluster>>,
+    /// The token that is sent there, if it is one of this cluster.
+    token: Option<Arc<ForeignToken>>,
     said: EventHistory,
     /// What this attempt read or wrote, with its revision: watches may be behind it, or not tell of it at all.
     answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
@@ -81,6 +83,7 @@ impl KustomizationReconciler {
             held: Held::new(Arc::clone(&shard.live), key.clone()),
             here: Here::new(Arc::clone(&shard.live), key.clone()),
             cluster: None,
+            token: None,
             looking: LookingRoom::new(shard.means.looking.clone()),
             looks_elsewhere: false,
             said: EventHistory::default(),
@@ -117,9 +120,10 @@ impl KustomizationReconciler {
     async fn observe(&mut self, kustomization: &Kustomization, turns: &WorkTurns) {
         let shard = &self.shard;
         let placement = shard.place().await;
-        let source = observe::observe_source(shard, kustomization);
-        let dependencies = observe::observe_dependencies(shard, kustomization);
-        let cycle = observe::observe_cycle(shard, kustomization);
+        let sight = Sight::new(shard, &placement);
+        let source = observe::observe_source(sight, kustomization);
+        let dependencies = observe::observe_dependencies(sight, kustomization);
+        let cycle = observe::observe_cycle(sight, kustomization);
         let endings = observe::observe_endings(shard, kustomization).await;
         let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
@@ -150,6 +154,7 @@ impl KustomizationReconciler {
             kustomization: kustomization.clone(),
             placement: placement.clone(),
             source: SourceFacts::NotFound,
+            grants: shard.means.settings.reference_grants.clone(),
             dependencies: BTreeMap::new(),
             cycle: None,
             service_account: ServiceAccountFacts::NotLooked,
@@ -177,76 +182,6 @@ impl KustomizationReconciler {
         snapshot.owners = owners;
         snapshot.rivals = rivals;
         snapshot.survey = survey;
-    }
-
-    /// Whether the files of an artifact are those that it was rendered from last.
-    async fn is_same_in(&self, artifact_digest: &str, kustomization: &Kustomization) -> bool {
-        let Some(seen) = &self.seen else { return false };
-        let Some(source) = observe::find_source_key(&self.shard, kustomization) else {
-            return false;
-        };
-        let lane = self.shard.lane().await;
-        Renderings::are_same(&self.shard.artifacts, (&source, artifact_digest), seen, &lane.bounds).await
-    }
-
-    async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
-        // What was rendered before makes room first, whether it is taken or not.
-        let mut known = self.rendered.take().filter(|rendered| rendered.is_like(request));
-        if let Some(rendered) = &mut known
-            && !rendered.is_of(request)
-        {
-            if self.is_same_in(&request.artifact_digest, kustomization).await {
-                rendered.artifact_digest.clone_from(&request.artifact_digest);
-            } else {
-                known = None;
-            }
-        }
-        let Some(snapshot) = &mut self.snapshot else { return };
-        if let Some(rendered) = known {
-            snapshot.take_rendered(rendered, Timestamp::now());
-            return;
-        }
-        self.room = None;
-        if let Some(begun) = self.begun.take().filter(|begun| !begun.is_of(request)) {
-            // The attempt has applied something else already; the plan sees that and begins anew.
-            snapshot.attempt.rendered = Some(begun);
-            return;
-        }
-        let Some(source) = observe::find_source_key(&self.shard, kustomization) else {
-            return;
-        };
-        let (lane, artifacts) = (self.shard.lane().await, &self.shard.artifacts);
-        let renderings = &self.shard.means.renderings;
-        let Roomy { rendered, room, seen } = renderings.render(artifacts, &source, request, &lane.bounds).await;
-        (self.room, self.seen) = (room, seen);
-        snapshot.take_rendered(rendered, Timestamp::now());
-    }
-
-    /// Keeps what was rendered while nobody works with it, if there is room for it; it is rendered again otherwise.
-    fn keep_rendered(&mut self, next: &Next, lane: &Lane) {
-        let Some(snapshot) = &mut self.snapshot else { return };
-        if matches!(next, Next::Done(_)) {
-            // A failure is nothing that the next attempt could use.
-            let rendered = snapshot.attempt.rendered.take();
-            if let Some(rendered) = rendered.filter(|rendered| rendered.outcome.is_ok()) {
-                self.rendered = Some(rendered);
-            }
-        }
-        self.room = self.shard.means.renderings.keep(&lane.bounds, self.room.take());
-        if self.room.is_some() {
-            return;
-        }
-        (self.rendered, self.seen) = (None, None);
-        // A failure takes no room, and is the answer that the attempt waits with.
-        if let Some(rendered) = &mut snapshot.attempt.rendered
-            && rendered.outcome.is_ok()
-        {
-            rendered.outcome = Err(RenderFailure {
-                message: "what was rendered is not kept".to_owned(),
-                artifact_missing: false,
-            });
-            self.begun = snapshot.attempt.rendered.take();
-        }
     }
 
     fn take(&mut self, answer: Answer) {
@@ -357,7 +292,8 @@ impl KustomizationReconciler {
         };
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
-        self.shard.listen(&key, heard.collect());
+        let foreign = Sight::new(&self.shard, &snapshot.placement).list_foreign(&kustomization);
+        self.shard.listen(&key, heard.chain(foreign).collect());
         if let Some(turnover) = &plan.memory.turnover {
             self.shard.tell_turnover(&key, turnover);
         }
@@ -411,6 +347,7 @@ impl KustomizationReconciler {
                         return Ok(Some(Next::Again));
                     }
                 }
+                Step::OrderToken(order) => self.order_token(order, &lane).await,
                 Step::Ask(request) => requests.push(request),
             }
         }
@@ -469,7 +406,7 @@ impl Reconciler for KustomizationReconciler {
         let SourceFacts::Found {
             artifact: Some(artifact),
             ..
-        } = observe::observe_source(&self.shard, &kustomization)
+        } = observe::observe_source(Sight::new(&self.shard, &self.shard.place().await), &kustomization)
         else {
             return None;
         };
@@ -521,11 +458,13 @@ impl Reconciler for KustomizationReconciler {
         let shard = &self.shard;
         let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
         let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
+        let placement = shard.place().await;
+        let sight = Sight::new(shard, &placement);
         let now = Observed {
             kustomization: &kustomization,
-            placement: &shard.place().await,
-            source: &observe::observe_source(shard, &kustomization),
-            dependencies: &observe::observe_dependencies(shard, &kustomization),
+            placement: &placement,
+            source: &observe::observe_source(sight, &kustomization),
+            dependencies: &observe::observe_dependencies(sight, &kustomization),
             endings: &observe::observe_endings(shard, &kustomization).await,
             survey: survey.as_ref(),
         };

@@ -2,13 +2,15 @@
 //! Refuses to go on without the hub: when the line ends, or says what can't be read, so does the process.
 
 use std::io::Read as _;
-use std::os::unix::net::UnixStream as StandardStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram as StandardDatagram, UnixStream as StandardStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use tenure_cluster::Connection;
+use tenure_planner::lane_process::room::RoomFact;
 use tenure_sources::StorageError;
 use tenure_tenancy::identity;
 use tokio::net::UnixStream;
@@ -16,9 +18,12 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::dialing::HubDialer;
 use super::line::Line;
+use super::rooms::RoomShares;
 use super::surroundings::{Enclave, key_of_kustomization};
 use crate::config::Config;
+use crate::dial_line::DialLine;
 use crate::frames::{self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame};
 use crate::kinds::{self, read_switches};
 use crate::lane_mode::{LaneMode, LaneServer};
@@ -57,14 +62,16 @@ impl From<FrameError> for LaneError {
 pub struct LaneProcess {
     orders: Box<Orders>,
     line: StandardStream,
+    dial_line: OwnedFd,
 }
 
 impl LaneProcess {
-    /// Waits for the orders. Nothing is started before: whoever calls this can still shut itself in.
+    /// Waits for the orders. Nothing is started before: whoever calls this can still shut itself in. Connections come over `dial_line`, and
+    /// no socket is opened here.
     ///
     /// # Errors
     /// [`LaneError`] when there are none.
-    pub fn receive(mut line: StandardStream) -> Result<Self, LaneError> {
+    pub fn receive(mut line: StandardStream, dial_line: OwnedFd) -> Result<Self, LaneError> {
         let broken = |error: std::io::Error| LaneError::Line(error.to_string());
         let mut head = [0; 4];
         line.read_exact(&mut head).map_err(broken)?;
@@ -75,7 +82,11 @@ impl LaneProcess {
             .read_to_end(&mut bytes)
             .map_err(broken)?;
         match frames::decode(&bytes)? {
-            ToLane::Orders(orders) => Ok(Self { orders, line }),
+            ToLane::Orders(orders) => Ok(Self {
+                orders,
+                line,
+                dial_line,
+            }),
             _ => Err(LaneError::Line("something else came before the orders".to_owned())),
         }
     }
@@ -108,10 +119,14 @@ impl LaneProcess {
         let (read, write) = UnixStream::from_std(self.line).map_err(broken)?.into_split();
         let (line, out) = Line::new();
         let line = Arc::new(line);
-        let config = make_config(*self.orders, &line)?;
+        let dialer = HubDialer::new(DialLine::of(StandardDatagram::from(self.dial_line)).map_err(broken)?);
+        let config = make_config(*self.orders, &line, &dialer)?;
         let end = CancellationToken::new();
         let lane_kinds = kinds::list_kinds().lane;
-        let enclave = Enclave::new(Means::new(config)?, lane_kinds, Arc::clone(&line), end.clone());
+        let mut means = Means::new(config)?;
+        means.reach_through(Arc::clone(&dialer) as _);
+        let enclave = Enclave::new(means, lane_kinds, Arc::clone(&line), end.clone());
+        let rooms = RoomShares::begin(&enclave.means, &line);
         let (tell, told) = mpsc::unbounded_channel();
         let sweeping = async {
             let mut sweep = tokio::time::interval(SWEEP);
@@ -121,22 +136,23 @@ impl LaneProcess {
             }
         };
         let working = async {
-            obey(&enclave, &line, told).await;
+            obey(&enclave, (&line, &rooms), told).await;
             end.cancel();
             if tokio::time::timeout(FAREWELL, enclave.wait()).await.is_err() {
                 tracing::warn!("some reconciliations were still under way at the end");
             }
         };
         tokio::select! {
-            error = hear(read, &line, &tell) => Err(error),
+            error = hear(read, (&line, &rooms), &tell) => Err(error),
             error = speak(write, out) => Err(error),
+            error = dialer.take_all() => Err(LaneError::Line(error.to_string())),
             () = working => Ok(()),
             () = sweeping => Ok(()),
         }
     }
 }
 
-fn make_config(orders: Orders, line: &Arc<Line>) -> Result<Config, LaneError> {
+fn make_config(orders: Orders, line: &Arc<Line>, dialer: &Arc<HubDialer>) -> Result<Config, LaneError> {
     let account = identity::decide_for_lane(&orders.placement, &orders.namespace);
     let asking = Arc::clone(line);
     let ask = move |refused| {
@@ -149,13 +165,16 @@ fn make_config(orders: Orders, line: &Arc<Line>) -> Result<Config, LaneError> {
         }
         .boxed()
     };
-    let connection = Connection::of_lane(read_server(orders.server)?, account, ask)
+    let dialer = Arc::clone(dialer);
+    let connect = move || {
+        let dialer = Arc::clone(&dialer);
+        async move { dialer.connect_to_server().await }.boxed()
+    };
+    let connection = Connection::of_lane(read_server(orders.server)?, account, ask, connect)
         .map_err(|error| LaneError::Connection(error.to_string()))?;
     let mut config = Config::new(connection, orders.folder);
     config.settings = orders.settings;
     config.switches = read_switches(&orders.switches).map_err(|error| LaneError::Line(error.to_string()))?;
-    config.platform_sources = orders.platform_sources;
-    config.tenant_sources = orders.tenant_sources;
     config.limits = orders.limits;
     config.budgets = orders.budgets;
     config.lane_width = orders.lane_width;
@@ -173,16 +192,21 @@ fn read_server(server: LaneServer) -> Result<kube::Config, LaneError> {
     config.root_cert = server.authorities;
     config.tls_server_name = server.tls_name;
     config.accept_invalid_certs = server.unchecked;
-    config.proxy_url = server.proxy.map(|proxy| proxy.parse()).transpose().map_err(problem)?;
     Ok(config)
 }
 
 /// Reads what the hub says. Whether it is there, and what it has asked, is answered at once, whatever else is to be done.
-async fn hear(mut read: OwnedReadHalf, line: &Line, tell: &mpsc::UnboundedSender<ToLane>) -> LaneError {
+async fn hear(
+    mut read: OwnedReadHalf,
+    (line, rooms): (&Line, &RoomShares),
+    tell: &mpsc::UnboundedSender<ToLane>,
+) -> LaneError {
     loop {
         match read_frame::<ToLane>(&mut read).await {
             Ok(Some((ToLane::Ping(number), _))) => line.tell(FromLane::Pong(number)).await,
             Ok(Some((ToLane::Answer { number, answer }, _))) => line.answer(number, answer),
+            Ok(Some((ToLane::Granted { room, bytes }, _))) => rooms.tell(room, RoomFact::Granted(bytes)),
+            Ok(Some((ToLane::WantedBack(room), _))) => rooms.tell(room, RoomFact::WantedBack),
             Ok(Some((ToLane::Orders(_), _))) => return LaneError::Line("orders came twice".to_owned()),
             Ok(Some((other, _))) => {
                 if tell.send(other).is_err() {
@@ -206,7 +230,7 @@ async fn speak(mut write: OwnedWriteHalf, mut out: mpsc::Receiver<FromLane>) -> 
 }
 
 /// Does what it is told, in order, until it is told to stop.
-async fn obey(enclave: &Arc<Enclave>, line: &Line, mut told: mpsc::UnboundedReceiver<ToLane>) {
+async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut told: mpsc::UnboundedReceiver<ToLane>) {
     while let Some(frame) = told.recv().await {
         match frame {
             ToLane::Namespace {
@@ -225,6 +249,7 @@ async fn obey(enclave: &Arc<Enclave>, line: &Line, mut told: mpsc::UnboundedRece
                 revision,
             } => enclave.take_gone(&kind, (&namespace, &name), &revision),
             ToLane::Synced => {
+                rooms.wait_for_disk().await;
                 take_stock(enclave).await;
                 enclave.means.ready.cancel();
                 line.tell(FromLane::Works).await;
@@ -234,7 +259,11 @@ async fn obey(enclave: &Arc<Enclave>, line: &Line, mut told: mpsc::UnboundedRece
             }
             ToLane::Stop => return,
             // These were seen to when they came.
-            ToLane::Orders(_) | ToLane::Answer { .. } | ToLane::Ping(_) => {}
+            ToLane::Orders(_)
+            | ToLane::Answer { .. }
+            | ToLane::Granted { .. }
+            | ToLane::WantedBack(_)
+            | ToLane::Ping(_) => {}
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::entry::Entry;
 use crate::frames::{Answer, FromLane, NamespaceFacts, Question};
 use crate::key::Key;
 use crate::kustomization;
-use crate::lane::{Lane, OwnerAnswer, Shard, Surroundings};
+use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
 use crate::lane_table::LaneTable;
 use crate::means::Means;
 
@@ -207,6 +207,11 @@ impl Surroundings for Enclave {
 
     fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>> {
         std::future::ready(self.lanes.of(&self.place_known(namespace), namespace)).boxed()
+    }
+
+    fn find_neighbour(&self, namespace: &str) -> Neighbour {
+        let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+        home.map_or(Neighbour::Apart, Neighbour::Here)
     }
 
     fn find_ending(&self, namespace: &str) -> Option<Ending> {

@@ -8,7 +8,7 @@ use tenure_testkit::{ServedCluster, Webhook};
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map, request_token};
 
-const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n";
+pub(crate) const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n";
 
 /// A Secret with a kubeconfig.
 fn secret(namespace: &str, text: &str) -> Value {
@@ -33,12 +33,12 @@ fn write_kubeconfig(cluster: &Value, user: &Value) -> String {
     .to_string()
 }
 
-fn in_shop(name: &str, value: &str) -> String {
+pub(crate) fn in_shop(name: &str, value: &str) -> String {
     config_map(name, value).replace("metadata:\n", "metadata:\n  namespace: shop\n")
 }
 
 /// Waits until something is so in another cluster.
-async fn until_there(cluster: &ServedCluster, name: &str, holds: impl Fn(Option<&Value>) -> bool) {
+pub(crate) async fn until_there(cluster: &ServedCluster, name: &str, holds: impl Fn(Option<&Value>) -> bool) {
     let looked = tenure_testkit::eventually(tenure_testkit::SOON, || async {
         let object = cluster.admin.get(CONFIG_MAP, ("shop", name)).await;
         let object = object.map_err(|error| error.to_string())?;
@@ -53,12 +53,12 @@ async fn until_there(cluster: &ServedCluster, name: &str, holds: impl Fn(Option<
     }
 }
 
-fn has_value(expected: &str) -> impl Fn(Option<&Value>) -> bool {
+pub(crate) fn has_value(expected: &str) -> impl Fn(Option<&Value>) -> bool {
     move |object: Option<&Value>| object.is_some_and(|object| object["data"]["value"] == expected)
 }
 
 /// Nothing of these texts is in the Kustomization, or in an event.
-async fn is_nowhere(stage: &Stage, namespace: &str, secrets: &[&str]) {
+pub(crate) async fn is_nowhere(stage: &Stage, namespace: &str, secrets: &[&str]) {
     let object = stage.get(KUSTOMIZATION, (namespace, "app")).await;
     let status = object.map_or(Value::Null, |object| object["status"].clone());
     let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();

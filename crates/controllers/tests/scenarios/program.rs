@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use tenure_sources::Policy;
+use tenure_tenancy::ReferenceGrant;
 use tenure_testkit::{Cluster, TEST_KUBECONFIG};
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +31,7 @@ pub(crate) fn has_lane_processes() -> bool {
 pub(crate) fn run(
     program: PathBuf,
     cluster: &Cluster,
-    policy: &Policy,
+    (policy, grants): (&Policy, &[ReferenceGrant]),
     end: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     let mut command = tokio::process::Command::new(program);
@@ -49,6 +50,9 @@ pub(crate) fn run(
     }
     for endpoint in &policy.allow {
         command.arg("--allow-source").arg(endpoint.to_string());
+    }
+    for grant in grants {
+        command.arg("--allow-reference").arg(grant.to_string());
     }
     let admin = cluster.admin.clone();
     async move {

@@ -7,6 +7,7 @@ use tenure_cluster::{Connection, Token};
 use tenure_controllers::{Budgets, Config, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
+use tenure_tenancy::ReferenceGrant;
 use tenure_testkit::{Admin, Cluster, SOON, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,8 @@ pub(crate) struct Stage {
 struct Means {
     policy: Policy,
     budgets: Budgets,
+    /// References to other namespaces that an administrator allows.
+    grants: Vec<ReferenceGrant>,
     way: Way,
 }
 
@@ -83,6 +86,15 @@ impl Stage {
     pub(crate) async fn set_within(namespace: &str, budgets: Budgets) -> Self {
         let means = Means {
             budgets,
+            ..Means::default()
+        };
+        Self::set_with(namespace, &[], means).await
+    }
+
+    /// As [`Stage::set`], with references to other namespaces that an administrator allows.
+    pub(crate) async fn set_granting(namespace: &str, grants: &[&str]) -> Self {
+        let means = Means {
+            grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
             ..Means::default()
         };
         Self::set_with(namespace, &[], means).await
@@ -318,7 +330,12 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
         && means.budgets == Budgets::default()
     {
         let end = CancellationToken::new();
-        let running = tokio::spawn(program::run(program, cluster, &means.policy, end.clone()));
+        let running = tokio::spawn(program::run(
+            program,
+            cluster,
+            (&means.policy, &means.grants),
+            end.clone(),
+        ));
         return Controllers { end, running, life };
     }
     let token = Token::new(&cluster.controller_token, None);
@@ -342,6 +359,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.platform_sources = means.policy.clone();
     config.tenant_sources = means.policy.clone();
     config.budgets = means.budgets;
+    config.settings.reference_grants = means.grants.clone();
     let end = CancellationToken::new();
     let running = tokio::spawn({
         let end = end.clone();

@@ -12,7 +12,7 @@ use super::context::{Context, name_subject};
 use super::ignore::Ignored;
 use super::mode::ApplyMode;
 use super::types::{ServiceAccountFacts, Snapshot, read_apply_mode};
-use super::{Phase, Plan, elsewhere, ending, expression_memory, health_check, inputs, watching};
+use super::{Phase, Plan, elsewhere, ending, expression_memory, health_check, inputs, kube_config, watching};
 use crate::maxima;
 use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
@@ -73,10 +73,11 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         plan.memory.expressions = expressions;
         return Err(plan);
     }
-    elsewhere::check_spec(spec).map_err(|(reason, message)| stalled(reason, message))?;
+    kube_config::check_spec(spec).map_err(|(reason, message)| stalled(reason, message))?;
     let reach = snapshot.reach();
     let source = &spec.source_ref;
-    reference::check_source(namespace, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
+    let referrer = snapshot.referrer();
+    reference::check_source(referrer, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
     if ![GitRepository::NAME, OciRepository::NAME, Bucket::NAME].contains(&source.kind.as_str()) {
         return Err(stalled(
             reason::UNSUPPORTED_FIELD,
@@ -87,7 +88,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         ));
     }
     for dependency in &spec.depends_on {
-        reference::check_dependency(namespace, dependency.namespace.as_deref(), &dependency.name).map_err(denied)?;
+        reference::check_dependency(referrer, dependency.namespace.as_deref(), &dependency.name).map_err(denied)?;
     }
     if let Some(target) = &spec.target_namespace {
         reach::check_target_namespace(&reach, target).map_err(denied)?;

@@ -88,9 +88,12 @@ impl<'a> Context<'a> {
     pub(super) fn again<S: Into<Step>>(self, steps: Vec<S>) -> Box<Plan> {
         let steps: Vec<Step> = steps.into_iter().map(Into::into).collect();
         let deadline = add_duration(self.began(), self.timeout);
-        let reads_only = steps
-            .iter()
-            .all(|step| matches!(step, Step::Ask(Request::Read(_)) | Step::ReadHere(_)));
+        let reads_only = steps.iter().all(|step| {
+            matches!(
+                step,
+                Step::Ask(Request::Read(_)) | Step::ReadHere(_) | Step::OrderToken(_)
+            )
+        });
         if self.now >= deadline && !reads_only {
             let attempt = self.snapshot.attempt.started;
             let mut waits = self.memory.waiting.iter().chain(&self.memory.prune_waiting);

@@ -115,7 +115,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     match looked {
         Ok(target) => context.target = target,
-        Err(Trouble::Read(step)) => return *context.again(vec![*step]),
+        Err(Trouble::Ask(step)) => return *context.again(vec![*step]),
         Err(Trouble::Failed { message, .. }) => {
             return blocked(snapshot, now, context.memory, reason::RECONCILIATION_FAILED, &message);
         }
@@ -228,7 +228,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
     let ids: BTreeSet<ObjectId> = deletes.iter().map(|delete| delete.target.id.clone()).collect();
     let artifact = match &snapshot.source {
         SourceFacts::Found { artifact, .. } => artifact.as_ref(),
-        SourceFacts::NotFound => None,
+        SourceFacts::NotFound | SourceFacts::Apart => None,
     };
     let (has_artifact, revision) = (artifact.is_some(), artifact.map(|artifact| artifact.revision.clone()));
     let survey = match &snapshot.survey {

@@ -1,14 +1,16 @@
 //! What is known of the Kustomizations that one depends on, and the way around in a circle.
 //!
 //! Of a dependency little is kept, unless an expression is to look at it: then it is kept as it is in the cache, and made into data only
-//! while it is looked at. It refuses to look at another namespace: names are all that it is given.
+//! while it is looked at. It refuses to judge where one may be: who finds them for it, finds those only that may be named.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use tenure_api::{Condition, Kustomization, KustomizationSpec};
+use tenure_api::reference::DependencyReference;
+use tenure_api::{Condition, Kustomization};
 
+use super::references::{find_source_namespace, name_dependency, name_from};
 use crate::maxima;
 
 /// How many dependencies are followed in search of a circle.
@@ -20,6 +22,8 @@ const MOST_FOLLOWED: usize = 2_000;
 pub enum DependencyFacts {
     /// There is none of that name.
     NotFound,
+    /// It is another lane's, and that is in another process.
+    Apart,
     /// It exists.
     Found {
         /// Its generation.
@@ -29,7 +33,7 @@ pub enum DependencyFacts {
         /// Conditions of its status.
         #[serde(default)]
         conditions: Vec<Condition>,
-        /// Kind and name of its source.
+        /// Kind of its source, and that one's namespace and name.
         source: (String, String),
         /// Revision that it applied last.
         #[serde(default)]
@@ -84,34 +88,54 @@ impl From<&Kustomization> for DependencyFacts {
             generation: dependency.metadata.generation,
             observed_generation: status.and_then(|status| status.observed_generation),
             conditions: status.map(|status| status.conditions.clone()).unwrap_or_default(),
-            source: (
-                dependency.spec.source_ref.kind.clone(),
-                dependency.spec.source_ref.name.clone(),
-            ),
+            source: find_source(dependency),
             last_applied_revision: status.and_then(|status| status.last_applied_revision.clone()),
             whole: None,
         }
     }
 }
 
-/// What is known of all that a spec depends on; `get` finds a Kustomization of the same namespace.
+/// Kind of a Kustomization's source, and that one's namespace and name.
+pub(super) fn find_source(kustomization: &Kustomization) -> (String, String) {
+    let source = &kustomization.spec.source_ref;
+    let namespace = find_source_namespace(kustomization);
+    (source.kind.clone(), format!("{namespace}/{}", source.name))
+}
+
+/// What was found of one that is depended on.
+#[derive(Clone, Debug)]
+pub enum FoundDependency {
+    /// It is there.
+    There(Arc<Kustomization>),
+    /// There is none, or it may not be named.
+    Nothing,
+    /// It is another lane's, and that is in another process.
+    Apart,
+}
+
+/// What is known of all that a Kustomization depends on; `get` finds one by its namespace and name, if it may be named.
 #[must_use]
 pub fn find_dependencies(
-    spec: &KustomizationSpec,
-    get: impl Fn(&str) -> Option<Arc<Kustomization>>,
+    own: &Kustomization,
+    get: impl Fn(&str, &str) -> FoundDependency,
 ) -> BTreeMap<String, DependencyFacts> {
     let mut all: BTreeMap<String, DependencyFacts> = BTreeMap::new();
+    let namespace = own.metadata.namespace.as_deref().unwrap_or_default();
     // One that names more is refused, whatever they are.
-    for dependency in spec.depends_on.iter().take(maxima::DEPENDENCIES) {
-        let found = get(&dependency.name);
-        let facts = all.entry(dependency.name.clone()).or_insert_with(|| {
-            let found = found.as_deref();
-            found.map_or(DependencyFacts::NotFound, DependencyFacts::from)
-        });
+    for dependency in own.spec.depends_on.iter().take(maxima::DEPENDENCIES) {
+        let found = get(dependency.namespace.as_deref().unwrap_or(namespace), &dependency.name);
+        let facts = all
+            .entry(name_dependency(namespace, dependency))
+            .or_insert_with(|| match &found {
+                FoundDependency::There(found) => DependencyFacts::from(found.as_ref()),
+                FoundDependency::Nothing => DependencyFacts::NotFound,
+                FoundDependency::Apart => DependencyFacts::Apart,
+            });
         if has_expression(dependency.ready_expr.as_deref())
             && let DependencyFacts::Found { whole, .. } = facts
+            && let FoundDependency::There(found) = found
         {
-            *whole = found.map(WholeKustomization);
+            *whole = Some(WholeKustomization(found));
         }
     }
     all
@@ -122,17 +146,26 @@ pub(super) fn has_expression(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.is_empty())
 }
 
-/// The shortest way from a Kustomization over its dependencies back to itself; `get` finds a Kustomization of the same namespace. A way
-/// longer than what is followed is not found.
+/// The shortest way from a Kustomization over its dependencies back to itself, by names as seen from its namespace; `get` finds one by its
+/// namespace and name, if it may be named. A way longer than what is followed is not found.
 #[must_use]
-pub fn find_cycle(own: &Kustomization, get: impl Fn(&str) -> Option<Arc<Kustomization>>) -> Option<Vec<String>> {
+pub fn find_cycle(own: &Kustomization, get: impl Fn(&str, &str) -> Option<Arc<Kustomization>>) -> Option<Vec<String>> {
     let start = own.metadata.name.as_deref()?;
+    let namespace = own.metadata.namespace.as_deref().unwrap_or_default();
     let mut came_from: BTreeMap<String, String> = BTreeMap::new();
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let mut next: VecDeque<(String, Vec<String>)> = VecDeque::new();
     let names = |kustomization: &Kustomization| {
         let named = kustomization.spec.depends_on.iter().take(maxima::DEPENDENCIES);
-        named.map(|dependency| dependency.name.clone()).collect::<Vec<_>>()
+        let its = kustomization.metadata.namespace.as_deref().unwrap_or_default();
+        let seen = |dependency: &DependencyReference| {
+            name_from(
+                namespace,
+                Some(dependency.namespace.as_deref().unwrap_or(its)),
+                &dependency.name,
+            )
+        };
+        named.map(seen).collect::<Vec<_>>()
     };
     next.push_back((start.to_owned(), names(own)));
     let mut followed = 0;
@@ -149,7 +182,8 @@ pub fn find_cycle(own: &Kustomization, get: impl Fn(&str) -> Option<Arc<Kustomiz
                 continue;
             }
             came_from.insert(name.clone(), from.clone());
-            if let Some(found) = get(&name) {
+            let (of, called) = name.split_once('/').unwrap_or((namespace, &name));
+            if let Some(found) = get(of, called) {
                 next.push_back((name, names(&found)));
             }
         }
@@ -191,7 +225,7 @@ mod tests {
         };
         let all: BTreeMap<&str, Arc<Kustomization>> =
             all.iter().map(|(name, on)| (*name, Arc::new(make(name, on)))).collect();
-        find_cycle(&all[own], |name| all.get(name).cloned())
+        find_cycle(&all[own], |_, name| all.get(name).cloned())
     }
 
     #[test]

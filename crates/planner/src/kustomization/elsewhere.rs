@@ -1,38 +1,29 @@
 //! In which cluster a Kustomization applies: this one, or that of `spec.kubeConfig`. Owns which cluster an inventory is of, and what is done
 //! when that comes to be another one.
 //!
-//! The kubeconfig is read by a step of the plan, as the ServiceAccount that the Kustomization acts as here; there its user acts. An
+//! Where that is, is read (`kube_config`) by a step of the plan, as the ServiceAccount that the Kustomization acts as here. An
 //! inventory names objects, and the same names are in every cluster: so with it the status says of which cluster it is, and it is neither
 //! pruned nor forgotten in another one before somebody has said what happened. It refuses to take other credentials for another cluster.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::metadata::CLUSTER;
-use tenure_api::names::is_dns_subdomain;
-use tenure_api::reference::SecretKeyReference;
-use tenure_api::{Kustomization, KustomizationSpec, KustomizationStatus, ObjectId, ObjectMeta, reason};
+use tenure_api::{Kustomization, KustomizationStatus, ObjectId, ObjectMeta, reason};
 use tenure_tenancy::{Placement, ServiceAccount};
-use zeroize::Zeroizing;
 
 use super::context::Context;
-use super::inputs::{SECRET, find_target};
+use super::kube_config::Unknown;
 use super::step::Step;
 use super::types::Snapshot;
-use super::{Phase, Plan, ending, inputs, prune};
-use crate::answer::{Live, Reason};
+use super::{Phase, Plan, ending, inputs, kube_config, prune};
+use crate::answer::Live;
 use crate::ending::name_some;
-use crate::kubeconfig::read_kubeconfig;
-use crate::object::Object;
 use crate::plan::{EventKind, Next, Request, Watched};
 use crate::target::Target;
 
-/// The keys under which a kubeconfig is looked for when none is named, as in Flux.
-const KEYS: [&str; 2] = ["value", "value.yaml"];
 /// What this cluster is called in the annotation.
 const HERE: &str = "here";
 /// How many bytes of names stand in an event.
@@ -77,7 +68,7 @@ pub(super) fn list_here(snapshot: &Snapshot) -> Vec<Watched> {
         return Vec::new();
     }
     let mut here = inputs::list_targets(snapshot);
-    here.extend(find_kubeconfig(snapshot));
+    here.extend(kube_config::find_object(snapshot));
     here.sort();
     here.dedup();
     here
@@ -92,59 +83,11 @@ pub(super) fn read_here(snapshot: &Snapshot, target: Watched) -> Step {
     }
 }
 
-fn find_reference(spec: &KustomizationSpec) -> Option<&SecretKeyReference> {
-    spec.kube_config.as_ref()?.secret_ref.as_ref()
-}
-
-/// The Secret with the kubeconfig.
-fn find_kubeconfig(snapshot: &Snapshot) -> Option<Watched> {
-    let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
-    let reference = find_reference(&snapshot.kustomization.spec)?;
-    Some(find_target(namespace, SECRET, &reference.name))
-}
-
-/// Whether an object of this cluster is the Secret with the kubeconfig.
-pub(super) fn is_kubeconfig(snapshot: &Snapshot, id: &ObjectId) -> bool {
-    find_kubeconfig(snapshot).is_some_and(|secret| secret.id == *id)
-}
-
-/// Whether a Secret holds something else than before.
-pub(super) fn is_another_kubeconfig(before: &Live, now: &Live) -> bool {
-    match (before, now) {
-        (Live::Present(before), Live::Present(now)) => before.view().find("/data") != now.view().find("/data"),
-        (before, now) => before != now,
-    }
-}
-
-/// Refuses what a spec says wrongly whatever the cluster holds: a reason, and why.
-pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), (&'static str, String)> {
-    let Some(reference) = &spec.kube_config else {
-        return Ok(());
-    };
-    if reference.config_map_ref.is_some() {
-        let message = "spec.kubeConfig.configMapRef is set, which is not supported yet: put a kubeconfig into a Secret and name that in \
-                       spec.kubeConfig.secretRef";
-        return Err((reason::UNSUPPORTED_FIELD, message.to_owned()));
-    }
-    let Some(secret) = &reference.secret_ref else {
-        let message = "spec.kubeConfig.secretRef is missing: name the Secret with the kubeconfig";
-        return Err((reason::INVALID_SPEC, message.to_owned()));
-    };
-    if !is_dns_subdomain(&secret.name) {
-        let message = format!(
-            "spec.kubeConfig.secretRef.name: {:?} is not the name of a Secret",
-            secret.name
-        );
-        return Err((reason::INVALID_SPEC, message));
-    }
-    Ok(())
-}
-
 /// Why it isn't known where to apply, or can't be applied there.
 pub(super) enum Trouble {
-    /// Something has to be read first.
-    Read(Box<Step>),
-    /// There is no kubeconfig that can be used.
+    /// Something has to be asked first.
+    Ask(Box<Step>),
+    /// It isn't said where, or not how, in a way that can be used.
     Failed {
         /// Why.
         message: String,
@@ -159,10 +102,11 @@ pub(super) enum Trouble {
 
 /// The cluster to apply to, if it isn't this one.
 pub(super) fn look(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Option<Arc<Target>>, Trouble> {
-    let target = match (find_reference(&snapshot.kustomization.spec), find_kubeconfig(snapshot)) {
-        (Some(reference), Some(secret)) => Some(Arc::new(read_target(snapshot, identity, reference, secret)?)),
-        _ => None,
-    };
+    let target = kube_config::read_target(snapshot, identity).map_err(|unknown| match unknown {
+        Unknown::Ask(step) => Trouble::Ask(step),
+        Unknown::Failed { message, transient } => Trouble::Failed { message, transient },
+    })?;
+    let target = target.map(Arc::new);
     let (Some(before), now) = (find_inventorys(snapshot), target.as_deref().map(Target::cluster)) else {
         return Ok(target);
     };
@@ -189,60 +133,6 @@ pub(super) fn look(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Opt
                 .map_or_else(|| "this one".to_owned(), ToString::to_string),
         ))),
     }
-}
-
-fn read_target(
-    snapshot: &Snapshot,
-    identity: &ServiceAccount,
-    reference: &SecretKeyReference,
-    secret: Watched,
-) -> Result<Target, Trouble> {
-    let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
-    let what = format!("spec.kubeConfig.secretRef: Secret '{namespace}/{}'", reference.name);
-    let failed = |message: String, transient| Trouble::Failed {
-        message: format!("{what}: {message}"),
-        transient,
-    };
-    let object = match snapshot.here.get(&secret.id) {
-        None => return Err(Trouble::Read(Box::new(Step::ReadHere(secret)))),
-        Some(Live::Present(object)) => object,
-        Some(Live::Absent) => {
-            return Err(failed(
-                "not found: create it, with a kubeconfig under the key value".to_owned(),
-                false,
-            ));
-        }
-        Some(Live::Unserved) => return Err(failed("the API server does not serve Secrets".to_owned(), false)),
-        Some(Live::Failed(failure)) if failure.reason == Reason::Forbidden => {
-            let message = format!("it is read as {identity}, which may not: allow it to get this Secret");
-            return Err(failed(message, false));
-        }
-        Some(Live::Failed(failure)) => {
-            let message = format!("it can't be read: {}", failure.message);
-            return Err(failed(message, failure.is_transient()));
-        }
-    };
-    let text = take_value(object, reference.key.as_deref()).map_err(|message| failed(message, false))?;
-    let impersonated = snapshot.kustomization.spec.service_account_name.as_ref();
-    // As Flux: whom the spec names acts there, if the kubeconfig's user may have it so.
-    let impersonated = impersonated.map(|name| format!("system:serviceaccount:{namespace}:{name}"));
-    read_kubeconfig(&text, impersonated).map_err(|message| failed(format!("its kubeconfig: {message}"), false))
-}
-
-fn take_value(secret: &Object, key: Option<&str>) -> Result<Zeroizing<Vec<u8>>, String> {
-    let data = secret.view().find_map("/data");
-    let find = |key: &str| data.and_then(|data| data.get(key));
-    let found = match key.filter(|key| !key.is_empty()) {
-        Some(key) => find(key).ok_or("it has no entry of the name that spec.kubeConfig.secretRef.key says")?,
-        None => KEYS
-            .iter()
-            .find_map(|key| find(key))
-            .ok_or("it has neither an entry value nor value.yaml: name its key in spec.kubeConfig.secretRef.key")?,
-    };
-    let decoded = found.as_str().and_then(|text| STANDARD.decode(text).ok());
-    decoded
-        .map(Zeroizing::new)
-        .ok_or_else(|| "the entry can't be read".to_owned())
 }
 
 /// What an administrator, or the tenant, has said of a changed cluster: a word, and which cluster it is about.
@@ -291,7 +181,7 @@ pub(super) fn find_cluster(context: &mut Context<'_>) -> Phase<()> {
             }
             Ok(())
         }
-        Err(Trouble::Read(step)) => Err(context.fork().again(vec![*step])),
+        Err(Trouble::Ask(step)) => Err(context.fork().again(vec![*step])),
         Err(Trouble::Failed { message, transient }) => {
             let reason = reason::RECONCILIATION_FAILED;
             Err(ending::failed_by(context.fork(), reason, message, transient))

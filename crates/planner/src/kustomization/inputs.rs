@@ -25,7 +25,7 @@ use crate::plan::Watched;
 
 /// What the name of a variable looks like, in Flux's words.
 const NAME: &str = "^[_[:alpha:]][_[:alpha:][:digit:]]*$";
-const CONFIG_MAP: &str = "ConfigMap";
+pub(super) const CONFIG_MAP: &str = "ConfigMap";
 pub(super) const SECRET: &str = "Secret";
 const WITH_VARIABLES: &str = "WithVariables";
 

@@ -8,6 +8,7 @@ use tenure_tenancy::owner::{self, Precedence};
 
 use super::context::{Context, name_subject};
 use super::desired::DesiredObject;
+use super::references::name_source;
 use super::{elsewhere, ending};
 use crate::ending::name_some;
 use crate::plan::{Event, EventKind, EventPlace, Stage};
@@ -55,9 +56,8 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
         Precedence::OwnerByName => {}
     }
     let named = format!("Kustomization/{}/{}", rival.namespace, rival.name);
-    let source = &context.spec().source_ref;
-    let one_source = rival.namespace == context.namespace
-        && (rival.source.0.as_str(), rival.source.1.as_str()) == (source.kind.as_str(), source.name.as_str());
+    let one_source =
+        rival.namespace == context.namespace && rival.source == name_source(&context.snapshot.kustomization);
     if one_source {
         let revision = context.revision.as_deref().unwrap_or_default();
         let told = rival.turnover.as_ref().filter(|turnover| turnover.revision == revision);

@@ -12,14 +12,19 @@ use crate::plan::Next;
 
 /// The artifact to render.
 pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
-    let reference = &context.spec().source_ref;
+    let source = context.snapshot.describe_source();
     match &context.snapshot.source {
         SourceFacts::NotFound => Err(ending::failed(
             context.fork(),
             reason::ARTIFACT_FAILED,
+            format!("Source '{source}' not found"),
+        )),
+        SourceFacts::Apart => Err(ending::failed(
+            context.fork(),
+            reason::ARTIFACT_FAILED,
             format!(
-                "Source '{}/{}/{}' not found",
-                reference.kind, context.namespace, reference.name
+                "Source '{source}' is another lane's, and lanes are processes (--lanes process): what an administrator grants from lane to \
+                 lane is not supported there yet"
             ),
         )),
         SourceFacts::Found {
@@ -37,10 +42,7 @@ pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
             Err(ending::failed(
                 context.fork(),
                 reason::ARTIFACT_FAILED,
-                format!(
-                    "Source artifact not found: {}/{}/{} has none yet{why}",
-                    reference.kind, context.namespace, reference.name
-                ),
+                format!("Source artifact not found: {source} has none yet{why}"),
             ))
         }
     }
@@ -66,8 +68,7 @@ pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
         || rendered.overlay != context.overlay
     {
         // The source has moved on while this attempt was under way: what it waits for no longer matters.
-        let source = &context.spec().source_ref;
-        let by = format!("{}/{}/{}", source.kind, context.namespace, source.name);
+        let by = context.snapshot.describe_source();
         return Err(health_check::begin_anew(context, &by, true));
     }
     // An attempt goes to its end with what it was rendered with: what it applies may be among that. Only what failed may have failed for it.

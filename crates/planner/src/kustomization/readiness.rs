@@ -1,6 +1,6 @@
 //! Whether everything that a Kustomization depends on is ready: by Flux's own check, or by a `readyExpr` in its place.
 //!
-//! It refuses to name a dependency of another namespace: admission has refused it. Two that wait for each other are told so.
+//! Where a dependency may be was admitted before. Two that wait for each other are told so.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use tenure_api::reference::DependencyReference;
 use tenure_api::{Kustomization, condition, reason};
 
 use super::context::Context;
-use super::dependency_facts::{DependencyFacts, WholeKustomization, has_expression};
+use super::dependency_facts::{self, DependencyFacts, WholeKustomization, has_expression};
 use super::expression_memory::{self, Readiness};
+use super::references::name_dependency;
 use super::{Phase, ending};
 use crate::artifact::ArtifactFacts;
 use crate::expression::{Expression, Refused};
@@ -56,14 +57,20 @@ enum Problem {
 
 fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<Problem> {
     let mut questions = Questions::default();
-    let source = &context.spec().source_ref;
+    let own_source = dependency_facts::find_source(&context.snapshot.kustomization);
     for (index, dependency) in context.spec().depends_on.iter().enumerate() {
-        let text = format!("{}/{}", context.namespace, dependency.name);
-        if dependency.name == context.name {
+        let key = name_dependency(context.namespace, dependency);
+        let namespace = dependency.namespace.as_deref().unwrap_or(context.namespace);
+        let text = format!("{namespace}/{}", dependency.name);
+        if key == context.name {
             return Some(Problem::Itself(text));
         }
-        let message = match context.snapshot.dependencies.get(&dependency.name) {
+        let message = match context.snapshot.dependencies.get(&key) {
             None | Some(DependencyFacts::NotFound) => Some(format!("dependency '{text}' not found")),
+            Some(DependencyFacts::Apart) => Some(format!(
+                "dependency '{text}' is another lane's, and lanes are processes (--lanes process): what an administrator grants from lane to \
+                 lane is not supported there yet"
+            )),
             Some(DependencyFacts::Found { whole, .. }) if has_expression(dependency.ready_expr.as_deref()) => {
                 match whole
                     .as_ref()
@@ -80,15 +87,13 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
                 generation,
                 observed_generation,
                 conditions,
-                source: (kind, name),
+                source,
                 last_applied_revision,
                 whole: _,
             }) => {
                 if generation != observed_generation || !condition::is_true(conditions, condition::READY) {
                     Some(format!("dependency '{text}' is not ready"))
-                } else if *kind == source.kind
-                    && *name == source.name
-                    && last_applied_revision.as_deref() != Some(artifact.revision.as_str())
+                } else if *source == own_source && last_applied_revision.as_deref() != Some(artifact.revision.as_str())
                 {
                     Some(format!("dependency '{text}' revision is not up to date"))
                 } else {

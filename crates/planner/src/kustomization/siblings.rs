@@ -46,7 +46,7 @@ pub struct Rival {
     pub uid: String,
     /// Whose its namespace is.
     pub placement: Placement,
-    /// Kind and name of its source.
+    /// Kind and name of its source; with its namespace, if that is another.
     pub source: (String, String),
     /// Whether it will do nothing by itself: suspended, stalled or being deleted.
     #[serde(default)]

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 use tenure_api::ObjectId;
+use tenure_tenancy::TokenOrder;
 
 use crate::inputs::RenderInputs;
 use crate::overlay::Overlay;
@@ -21,6 +22,8 @@ pub enum Step {
     Survey(SurveyRequest),
     /// Read an object of this cluster, as the ServiceAccount, while the other steps are about another one. Answer: `here`.
     ReadHere(Watched),
+    /// Have a token of a ServiceAccount ready, to be sent to another cluster; the lane asks for it. Answer: the attempt's `token`.
+    OrderToken(TokenOrder),
     /// Ask the cluster, as the ServiceAccount; another one as the target's user.
     #[serde(untagged)]
     Ask(Request),
@@ -58,7 +61,7 @@ impl plan::Step for Step {
     fn is_public(&self) -> bool {
         match self {
             Self::Render(_) | Self::Survey(_) => true,
-            Self::ReadHere(_) => false,
+            Self::ReadHere(_) | Self::OrderToken(_) => false,
             Self::Ask(request) => request.is_public(),
         }
     }
@@ -82,6 +85,7 @@ impl fmt::Display for Step {
             }
             Self::Survey(_) => formatter.write_str("look at the other Kustomizations of its source"),
             Self::ReadHere(target) => write!(formatter, "read {} here", target.id.subject()),
+            Self::OrderToken(order) => write!(formatter, "order a token of {order}"),
             Self::Ask(request) => request.fmt(formatter),
         }
     }

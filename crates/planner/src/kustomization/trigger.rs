@@ -8,7 +8,7 @@ use tenure_tenancy::Placement;
 use super::dependency_facts::DependencyFacts;
 use super::siblings::{Rival, Survey};
 use super::types::{Endings, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
-use super::{elsewhere, inputs};
+use super::{elsewhere, inputs, kube_config};
 use crate::answer::Live;
 use crate::digest;
 
@@ -83,8 +83,8 @@ impl Snapshot {
     /// applied to: a kubeconfig always, what is rendered with as it does elsewhere.
     #[must_use]
     pub fn is_another_here(&self, id: &ObjectId, before: &Live, now: &Live) -> bool {
-        if elsewhere::is_kubeconfig(self, id) {
-            return elsewhere::is_another_kubeconfig(before, now);
+        if kube_config::is_kube_config(self, id) {
+            return kube_config::is_another_kube_config(before, now);
         }
         inputs::asks_for_it(self, before, now)
     }

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{ALLOW_DELETION, APPLY_MODE};
 use tenure_api::{Condition, Kustomization, ObjectId, ObjectMeta};
-use tenure_tenancy::{Ending, Placement};
+use tenure_tenancy::{Ending, Placement, ReferenceGrant, TokenOrder};
 
 use super::dependency_facts::DependencyFacts;
 use super::expression_memory::ExpressionMemory;
 use super::guard::{Allowed, Guards};
+use super::kube_config::TokenAnswer;
 use super::settings::ApplySettings;
 use super::siblings::{Rival, Survey, Turnover};
 use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
@@ -29,9 +30,12 @@ pub struct Snapshot {
     pub kustomization: Kustomization,
     /// Whose its namespace is.
     pub placement: Placement,
-    /// The source that it names. Looked up only in the Kustomization's own namespace; `NotFound` also when the reference names another.
+    /// The source that it names. Looked up in another namespace only where its reference may lead; `NotFound` also otherwise.
     pub source: SourceFacts,
-    /// The Kustomizations that it depends on, in its own namespace, by name.
+    /// References to other namespaces that an administrator allows besides those within a tenant.
+    #[serde(default)]
+    pub grants: Vec<ReferenceGrant>,
+    /// The Kustomizations that it depends on, by name, those of other namespaces as `namespace/name`.
     #[serde(default)]
     pub dependencies: BTreeMap<String, DependencyFacts>,
     /// A way from dependency to dependency that ends where it began: the names, this Kustomization first and last.
@@ -96,6 +100,9 @@ pub struct Attempt {
     /// Value of the annotation `tenure.dev/apply` when it began.
     #[serde(default)]
     pub apply: Option<String>,
+    /// The answer to an order of a token.
+    #[serde(skip)]
+    pub token: Option<(TokenOrder, TokenAnswer)>,
     /// What was rendered.
     #[serde(default)]
     pub rendered: Option<Rendered>,
@@ -129,6 +136,7 @@ impl Attempt {
             requested_at: crate::read_requested_at(&kustomization.metadata),
             allowed: read_allowed_deletion(&kustomization.metadata),
             apply: read_apply_mode(&kustomization.metadata),
+            token: None,
             rendered: None,
             rendered_at: None,
             dry_runs: BTreeMap::new(),
@@ -158,6 +166,8 @@ pub enum SourceFacts {
     /// There is none of that name, or it may not be read.
     #[default]
     NotFound,
+    /// It is another lane's, and that is in another process.
+    Apart,
     /// It exists.
     Found {
         /// What it has fetched and what is in the artifact store: never taken from its status, which can be forged.

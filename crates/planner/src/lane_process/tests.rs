@@ -143,6 +143,7 @@ fn trouble_says_who_why_and_until_when() {
         describe(1, Cause::Exited(74)),
         describe(1, Cause::Signalled(11)),
         describe(1, Cause::HeldOn),
+        describe(1, Cause::HeldRoom("fetches in memory")),
     ];
     let expected = [
         ("it was killed (signal 9)", ""),
@@ -156,6 +157,10 @@ fn trouble_says_who_why_and_until_when() {
         ("it ended with exit code 74", ""),
         ("signal 11 ended it", ""),
         ("it was ended since it held on to a namespace that is no longer its", ""),
+        (
+            "it was ended since it kept for 120 s more than its part of the room that others waited for: fetches in memory",
+            "",
+        ),
     ];
     let expected = expected.map(|(cause, times)| {
         format!(

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenure_api::Bucket;
 use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
-use tenure_planner::bucket::{Attempt, FetchFailure, FetchReason, Fetched, Memory, Plan, Snapshot, Step, plan};
+use tenure_planner::bucket::{Attempt, FetchFailure, FetchReason, Fetched, Plan, Snapshot, Step, plan};
 use tenure_planner::invariants;
 use tenure_planner::source::FetchStep as _;
 use tenure_tenancy::Realm;
@@ -22,19 +23,15 @@ fn snapshot(fields: &Value) -> Snapshot {
     for (key, value) in fields.as_object().unwrap() {
         spec[key] = value.clone();
     }
-    let repository = serde_json::from_value(json!({
+    let repository: Bucket = serde_json::from_value(json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "Bucket",
         "metadata": { "name": "bucket", "namespace": "blue", "generation": 1, "uid": "u" },
         "spec": spec,
     }))
     .unwrap();
-    Snapshot {
-        placement: realm.place("blue"),
-        stored: None,
-        attempt: Attempt::begin(start(), &repository),
-        memory: Memory::default(),
-        repository,
-    }
+    let attempt = Attempt::begin(start(), &repository);
+    let known = json!({ "repository": repository, "placement": realm.place("blue"), "attempt": attempt });
+    serde_json::from_value(known).unwrap()
 }
 
 fn planned(snapshot: &Snapshot) -> Plan {

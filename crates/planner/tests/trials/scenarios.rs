@@ -8,18 +8,19 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_api::condition::{self, Condition};
+use tenure_api::condition;
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
 use tenure_planner::answer::Answer;
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
-    Attempt, DependencyFacts, Endings, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, plan,
+    Attempt, Endings, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, TokenAnswer, plan,
 };
 use tenure_planner::target::Target;
 use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
 use tenure_tenancy::Placement;
 
 use crate::builds::Build;
+use crate::facts;
 use crate::script::{Act, Scenario};
 use crate::world::World;
 
@@ -45,6 +46,8 @@ struct Player {
     watched: Vec<ObjectId>,
     begun: bool,
     siblings: Survey,
+    /// What is said when a token is ordered.
+    token: TokenAnswer,
 }
 
 /// The folder of the scenarios.
@@ -89,6 +92,7 @@ fn play(name: &str, scenario: Scenario) -> String {
     let snapshot = Snapshot {
         placement,
         source: SourceFacts::NotFound,
+        grants: Vec::new(),
         dependencies: BTreeMap::new(),
         cycle: None,
         service_account: ServiceAccountFacts::Usable,
@@ -126,6 +130,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         watched: Vec::new(),
         begun: false,
         siblings: Survey::default(),
+        token: TokenAnswer::Usable,
     };
     for act in scenario.script {
         player.act(name, act);
@@ -157,15 +162,7 @@ impl Player {
             }
             Act::SourceFails(message) => {
                 writeln!(self.account, "# source fails").unwrap();
-                let ready: Condition = serde_json::from_value(json!({
-                    "type": "Ready", "status": "False", "reason": "GitOperationFailed", "message": message,
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }))
-                .unwrap();
-                self.snapshot.source = SourceFacts::Found {
-                    artifact: None,
-                    conditions: vec![ready],
-                };
+                self.snapshot.source = facts::describe_failed_source(&message);
             }
             Act::Reconcile => self.reconcile(name),
             Act::Pass(seconds) => {
@@ -213,12 +210,22 @@ impl Player {
             Act::Here(mut object) => {
                 let id = ObjectId::of(&object).unwrap();
                 writeln!(self.account, "# {} is here", id.subject()).unwrap();
-                for (_, value) in object["data"].as_object_mut().into_iter().flatten() {
+                let is_secret = object["kind"] == "Secret";
+                for (_, value) in object["data"]
+                    .as_object_mut()
+                    .filter(|_| is_secret)
+                    .into_iter()
+                    .flatten()
+                {
                     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                     *value = json!(base64::engine::general_purpose::STANDARD.encode(text));
                 }
                 self.here.insert(id.clone(), object);
                 self.watch_here();
+            }
+            Act::Token(answer) => {
+                writeln!(self.account, "# the token: {answer:?}").unwrap();
+                self.token = answer;
             }
             Act::GoneHere(id) => {
                 writeln!(self.account, "# {} is gone", id.subject()).unwrap();
@@ -317,19 +324,7 @@ impl Player {
                     object["metadata"]["resourceVersion"] = json!(self.now.as_second().to_string());
                     serde_json::from_value(object).unwrap()
                 });
-                let status = if ready { "True" } else { "False" };
-                let conditions: Vec<Condition> = serde_json::from_value(json!([{
-                    "type": "Ready", "status": status, "reason": "x", "message": "x", "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }]))
-                .unwrap();
-                let facts = DependencyFacts::Found {
-                    generation: Some(1),
-                    observed_generation: Some(1),
-                    conditions,
-                    source: ("GitRepository".to_owned(), "elsewhere".to_owned()),
-                    last_applied_revision: None,
-                    whole,
-                };
+                let facts = facts::describe_dependency(ready, whole);
                 self.snapshot.dependencies.insert(name, facts);
             }
             Act::Forge(ids) => {
@@ -582,6 +577,9 @@ impl Player {
             Step::ReadHere(target) => {
                 let live = self.read_here(&target.id);
                 self.snapshot.here.insert(target.id.clone(), live);
+            }
+            Step::OrderToken(order) => {
+                self.snapshot.attempt.token = Some((order.clone(), self.token.clone()));
             }
             Step::Survey(request) => {
                 self.snapshot.survey = Some(Survey {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_planner::kustomization::{ApplySettings, Endings, Guards, Rival, ServiceAccountFacts, Survey};
+use tenure_planner::kustomization::{ApplySettings, Endings, Guards, Rival, ServiceAccountFacts, Survey, TokenAnswer};
 use tenure_tenancy::Realm;
 
 use crate::builds::Build;
@@ -102,6 +102,8 @@ pub(crate) enum Act {
         #[serde(default)]
         whole: Option<Value>,
     },
+    /// What is said when a token to send to another cluster is ordered.
+    Token(TokenAnswer),
     /// An object of this cluster, while the Kustomization applies to another one; its Secrets' data as texts.
     Here(Value),
     /// The object of that name is gone from this cluster.

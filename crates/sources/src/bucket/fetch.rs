@@ -27,7 +27,7 @@ use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
 use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, describe_bytes};
-use crate::policy::Policy;
+use crate::reach::Reach;
 
 /// Bytes of the buffers of all connections, and of what unpacks one archive and packs another.
 const BUFFER_BYTES: u64 = 2 << 20;
@@ -45,24 +45,24 @@ const IGNORE_FILE_BYTES: u64 = 64 << 10;
 /// A [`BucketError`] that says what failed and what to do.
 pub fn fetch_bucket<'a>(
     request: &'a BucketRequest,
-    policy: &'a Policy,
+    reach: impl Into<Reach>,
     limits: &'a Limits,
     store: &'a ArtifactStore,
     account: &'a Account,
 ) -> BoxFuture<'a, Result<Fetched, BucketError>> {
-    Box::pin(fetch_in_time(request, policy, limits, store, account))
+    Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
 async fn fetch_in_time(
     request: &BucketRequest,
-    policy: &Policy,
+    reach: Reach,
     limits: &Limits,
     store: &ArtifactStore,
     account: &Account,
 ) -> Result<Fetched, BucketError> {
     // Whoever waits for room to the end is told so, instead of that the time is over.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(policy, limits);
+    let dialer = Dialer::new(reach, limits);
     let fetching = Fetch {
         request,
         dialer: &dialer,
@@ -328,7 +328,7 @@ impl Fetch<'_> {
                 stored_at: Some(Timestamp::now()),
                 ignore: self.request.asked.ignore.clone(),
                 fingerprint: self.fingerprint.clone(),
-                metadata: std::collections::BTreeMap::new(),
+                ..StoredArtifact::default()
             },
             subject: Some(count.to_string()),
         })

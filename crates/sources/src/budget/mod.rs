@@ -5,12 +5,16 @@
 //! what waits for one lane's own room holds nobody else up, and what waits for everybody's is passed by smaller requests a few times only.
 //!
 //! Ask for everything at once: who holds some and waits for more can wait for ever for another that does the same.
+//!
+//! A part of a budget may be in another process. Then that part has a *share*, which whoever has the whole grants and takes back
+//! ([`ByteBudget::follow_share`]); what it allows is never more than the share, and what never fits is still judged by the whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tenure_planner::lane_process::room::Demand;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::limits::describe_bytes;
@@ -80,11 +84,15 @@ pub struct ByteBudget {
 struct Shared {
     room: Room,
     state: Mutex<State>,
+    /// What is held, or waited for, has changed.
+    changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
     held: u64,
+    /// What may be held, where that is not simply what the room allows.
+    share: Option<u64>,
     next: u64,
     lanes: HashMap<Arc<str>, Lane>,
     /// The lanes whose first request fits into their own room, by their turn.
@@ -134,8 +142,59 @@ impl ByteBudget {
             shared: Arc::new(Shared {
                 room,
                 state: Mutex::default(),
+                changed: Notify::new(),
             }),
         }
+    }
+
+    /// From now on nothing is allowed but what is granted.
+    pub fn follow_share(&self) {
+        self.shared.lock().share.get_or_insert(0);
+    }
+
+    /// So much more may be held.
+    pub fn add_share(&self, bytes: u64) {
+        let mut state = self.shared.lock();
+        state.share = state.share.map(|share| share.saturating_add(bytes));
+        drop(state);
+        self.shared.settle();
+        self.shared.changed.notify_one();
+    }
+
+    /// Gives up what of the share is neither held nor `kept`; how much that is.
+    pub fn give_up_share(&self, kept: u64) -> u64 {
+        let mut state = self.shared.lock();
+        let held = state.held;
+        let Some(share) = &mut state.share else { return 0 };
+        let left = held.saturating_add(kept).min(*share);
+        let given_up = share.saturating_sub(left);
+        *share = left;
+        given_up
+    }
+
+    /// What there is of a share, and what is wanted. What waits for its own lane's room wants nothing of others.
+    pub fn demand(&self) -> Demand {
+        let state = self.shared.lock();
+        let first = || {
+            let lane = state.lanes.get(state.turns.first_key_value()?.1)?;
+            Some(lane.waiting.first_key_value()?.1.bytes)
+        };
+        Demand {
+            share: state.allowed(&self.shared.room),
+            held: state.held,
+            first: first(),
+        }
+    }
+
+    /// Whether what is waited for would fit if the share were all that the room allows.
+    pub fn is_short_of_share(&self) -> bool {
+        let state = self.shared.lock();
+        state.allowed(&self.shared.room) < self.shared.room.all && !state.turns.is_empty()
+    }
+
+    /// Waits until what is held, or waited for, has changed since this was last asked. For one who asks.
+    pub async fn changed(&self) {
+        self.shared.changed.notified().await;
     }
 
     /// How much it allows.
@@ -188,6 +247,7 @@ impl ByteBudget {
         state.take(&lane, bytes);
         state.count_passed(usize::MAX);
         drop(state);
+        self.shared.changed.notify_one();
         Ok(Held {
             shared: Arc::clone(&self.shared),
             lane,
@@ -268,6 +328,7 @@ impl Shared {
             };
             drop(waiter.answer.send(held));
         }
+        self.changed.notify_one();
     }
 
     fn give_back(self: &Arc<Self>, lane: &Arc<str>, bytes: u64) {
@@ -284,7 +345,12 @@ impl State {
 
     fn fits(&self, lane: &str, bytes: u64, room: &Room) -> bool {
         let own = self.lanes.get(lane).map_or(0, |lane| lane.held);
-        own.saturating_add(bytes) <= room.lane && self.held.saturating_add(bytes) <= room.all
+        own.saturating_add(bytes) <= room.lane && self.held.saturating_add(bytes) <= self.allowed(room)
+    }
+
+    /// What all lanes here may hold together.
+    fn allowed(&self, room: &Room) -> u64 {
+        self.share.map_or(room.all, |share| share.min(room.all))
     }
 
     /// Whether everybody's room is kept for a request that was passed often enough.
@@ -343,7 +409,7 @@ impl State {
         for name in self.turns.values().take(LOOKED_PAST) {
             let lane = self.lanes.get(name)?;
             let (_, first) = lane.waiting.first_key_value()?;
-            if self.held.saturating_add(first.bytes) <= room.all {
+            if self.held.saturating_add(first.bytes) <= self.allowed(room) {
                 found = Some(Arc::clone(name));
                 break;
             }
@@ -422,6 +488,18 @@ impl Held {
         let back = self.bytes.saturating_sub(bytes);
         self.bytes -= back;
         self.shared.give_back(&self.lane, back);
+    }
+
+    /// Takes over what another one holds of the same budget for the same lane; one of another stays what it is.
+    ///
+    /// # Errors
+    /// The other one, where it is of another.
+    pub fn join(&mut self, mut other: Self) -> Result<(), Self> {
+        if !Arc::ptr_eq(&self.shared, &other.shared) || self.lane != other.lane {
+            return Err(other);
+        }
+        self.bytes += std::mem::take(&mut other.bytes);
+        Ok(())
     }
 
     /// Takes more, up to this many in all, if there is room now. It never waits.

@@ -193,3 +193,62 @@ async fn a_large_request_is_passed_a_few_times_only() {
     assert_eq!(granted(&mut large).await.unwrap().bytes(), 95);
     assert!(budget.try_acquire("d", 5).is_ok());
 }
+
+#[tokio::test]
+async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
+    let budget = budget(60, 100);
+    budget.follow_share();
+    assert!(budget.try_acquire("a", 1).unwrap_err().transient());
+    let mut first = ask(&budget, "a", 20).await;
+    let demand = |share, held, first| Demand { share, held, first };
+    assert_eq!(budget.demand(), demand(0, 0, Some(20)));
+    assert!(budget.is_short_of_share());
+    // What never fits is told at once, by the setting and not by the share.
+    let refused = budget.acquire("a", 61, later()).await.unwrap_err();
+    assert!(refused.to_string().contains("--things-per-tenant"), "{refused}");
+    budget.add_share(30);
+    let held = granted(&mut first).await.expect("it was granted");
+    assert_eq!(budget.demand(), demand(30, 20, None));
+    assert!(budget.try_acquire("b", 11).is_err());
+    // What is held is not given up, and what is kept neither.
+    assert_eq!((budget.give_up_share(4), budget.give_up_share(4)), (6, 0));
+    assert_eq!(budget.demand(), demand(24, 20, None));
+    drop(held);
+    assert_eq!((budget.give_up_share(0), budget.demand()), (24, demand(0, 0, None)));
+    // One that waits for its own lane's room wants nothing of others.
+    budget.add_share(100);
+    let _all = budget.acquire("a", 60, later()).await.unwrap();
+    let _waiting = ask(&budget, "a", 10).await;
+    assert_eq!(budget.demand(), demand(100, 60, None));
+}
+
+#[tokio::test]
+async fn whoever_follows_a_part_hears_of_every_change() {
+    let budget = budget(60, 100);
+    budget.follow_share();
+    budget.add_share(50);
+    budget.changed().await;
+    let mut held = budget.try_acquire("a", 10).unwrap();
+    budget.changed().await;
+    held.try_grow_to(20).unwrap();
+    budget.changed().await;
+    held.shrink_to(5);
+    budget.changed().await;
+    let _waiting = ask(&budget, "a", 50).await;
+    budget.changed().await;
+    drop(held);
+    budget.changed().await;
+}
+
+#[tokio::test]
+async fn what_is_joined_is_given_back_once() {
+    let (budget, other) = (budget(60, 100), budget(60, 100));
+    let mut held = budget.try_acquire("a", 10).unwrap();
+    held.join(budget.try_acquire("a", 20).unwrap()).unwrap();
+    assert_eq!((held.bytes(), budget.held_by("a")), (30, 30));
+    let strange = held.join(other.try_acquire("a", 5).unwrap()).unwrap_err();
+    let foreign = held.join(budget.try_acquire("b", 5).unwrap()).unwrap_err();
+    assert_eq!((held.bytes(), strange.bytes(), foreign.bytes()), (30, 5, 5));
+    drop((held, strange, foreign));
+    assert_eq!((budget.held(), other.held()), (0, 0));
+}

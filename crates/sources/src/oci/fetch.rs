@@ -31,7 +31,7 @@ use crate::artifact::{ArtifactStore, Incoming};
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
 use crate::limits::{Limits, describe_bytes};
-use crate::policy::Policy;
+use crate::reach::Reach;
 use crate::select::read_tag_version;
 
 /// Bytes of the buffers of a connection.
@@ -50,24 +50,24 @@ const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 /// An [`OciError`] that says what failed and what to do.
 pub fn fetch_artifact<'a>(
     request: &'a OciRequest,
-    policy: &'a Policy,
+    reach: impl Into<Reach>,
     limits: &'a Limits,
     store: &'a ArtifactStore,
     account: &'a Account,
 ) -> BoxFuture<'a, Result<Fetched, OciError>> {
-    Box::pin(fetch_in_time(request, policy, limits, store, account))
+    Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
 async fn fetch_in_time(
     request: &OciRequest,
-    policy: &Policy,
+    reach: Reach,
     limits: &Limits,
     store: &ArtifactStore,
     account: &Account,
 ) -> Result<Fetched, OciError> {
     // Whoever waits for room to the end is told so, instead of that the time is over.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(policy, limits);
+    let dialer = Dialer::new(reach, limits);
     let fetching = Fetch {
         request,
         dialer: &dialer,

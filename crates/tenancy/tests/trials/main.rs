@@ -45,6 +45,11 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
     let placement = realm.place(&case.namespace);
     let namespace = case.namespace.as_str();
     let other = case.other.as_deref();
+    let referrer = reference::Referrer {
+        namespace,
+        placement: &placement,
+        grants: &realm.settings.reference_grants,
+    };
     let yes = |result: Result<(), Denial>| result.map(|()| "yes".to_owned());
     match case.ask.as_str() {
         "surface" => identity::decide_for_surface(&placement, namespace, case.name.as_deref())
@@ -54,8 +59,17 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
         "gitSource" => identity::decide_for_source(&placement, namespace).map(|identity| identity.to_string()),
         "object" => yes(inventory::check_entry(&placement, case.object.as_ref().unwrap())),
         "targetNamespace" => yes(reach::check_target_namespace(&placement, other.unwrap())),
-        "sourceReference" => yes(reference::check_source(namespace, "GitRepository", other, "x")),
-        "dependency" => yes(reference::check_dependency(namespace, other, "x")),
+        "sourceReference" => yes(reference::check_source(
+            referrer,
+            "GitRepository",
+            other,
+            case.name.as_deref().unwrap_or("x"),
+        )),
+        "dependency" => yes(reference::check_dependency(
+            referrer,
+            other,
+            case.name.as_deref().unwrap_or("x"),
+        )),
         "healthCheck" => yes(reference::check_health_check(&placement, "Deployment", other, "x")),
         "ending" => Ok(format!("{:?}", realm.ending(namespace))),
         "take" => {
@@ -107,6 +121,6 @@ fn main() -> ExitCode {
     });
     let mut suite = Suite::default();
     // The matrix only grows.
-    suite.add("matrix", 93, cases);
+    suite.add("matrix", 116, cases);
     suite.run()
 }

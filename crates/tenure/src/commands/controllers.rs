@@ -10,6 +10,7 @@ use tenure_controllers::{
     ApplySettings, Budgets, Config, Guards, LaneMode, LaneServer, ProcessSettings, RenderLimits, StageKind, Switches,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
+use tenure_tenancy::ReferenceGrant;
 
 use super::budgets;
 use crate::failure::Failure;
@@ -50,6 +51,10 @@ pub(crate) struct Flags {
     /// The ServiceAccount that Kustomizations of a namespace act as when they name none; `default` where nothing is set.
     #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
     default_service_accounts: Vec<String>,
+    /// Let Kustomizations refer to something in another namespace, besides those of their own tenant: FROM is a namespace, tenant:NAME or *,
+    /// KIND is GitRepository, OCIRepository, Bucket or Kustomization, and the last NAME may be *.
+    #[arg(long = "allow-reference", value_name = "FROM=NAMESPACE/KIND/NAME")]
+    allowed_references: Vec<ReferenceGrant>,
     /// What one rendering may make all together before it is given up.
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
@@ -94,6 +99,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) cluster_ranges: Vec<Cidr>,
     /// Who Kustomizations that name nobody act as, by namespace.
     default_service_accounts: BTreeMap<String, String>,
+    /// Which references to other namespaces are allowed.
+    reference_grants: Vec<ReferenceGrant>,
     guards: Guards,
     applying: ApplySettings,
     strict_sops: bool,
@@ -112,6 +119,7 @@ impl Flags {
             allowed_platform_sources: parse_allowances("--allow-platform-source", &self.allowed_platform_sources)?,
             cluster_ranges: parse_ranges(&self.cluster_ranges)?,
             default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
+            reference_grants: self.allowed_references.clone(),
             guards: self.guards.guards(),
             applying: self.applying.read_settings()?,
             strict_sops: self.sops_strict,
@@ -137,6 +145,7 @@ impl ControllerSettings {
             allowed_platform_sources: Vec::new(),
             cluster_ranges: Vec::new(),
             default_service_accounts: BTreeMap::new(),
+            reference_grants: Vec::new(),
             guards: Guards::default(),
             applying: ApplySettings::default(),
             strict_sops: false,
@@ -206,6 +215,7 @@ impl ControllerSettings {
         (config.platform_sources, config.tenant_sources) = self.write_policies(besides);
         config.switches = self.switches;
         config.settings.default_service_accounts = self.default_service_accounts;
+        config.settings.reference_grants = self.reference_grants;
         config.guards = self.guards;
         config.applying = self.applying;
         config.strict_sops = self.strict_sops;

@@ -1,7 +1,7 @@
 //! `tenure lane`: the process of one lane, which the controllers start; nobody else has use for it. Everything that it is told comes over its
-//! standard input, and it shuts itself in before it does anything with that.
+//! standard input, connections over its standard output, and it shuts itself in before it does anything with either.
 
-use std::io::{IsTerminal as _, stdin};
+use std::io::{IsTerminal as _, stdin, stdout};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -43,7 +43,11 @@ impl Lane {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| Failure::environment(format!("standard input: {error}")))?;
-        let process = LaneProcess::receive(UnixStream::from(line)).map_err(|error| fail(&error))?;
+        let dial_line = stdout()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
+        let process = LaneProcess::receive(UnixStream::from(line), dial_line).map_err(|error| fail(&error))?;
         confinement::take_name(process.name());
         let confinement = Confinement::enter(process.folder(), process.memory());
         Ok(ShutIn { process, confinement })

@@ -149,7 +149,6 @@ fn describe_server(cluster: &kube::Config) -> LaneServer {
         authorities: cluster.root_cert.clone(),
         tls_name: cluster.tls_server_name.clone(),
         unchecked: cluster.accept_invalid_certs,
-        proxy: cluster.proxy_url.as_ref().map(ToString::to_string),
     }
 }
 

@@ -414,6 +414,37 @@ async fn a_lane_that_says_what_no_lane_says_ends_alone() {
     scene.blue.wait_until_well(scene.admin()).await;
 }
 
+/// What all tenants may have together binds them as processes, too: who holds on to it keeps others waiting until it is ended, and no
+/// longer, and who doesn't use it gives it back at once.
+#[tokio::test]
+async fn what_all_may_have_together_binds_processes_too() {
+    let budgets = [
+        "--tree-memory",
+        "1600KiB",
+        "--tree-memory-per-tenant",
+        "1200KiB",
+        "--lane-patience",
+        "6",
+    ];
+    let mut scene = Scene::set(&budgets).await;
+    let large = || {
+        let filler = "x".repeat(200 << 10);
+        (0..5).map(move |number| (format!("filler-{number}.txt"), filler.clone()))
+    };
+    for shop in [&scene.blue, &scene.red] {
+        shop.repository.commit(large(), "a thousand kibibytes").await.unwrap();
+    }
+    // The control: together they would take more than there is, and both go on, one after the other.
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    let blue = scene.wait_for_lane("blue", None).await;
+    kill(blue, Signal::SIGSTOP).unwrap();
+    scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+    assert!(!is_there(blue), "there was room for both");
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+}
+
 /// What is nobody's has one process together, until a tenant has it: the first lets go of it, and the tenant's goes on with it.
 #[tokio::test]
 async fn a_namespace_moves_from_lane_to_lane() {

@@ -60,7 +60,8 @@ impl Webhook {
     /// # Errors
     /// Whatever keeps it from listening.
     pub async fn start(answers: Value) -> anyhow::Result<Self> {
-        let (tls, ca) = certified()?;
+        let (tls, authority) = certify()?;
+        let ca = STANDARD.encode(authority);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let shared = Shared {
@@ -104,8 +105,8 @@ impl Webhook {
     }
 }
 
-/// A certificate for 127.0.0.1 and the Service `webhook` in `default`, and the CA that it is from.
-fn certified() -> anyhow::Result<(rustls::ServerConfig, String)> {
+/// A certificate for 127.0.0.1 and the Service `webhook` in `default`, and the CA that it is from, in PEM.
+pub(crate) fn certify() -> anyhow::Result<(rustls::ServerConfig, String)> {
     let ca_key = rcgen::KeyPair::generate()?;
     let mut ca = rcgen::CertificateParams::new(Vec::<String>::new())?;
     ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -120,7 +121,7 @@ fn certified() -> anyhow::Result<(rustls::ServerConfig, String)> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![certificate.der().clone()], key)?;
-    Ok((config, STANDARD.encode(ca_certificate.pem())))
+    Ok((config, ca_certificate.pem()))
 }
 
 async fn serve(listener: TcpListener, acceptor: TlsAcceptor, shared: Shared) {

@@ -9,6 +9,7 @@ use tenure_planner::kustomization::ServiceAccountFacts;
 use tenure_planner::plan::Watched;
 use tenure_planner::target::Target;
 use tenure_planner::{Answer, Request};
+use tenure_tenancy::TokenOrder;
 
 use super::KustomizationReconciler;
 use crate::answers;
@@ -68,6 +69,17 @@ impl KustomizationReconciler {
         true
     }
 
+    /// Has a token ready that is sent to another cluster.
+    pub(super) async fn order_token(&mut self, order: TokenOrder, lane: &Lane) {
+        let shard = &self.shard;
+        let token = shard.clusters.order_token(&shard.means.clients, &order, &lane.access());
+        let answer = answers::read_token(token.prepare().await);
+        self.token = Some(token);
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.attempt.token = Some((order, answer));
+        }
+    }
+
     /// Goes to the cluster that a plan is about; whether it is where it was. Before it is known which, it stays.
     pub(super) fn enter(
         &mut self,
@@ -97,13 +109,11 @@ impl KustomizationReconciler {
         let is_platforms = self.shard.namespace == means.settings.platform_namespace;
         let way = Way {
             budgets: &means.elsewhere,
-            policy: if is_platforms {
-                &means.platform_sources
-            } else {
-                &means.tenant_sources
-            },
+            reach: means.reach(is_platforms),
             mailboxes: &means.mailboxes,
             lane: &lane.bounds.name,
+            access: lane.access(),
+            clients: &means.clients,
         };
         let cluster = self.shard.clusters.open(way, target, account)?;
         self.go_to(Some(cluster));

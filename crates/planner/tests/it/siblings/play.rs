@@ -73,6 +73,7 @@ impl Play {
             let snapshot = Snapshot {
                 placement: placement.clone(),
                 source: SourceFacts::NotFound,
+                grants: Vec::new(),
                 dependencies: BTreeMap::new(),
                 cycle: None,
                 service_account: ServiceAccountFacts::Usable,
@@ -292,7 +293,9 @@ impl Play {
                 snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
             }
             Step::Survey(request) => party.survey = Some(request.clone()),
-            Step::ReadHere(_) | Step::Ask(Request::Try(_) | Request::TakeOver(_)) => panic!("{step}"),
+            Step::ReadHere(_) | Step::OrderToken(_) | Step::Ask(Request::Try(_) | Request::TakeOver(_)) => {
+                panic!("{step}")
+            }
         }
     }
 

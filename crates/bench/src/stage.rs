@@ -16,42 +16,44 @@ use crate::load::{Connection, Target};
 use crate::process::ControlPlane;
 
 /// What takes longer counts as this long.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the third tenant reads.
-pub(super) const THIRD_OBJECT: &str = "/api/v1/namespaces/third/configmaps/greeting";
+pub(crate) const THIRD_OBJECT: &str = "/api/v1/namespaces/third/configmaps/greeting";
 
 /// The namespaces, each of a tenant of its name.
-pub(super) const HOSTILE: &str = "hostile";
+pub(crate) const HOSTILE: &str = "hostile";
 const NEIGHBOUR: &str = "neighbour";
 const THIRD: &str = "third";
 
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Everything that runs.
-pub(super) struct Stage {
+pub(crate) struct Stage {
     plane: ControlPlane,
-    pub(super) git: GitServer,
+    pub(crate) git: GitServer,
     repository: Repository,
     commits: AtomicUsize,
     /// The administrator.
-    pub(super) admin: Connection,
+    pub(crate) admin: Connection,
     /// The hostile tenant's GitOps account.
-    pub(super) hostile: Target,
+    pub(crate) hostile: Target,
     /// The third tenant's GitOps account.
-    pub(super) third: Target,
+    pub(crate) third: Target,
     _folder: tempfile::TempDir,
 }
 
 impl Stage {
-    /// Starts the control plane, and makes the tenants.
-    pub(super) async fn set(program: &Path) -> anyhow::Result<Self> {
+    /// Starts the control plane, with these arguments besides its own, and makes the tenants.
+    pub(crate) async fn set(program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let git = GitServer::start(folder.path(), Options::default()).await?;
         let repository = git.create(NEIGHBOUR).await?;
         repository.commit([("app.yaml", greeting(0))], "the beginning").await?;
         let address = format!("http://{}", git.http_address());
-        let plane = ControlPlane::start(program, &["--allow-source".to_owned(), address]).await?;
+        let mut all = vec!["--allow-source".to_owned(), address];
+        all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        let plane = ControlPlane::start(program, &all).await?;
         let target = Target::read(&plane.kubeconfig()).await?;
         let admin = target.connect().await?;
         for tenant in [HOSTILE, NEIGHBOUR, THIRD] {
@@ -86,34 +88,34 @@ impl Stage {
     }
 
     /// The control plane's process.
-    pub(super) fn process_id(&self) -> u32 {
+    pub(crate) fn process_id(&self) -> u32 {
         self.plane.process_id()
     }
 
     /// The CPU time that it has used.
-    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         self.plane.cpu()
     }
 
     /// Whether it still runs.
-    pub(super) fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         self.plane.is_running()
     }
 
     /// Applies an object as the administrator.
-    pub(super) async fn apply(&self, path: &str, object: &Value) -> anyhow::Result<()> {
+    pub(crate) async fn apply(&self, path: &str, object: &Value) -> anyhow::Result<()> {
         apply(&self.admin, path, object).await
     }
 
     /// A GitRepository of the repository of that name.
-    pub(super) async fn apply_source(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn apply_source(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
         let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": name, "namespace": namespace},
             "spec": {"interval": "1h", "timeout": "60s", "url": self.git.http_url(name), "ref": {"branch": "main"}}});
         self.apply(&source_path(namespace, name), &object).await
     }
 
     /// A Kustomization that acts as its tenant's GitOps account; `spec` is laid over the usual.
-    pub(super) async fn apply_kustomization(&self, namespace: &str, name: &str, spec: &Value) -> anyhow::Result<()> {
+    pub(crate) async fn apply_kustomization(&self, namespace: &str, name: &str, spec: &Value) -> anyhow::Result<()> {
         let mut usual = json!({"interval": "1h", "retryInterval": "1s", "timeout": "60s", "prune": true, "path": "./",
             "targetNamespace": namespace, "serviceAccountName": format!("{namespace}-gitops")});
         for (key, value) in spec.as_object().into_iter().flatten() {
@@ -128,7 +130,7 @@ impl Stage {
 
     /// From `requestedAt`, set at once after a push, until the neighbour's Kustomization is Ready with that commit.
     /// What doesn't come to that counts as [`PATIENCE`].
-    pub(super) async fn commit_to_applied(&self) -> Duration {
+    pub(crate) async fn commit_to_applied(&self) -> Duration {
         let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         match tokio::time::timeout(PATIENCE, self.follow_commit(number)).await {
             Ok(Ok(took)) => took,
@@ -165,17 +167,17 @@ impl Stage {
 }
 
 /// Where a Kustomization is.
-pub(super) fn kustomization_path(namespace: &str, name: &str) -> String {
+pub(crate) fn kustomization_path(namespace: &str, name: &str) -> String {
     format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations/{name}")
 }
 
 /// Where a GitRepository is.
-pub(super) fn source_path(namespace: &str, name: &str) -> String {
+pub(crate) fn source_path(namespace: &str, name: &str) -> String {
     format!("/apis/source.toolkit.fluxcd.io/v1/namespaces/{namespace}/gitrepositories/{name}")
 }
 
 /// Sets `reconcile.fluxcd.io/requestedAt` to a value that it never had.
-pub(super) async fn request_reconcile(connection: &Connection, path: &str) -> anyhow::Result<()> {
+pub(crate) async fn request_reconcile(connection: &Connection, path: &str) -> anyhow::Result<()> {
     static REQUESTS: AtomicUsize = AtomicUsize::new(0);
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
     let patch = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": number.to_string()}}});
@@ -183,7 +185,7 @@ pub(super) async fn request_reconcile(connection: &Connection, path: &str) -> an
 }
 
 /// A merge patch.
-pub(super) async fn merge(connection: &Connection, path: &str, patch: &Value) -> anyhow::Result<()> {
+pub(crate) async fn merge(connection: &Connection, path: &str, patch: &Value) -> anyhow::Result<()> {
     let body = Bytes::from(patch.to_string());
     connection
         .call("PATCH", path, "application/merge-patch+json", body)
@@ -191,7 +193,7 @@ pub(super) async fn merge(connection: &Connection, path: &str, patch: &Value) ->
     Ok(())
 }
 
-async fn apply(connection: &Connection, path: &str, object: &Value) -> anyhow::Result<()> {
+pub(crate) async fn apply(connection: &Connection, path: &str, object: &Value) -> anyhow::Result<()> {
     let url = format!("{path}?fieldManager=bench&force=true");
     let body = Bytes::from(object.to_string());
     connection.call("PATCH", &url, APPLY, body).await?;
@@ -199,7 +201,7 @@ async fn apply(connection: &Connection, path: &str, object: &Value) -> anyhow::R
 }
 
 /// A Tenant, its namespace, and the moment when its GitOps account is there.
-async fn make_tenant(admin: &Connection, name: &str) -> anyhow::Result<()> {
+pub(crate) async fn make_tenant(admin: &Connection, name: &str) -> anyhow::Result<()> {
     let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": name},
         "spec": {"owners": [{"kind": "User", "name": format!("owner-of-{name}"), "clusterRoles": ["admin"]}]}});
     apply(

@@ -1,0 +1,190 @@
+//! What is done to the lane of the hostile tenant. Each blow comes again as soon as there is another process to strike; the lane has work to
+//! begin with whenever it is started. Refuses to strike any process but that lane's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustix::process::{Resource, Rlimit, prlimit};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::processes::list_lanes;
+use crate::hostile::loads::Load;
+use crate::hostile::pressure::{Prepared, Pressure};
+use crate::load::Target;
+use crate::stage::{HOSTILE, Stage, kustomization_path, request_reconcile};
+
+/// How often it is looked for a process to strike.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a lane may take to come back before a turn: the pauses become longer with each blow.
+const BACK: Duration = Duration::from_secs(200);
+/// Kustomizations that the lane begins with.
+const KUSTOMIZATIONS: usize = 20;
+
+/// What becomes of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blow {
+    /// Nothing: what varies by itself.
+    AtRest,
+    /// It makes large renderings.
+    Busy,
+    /// SIGKILL.
+    Killed,
+    /// SIGSTOP, until the hub ends it.
+    Stopped,
+    /// It gets no more memory, and gives up.
+    OutOfMemory,
+}
+
+impl Blow {
+    pub(super) const ALL: [Self; 5] = [Self::AtRest, Self::Busy, Self::Killed, Self::Stopped, Self::OutOfMemory];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::AtRest => "at rest",
+            Self::Busy => "busy",
+            Self::Killed => "killed",
+            Self::Stopped => "stopped",
+            Self::OutOfMemory => "out of memory",
+        }
+    }
+
+    /// Whether it can be done to a lane that has no process.
+    pub(super) fn strikes_tasks(self) -> bool {
+        matches!(self, Self::AtRest | Self::Busy)
+    }
+
+    fn signal(self) -> Option<Signal> {
+        match self {
+            Self::Killed => Some(Signal::SIGKILL),
+            Self::Stopped => Some(Signal::SIGSTOP),
+            Self::AtRest | Self::Busy | Self::OutOfMemory => None,
+        }
+    }
+
+    /// Gives the lane its work.
+    pub(super) async fn prepare(self, stage: &Stage) -> anyhow::Result<Ready> {
+        let load = if self == Self::Busy {
+            Load::LargeRenderings.prepare(stage).await?
+        } else {
+            Prepared::default()
+        };
+        let repository = stage.git.create("apps").await?;
+        let app = |number: usize| {
+            let text =
+                format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app-{number}\ndata:\n  from: git\n");
+            (format!("{number}/app.yaml"), text)
+        };
+        repository.commit((0..KUSTOMIZATIONS).map(app), "apps").await?;
+        stage.apply_source(HOSTILE, "apps").await?;
+        for number in 0..KUSTOMIZATIONS {
+            let spec = json!({"sourceRef": {"kind": "GitRepository", "name": "apps"}, "path": format!("./{number}")});
+            stage
+                .apply_kustomization(HOSTILE, &format!("app-{number}"), &spec)
+                .await?;
+        }
+        Ok(Ready { blow: self, load })
+    }
+}
+
+/// A blow that can be dealt.
+pub(super) struct Ready {
+    blow: Blow,
+    load: Prepared,
+}
+
+impl Ready {
+    /// Begins: waits until there is a lane, and strikes it again and again.
+    pub(super) async fn begin(&self, stage: &Stage) -> anyhow::Result<Striking<'_>> {
+        let hub = stage.process_id();
+        if !self.blow.strikes_tasks() {
+            let began = Instant::now();
+            while find_lane(hub).is_none() {
+                if began.elapsed() > BACK {
+                    bail!("the lane did not come back in {BACK:?}");
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        let (count, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let striking = strike(
+            self.blow,
+            (hub, stage.hostile.clone()),
+            Arc::clone(&count),
+            Arc::clone(&over),
+        );
+        Ok(Striking {
+            load: self.load.begin(stage).await,
+            task: tokio::spawn(striking),
+            count,
+            over,
+        })
+    }
+}
+
+/// A blow that comes again and again.
+pub(super) struct Striking<'a> {
+    load: Pressure<'a>,
+    task: JoinHandle<()>,
+    count: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+}
+
+impl Striking<'_> {
+    /// Ends it; how often it came.
+    pub(super) async fn end(self, stage: &Stage) -> usize {
+        self.over.store(true, Ordering::Relaxed);
+        let _ended = self.task.await;
+        self.load.end(stage).await;
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+fn find_lane(hub: u32) -> Option<Pid> {
+    let name = format!("tenant/{HOSTILE}");
+    list_lanes(hub)
+        .into_iter()
+        .find_map(|(found, process)| (found == name).then_some(process))
+}
+
+async fn strike(blow: Blow, (hub, hostile): (u32, Target), count: Arc<AtomicUsize>, over: Arc<AtomicBool>) {
+    let mut struck = None;
+    while !over.load(Ordering::Relaxed) {
+        if !blow.strikes_tasks()
+            && let Some(lane) = find_lane(hub)
+            && struck != Some(lane)
+        {
+            struck = Some(lane);
+            count.fetch_add(1, Ordering::Relaxed);
+            if let Some(signal) = blow.signal() {
+                let _gone_by_itself = kill(lane, signal);
+            } else {
+                let none = Rlimit {
+                    current: Some(0),
+                    maximum: Some(0),
+                };
+                let _gone_by_itself = prlimit(rustix::process::Pid::from_raw(lane.as_raw()), Resource::Data, none);
+            }
+        }
+        if blow == Blow::OutOfMemory {
+            // What it does takes memory, until there is none.
+            ask_for_all(&hostile).await;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn ask_for_all(hostile: &Target) {
+    let Ok(connection) = hostile.connect().await else {
+        return;
+    };
+    for number in 0..KUSTOMIZATIONS {
+        let path = kustomization_path(HOSTILE, &format!("app-{number}"));
+        let _told_by_the_figures = request_reconcile(&connection, &path).await;
+    }
+    tokio::time::sleep(Duration::from_millis(250)).await;
+}

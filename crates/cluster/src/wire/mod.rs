@@ -1,0 +1,210 @@
+//! How requests reach an API server: by a service, or over the network.
+//!
+//! Over the network many requests share a connection where the server speaks HTTP/2. Owns whose: those of one lane, or of the controller, and
+//! what stays open apart from what is asked. Refuses to send anything of one lane over another's connection.
+
+mod dial;
+mod shared;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{Request, Response, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use tenure_tenancy::LaneAccount;
+use tower::{BoxError, Layer as _, ServiceBuilder};
+
+use crate::connection::ConnectionError;
+use dial::{Dial, OpenStream, open_to};
+use shared::{SharedConnections, SpeaksHttp1};
+
+/// Which connections a request goes over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Channel {
+    pub(crate) holder: Holder,
+    pub(crate) purpose: Purpose,
+}
+
+/// Whose connections: nobody's requests go over another's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Holder {
+    /// The controller, above the lanes.
+    Controller,
+    /// A lane, for itself and for the ServiceAccounts of its namespaces.
+    Lane(LaneAccount),
+}
+
+/// What for: a stream that stays open takes neither places nor room from what is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Purpose {
+    /// What is answered and over.
+    Requests,
+    /// What stays open.
+    Watches,
+}
+
+/// The way to an API server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) enum Wire {
+    /// A service: in this process, or one that has connections of its own.
+    Service(kube::Client),
+    /// The network.
+    Network(Network),
+}
+
+/// Shared connections, and what there is for a server that has none.
+#[derive(Clone)]
+pub(crate) struct Network {
+    shared: kube::Client,
+    connections: SharedConnections,
+    configuration: Arc<kube::Config>,
+    /// One request at a time on each connection (HTTP/1.1); made when the server turns out to speak nothing else.
+    single: Arc<Mutex<Option<kube::Client>>>,
+}
+
+impl Wire {
+    /// The way to the API server that a configuration names, with its credentials.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] when the address, the authority or the credentials can't be used.
+    pub(crate) fn over_network(configuration: kube::Config) -> Result<Self, ConnectionError> {
+        let Some(dial) = Dial::over(open_to(&configuration.cluster_url), &configuration)? else {
+            return Ok(Self::Service(connect_single(configuration)?));
+        };
+        let connections = SharedConnections::new(dial.into_opener());
+        Ok(Self::Network(Network::new(configuration, connections, None)?))
+    }
+
+    /// The same over streams that somebody else opens, wherever a request points. What is on the other end is verified here.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] when the authority can't be used.
+    pub(crate) fn over_streams(configuration: kube::Config, open: OpenStream) -> Result<Self, ConnectionError> {
+        let single = connect_single_over(&configuration, Arc::clone(&open))?;
+        let Some(dial) = Dial::over(open, &configuration)? else {
+            return Ok(Self::Service(single));
+        };
+        let connections = SharedConnections::new(dial.into_opener());
+        Ok(Self::Network(Network::new(configuration, connections, Some(single))?))
+    }
+
+    /// Sends a request, which `make` makes: twice, if the server speaks no HTTP/2 and that was not known. Nothing was sent then.
+    pub(crate) async fn send<E>(
+        &self,
+        channel: &Channel,
+        make: impl Fn() -> Result<Request<Body>, E>,
+        unreachable: impl Fn(&(dyn std::error::Error + 'static)) -> E,
+    ) -> Result<Response<Body>, E> {
+        let network = match self {
+            Self::Service(client) => return client.send(make()?).await.map_err(|error| unreachable(&error)),
+            Self::Network(network) => network,
+        };
+        if !network.connections.is_refused() {
+            let mut request = make()?;
+            request.extensions_mut().insert(channel.clone());
+            match network.shared.send(request).await {
+                Err(kube::Error::Service(error)) if error.is::<SpeaksHttp1>() => {}
+                sent => return sent.map_err(|error| unreachable(&error)),
+            }
+        }
+        let client = network.single().map_err(|error| unreachable(&error))?;
+        client.send(make()?).await.map_err(|error| unreachable(&error))
+    }
+}
+
+impl Network {
+    fn new(
+        configuration: kube::Config,
+        connections: SharedConnections,
+        single: Option<kube::Client>,
+    ) -> Result<Self, ConnectionError> {
+        let sending = connections.clone();
+        let service = ServiceBuilder::new()
+            .layer(configuration.base_uri_layer())
+            .option_layer(configuration.auth_layer()?)
+            .layer(configuration.extra_headers_layer()?)
+            .map_err(BoxError::from)
+            .service(tower::service_fn(move |request| sending.clone().send(request)));
+        Ok(Self {
+            shared: kube::Client::new(service, "default"),
+            connections,
+            configuration: Arc::new(configuration),
+            single: Arc::new(Mutex::new(single)),
+        })
+    }
+
+    fn single(&self) -> Result<kube::Client, ConnectionError> {
+        let mut single = self.single.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = single.as_ref() {
+            return Ok(client.clone());
+        }
+        tracing::info!("the API server speaks no HTTP/2: each watch takes a connection of its own");
+        let client = connect_single(self.configuration.as_ref().clone())?;
+        *single = Some(client.clone());
+        Ok(client)
+    }
+}
+
+fn connect_single(configuration: kube::Config) -> Result<kube::Client, ConnectionError> {
+    Ok(ClientBuilder::try_from(configuration)?.build())
+}
+
+fn connect_single_over(configuration: &kube::Config, open: OpenStream) -> Result<kube::Client, ConnectionError> {
+    let connector = tower::service_fn(move |_: Uri| {
+        let opened = open();
+        async move { Ok::<_, std::io::Error>(TokioIo::new(opened.await?)) }
+    });
+    let secured = configuration.rustls_https_connector_with_connector(connector)?;
+    let client = Client::builder(TokioExecutor::new()).build::<_, Body>(secured);
+    Ok(kube::Client::new(
+        configuration.base_uri_layer().layer(client),
+        "default",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::FutureExt as _;
+    use shared::Opened;
+
+    use super::*;
+
+    /// A proxy before the API server may speak HTTP/1.1 and nothing else: everything works as it did before connections were shared.
+    #[tokio::test]
+    async fn a_server_without_http2_is_asked_in_the_other_way() {
+        let opened = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&opened);
+        let connections = SharedConnections::new(Arc::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            async { Ok(Opened::Http1) }.boxed()
+        }));
+        let configuration = kube::Config::new("https://server.example".parse().expect("an address"));
+        let network = Network::new(configuration, connections, None).expect("a network");
+        let answer = |request: Request<Body>| async move {
+            let path = request.uri().path().as_bytes().to_vec();
+            Ok::<_, Infallible>(Response::new(Body::from(path)))
+        };
+        let single = kube::Client::new(tower::service_fn(answer), "default");
+        *network.single.lock().expect("a lock") = Some(single);
+        let wire = Wire::Network(network);
+        let channel = Channel {
+            holder: Holder::Controller,
+            purpose: Purpose::Requests,
+        };
+        for _ in 0..3 {
+            let make = || {
+                Request::get("/version")
+                    .body(Body::empty())
+                    .map_err(|error| error.to_string())
+            };
+            let sent = wire.send(&channel, make, ToString::to_string).await;
+            let text = sent.expect("an answer").into_body().collect_bytes().await;
+            assert_eq!(text.expect("a text"), "/version");
+        }
+        assert_eq!(opened.load(Ordering::SeqCst), 1, "it is asked once what it speaks");
+    }
+}

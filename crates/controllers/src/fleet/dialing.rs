@@ -1,0 +1,154 @@
+//! Opens connections for lanes that are processes: to the API server, and to what the policy of the lane's sources allows, checked here after
+//! names are resolved. A lane says where to; as whose source it may reach something, it doesn't.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_sources::{ConnectFailure, ConnectRefusal, Policy, open_connection};
+use tenure_tenancy::lane::Lane;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::Fleet;
+use super::supervision::LaneHandle;
+use crate::dial_line::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
+use crate::lane_table::name_lane;
+
+/// How long an address may take, whatever a lane asks for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long all of it may take, names included.
+const ALL: Duration = Duration::from_secs(60);
+
+/// Opens what a lane asks for until its process ends; what it should not have said, if it did.
+pub(super) async fn serve(fleet: &Fleet, lane: &LaneHandle, line: DialLine) -> Option<String> {
+    let line = Arc::new(line);
+    let policy = Arc::new(find_policy(fleet, lane));
+    let server = fleet.standing.processes.server.clone();
+    let mut work = JoinSet::new();
+    loop {
+        while work.len() >= AT_ONCE {
+            // Who asks for more waits.
+            work.join_next().await;
+        }
+        while work.try_join_next().is_some() {}
+        let request = match line.receive::<DialRequest>().await {
+            Ok(Some(request)) => request,
+            Ok(None) => return Some("it asks for a connection in no way that can be read".to_owned()),
+            Err(error) => {
+                tracing::debug!(lane = lane.name, %error, "a lane can't ask for connections any more");
+                return std::future::pending().await;
+            }
+        };
+        let (line, policy, url) = (Arc::clone(&line), Arc::clone(&policy), server.url.clone());
+        work.spawn(async move {
+            let opened = tokio::time::timeout(ALL, open(&request.target, &policy, &url)).await;
+            let opened = opened.unwrap_or_else(|_| Err(unreachable("no answer in time".to_owned())));
+            let number = request.number;
+            let told = match opened {
+                Ok(stream) => {
+                    let answer = DialAnswer { number, refusal: None };
+                    line.send_with(&answer, stream.as_fd()).await
+                }
+                Err(refusal) => {
+                    let refusal = Some(refusal);
+                    line.send(&DialAnswer { number, refusal }).await
+                }
+            };
+            if let Err(error) = told {
+                tracing::debug!(%error, "a connection could not be handed to a lane");
+            }
+        });
+    }
+}
+
+/// What the sources of a lane may reach.
+fn find_policy(fleet: &Fleet, lane: &LaneHandle) -> Policy {
+    let config = &fleet.standing.config;
+    if lane.name == name_lane(&Lane::Platform) {
+        config.platform_sources.clone()
+    } else {
+        config.tenant_sources.clone()
+    }
+}
+
+fn unreachable(message: String) -> ConnectRefusal {
+    ConnectRefusal {
+        failure: ConnectFailure::Unreachable,
+        message,
+    }
+}
+
+async fn open(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpStream, ConnectRefusal> {
+    match target {
+        DialTarget::Endpoint { endpoint, patience } => {
+            let opened = open_connection(policy, endpoint, (*patience).min(PATIENCE)).await;
+            opened.map_err(|error| ConnectRefusal::from(&error))
+        }
+        DialTarget::Server => {
+            let connecting = tokio::time::timeout(PATIENCE, connect_to_server(server)).await;
+            let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            connected.map_err(|error| unreachable(format!("the API server can't be connected to: {error}")))
+        }
+    }
+}
+
+async fn connect_to_server(url: &str) -> io::Result<TcpStream> {
+    let invalid = |error: http::uri::InvalidUri| io::Error::new(io::ErrorKind::InvalidInput, error);
+    let url: http::Uri = url.parse().map_err(invalid)?;
+    let host = url.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = url
+        .port_u16()
+        .unwrap_or(if url.scheme_str() == Some("http") { 80 } else { 443 });
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_sources::Endpoint;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lane_is_connected_to_what_its_sources_may_reach() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let endpoint: Endpoint = format!("http://{address}").parse().unwrap();
+        let target = |endpoint: &Endpoint| DialTarget::Endpoint {
+            endpoint: endpoint.clone(),
+            patience: Duration::from_secs(3600),
+        };
+        let (nothing, allowed) = (
+            Policy::default(),
+            Policy {
+                allow: vec![endpoint.clone()],
+                cluster: Vec::new(),
+            },
+        );
+        let server = format!("https://{address}");
+        let denied = open(&target(&endpoint), &nothing, &server).await.unwrap_err();
+        assert_eq!(denied.failure, ConnectFailure::Denied);
+        assert!(
+            denied
+                .message
+                .contains("is a loopback address, which sources may not reach"),
+            "{denied}"
+        );
+        let metadata: Endpoint = "http://169.254.169.254".parse().unwrap();
+        let denied = open(&target(&metadata), &allowed, &server).await.unwrap_err();
+        assert_eq!(denied.failure, ConnectFailure::Denied, "{denied}");
+        // The controls: what an administrator allows, and the API server, which is no source's to name.
+        let opened = open(&target(&endpoint), &allowed, &server).await.unwrap();
+        assert_eq!(opened.peer_addr().unwrap(), address);
+        let opened = open(&DialTarget::Server, &nothing, &server).await.unwrap();
+        assert_eq!(opened.peer_addr().unwrap(), address);
+        drop(listener);
+        let gone = open(&DialTarget::Server, &nothing, &server).await.unwrap_err();
+        assert_eq!(gone.failure, ConnectFailure::Unreachable, "{gone}");
+    }
+}

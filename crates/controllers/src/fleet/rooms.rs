@@ -1,0 +1,274 @@
+//! What the processes of lanes have of the rooms that are everybody's: granted, given back, wanted back, and taken from who holds on to it.
+//!
+//! The budgets are the hub's own, by which lanes that are tasks wait for their turns, too. What a process says of its use is not believed: what
+//! it was granted counts until it gives it back or ends. Decides nothing: who is ended is `tenure_planner::lane_process::room`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tenure_planner::lane_process::Cause;
+use tenure_planner::lane_process::room::find_holder;
+use tenure_sources::Held;
+
+use super::supervision::LaneHandle;
+use super::{Fleet, lock};
+use crate::frames::ToLane;
+use crate::rooms::SharedRoom;
+
+/// How long what a lane waits for may take before it is told that there is none.
+const WAITING: Duration = Duration::from_secs(30);
+/// How often it is looked who holds on to room that others wait for.
+const LOOK: Duration = Duration::from_secs(5);
+/// Room is wanted back no more often than this, for all who wait together.
+const WANTED: Duration = Duration::from_millis(250);
+/// How often it is, while one waits: what was in use the last time may no longer be.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Less than this is not granted in part.
+const LEAST: u64 = 64 << 10;
+
+/// What one process has been granted. All of it is given back when it is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Purse {
+    pockets: Mutex<BTreeMap<SharedRoom, Pocket>>,
+}
+
+#[derive(Debug, Default)]
+struct Pocket {
+    held: Option<Held>,
+    is_asking: bool,
+}
+
+impl Purse {
+    /// It asks for more; it may do so once at a time.
+    fn begin_asking(&self, room: SharedRoom) -> Result<(), String> {
+        let mut pockets = lock(&self.pockets);
+        let pocket = pockets.entry(room).or_default();
+        if std::mem::replace(&mut pocket.is_asking, true) {
+            return Err(format!("it asks twice for room ({room:?})"));
+        }
+        Ok(())
+    }
+
+    /// What it asked for has come, or nothing has; how much it is.
+    fn end_asking(&self, room: SharedRoom, granted: Option<Held>) -> u64 {
+        let mut pockets = lock(&self.pockets);
+        let pocket = pockets.entry(room).or_default();
+        pocket.is_asking = false;
+        let Some(granted) = granted else { return 0 };
+        let bytes = granted.bytes();
+        match &mut pocket.held {
+            // Both are of the same budget, for the same lane.
+            Some(held) => drop(held.join(granted)),
+            None => pocket.held = Some(granted),
+        }
+        bytes
+    }
+
+    /// It has so much less.
+    pub(super) fn give_back(&self, room: SharedRoom, bytes: u64) -> Result<(), String> {
+        let mut pockets = lock(&self.pockets);
+        let held = pockets.get_mut(&room).and_then(|pocket| pocket.held.as_mut());
+        match held {
+            Some(held) if held.bytes() >= bytes => {
+                held.shrink_to(held.bytes() - bytes);
+                Ok(())
+            }
+            _ => Err(format!(
+                "it gives back {bytes} bytes of room that it doesn't have ({room:?})"
+            )),
+        }
+    }
+
+    /// How much it has.
+    pub(super) fn count(&self, room: SharedRoom) -> u64 {
+        let pockets = lock(&self.pockets);
+        let held = pockets.get(&room).and_then(|pocket| pocket.held.as_ref());
+        held.map_or(0, Held::bytes)
+    }
+}
+
+/// Since when others wait for a room without a break, and what each lane has had of it at least meanwhile.
+#[derive(Debug)]
+struct Scarcity {
+    since: Instant,
+    least: BTreeMap<String, u64>,
+}
+
+/// When room was wanted back last.
+#[derive(Debug, Default)]
+pub(super) struct WantedRooms {
+    last: Mutex<BTreeMap<SharedRoom, Instant>>,
+}
+
+impl Fleet {
+    /// A process asks for more of a room. What can be granted at once is; otherwise what is returned ends when it is its turn, or in time.
+    pub(super) fn ask_for_room(
+        self: &Arc<Self>,
+        (lane, purse): (&Arc<LaneHandle>, &Arc<Purse>),
+        (room, bytes): (SharedRoom, u64),
+        waits: bool,
+    ) -> Result<Option<impl Future<Output = ()> + Send + use<>>, String> {
+        purse.begin_asking(room)?;
+        let budget = self.means.room(room).clone();
+        let mut wanted = bytes;
+        let granted = loop {
+            match budget.try_acquire(&lane.name, wanted) {
+                Ok(held) => break Some(held),
+                Err(_) if waits || wanted / 2 < LEAST => break None,
+                Err(_) => wanted /= 2,
+            }
+        };
+        if granted.as_ref().is_none_or(|granted| granted.bytes() < bytes) {
+            self.want_back(room);
+        }
+        let answer = {
+            let (lane, purse) = (Arc::clone(lane), Arc::clone(purse));
+            move |granted| {
+                let bytes = purse.end_asking(room, granted);
+                lane.mail.answer(ToLane::Granted { room, bytes });
+            }
+        };
+        if granted.is_some() || !waits {
+            answer(granted);
+            return Ok(None);
+        }
+        let (fleet, name) = (Arc::clone(self), lane.name.clone());
+        Ok(Some(async move {
+            let deadline = tokio::time::Instant::now() + WAITING;
+            let mut waiting = std::pin::pin!(budget.acquire(&name, bytes, deadline));
+            let granted = loop {
+                match tokio::time::timeout(AGAIN, &mut waiting).await {
+                    Ok(granted) => break granted.ok(),
+                    Err(_) => fleet.want_back(room),
+                }
+            };
+            answer(granted);
+        }))
+    }
+
+    /// Those who have some of a room are asked for what they don't use.
+    fn want_back(&self, room: SharedRoom) {
+        let now = Instant::now();
+        let mut last = lock(&self.wanted.last);
+        if last
+            .get(&room)
+            .is_some_and(|last| now.saturating_duration_since(*last) < WANTED)
+        {
+            return;
+        }
+        last.insert(room, now);
+        drop(last);
+        for (lane, bytes) in self.list_holders(room) {
+            if bytes > 0 {
+                lane.mail.want_back(room);
+            }
+        }
+    }
+
+    fn list_holders(&self, room: SharedRoom) -> Vec<(Arc<LaneHandle>, u64)> {
+        let lanes: Vec<Arc<LaneHandle>> = lock(&self.lanes).values().cloned().collect();
+        let count = |lane: Arc<LaneHandle>| {
+            let bytes = lane.purse().map_or(0, |purse| purse.count(room));
+            (lane, bytes)
+        };
+        lanes.into_iter().map(count).collect()
+    }
+
+    /// Looks, until everything ends, who holds on to room that others wait for.
+    pub(super) async fn watch_rooms(self: Arc<Self>) {
+        let mut scarce: BTreeMap<SharedRoom, Scarcity> = BTreeMap::new();
+        let mut look = tokio::time::interval(LOOK);
+        while self.end.run_until_cancelled(look.tick()).await.is_some() {
+            for room in SharedRoom::ALL {
+                // Who waits for the room of one lane alone waits for nobody.
+                if self.means.room(room).demand().first.is_none() {
+                    scarce.remove(&room);
+                    continue;
+                }
+                self.want_back(room);
+                let holders = self.list_holders(room);
+                self.look_at(room, &holders, &mut scarce);
+            }
+        }
+    }
+
+    fn look_at(
+        &self,
+        room: SharedRoom,
+        holders: &[(Arc<LaneHandle>, u64)],
+        scarce: &mut BTreeMap<SharedRoom, Scarcity>,
+    ) {
+        let now = Instant::now();
+        let Some(scarcity) = scarce.get_mut(&room) else {
+            let least = holders.iter().filter(|(_, bytes)| *bytes > 0);
+            let least = least.map(|(lane, bytes)| (lane.name.clone(), *bytes)).collect();
+            scarce.insert(room, Scarcity { since: now, least });
+            return;
+        };
+        scarcity.least.retain(|name, least| {
+            let now_has = holders.iter().find(|(lane, _)| lane.name == *name);
+            *least = now_has.map_or(0, |(_, bytes)| *bytes).min(*least);
+            *least > 0
+        });
+        let budget = self.means.room(room).room();
+        let waited = now.saturating_duration_since(scarcity.since);
+        let holder = find_holder(budget.all, waited, &scarcity.least);
+        let holder = holder.and_then(|name| holders.iter().find(|(lane, _)| lane.name == name));
+        if let Some((lane, _)) = holder {
+            lane.kill(Cause::HeldRoom(budget.what));
+            scarce.remove(&room);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_sources::{ByteBudget, Room};
+
+    use super::*;
+
+    const ROOM: SharedRoom = SharedRoom::Trees;
+
+    fn budget() -> ByteBudget {
+        ByteBudget::new(Room {
+            what: "things",
+            lane: 60,
+            all: 100,
+            lane_setting: "--lane",
+            all_setting: "--all",
+        })
+    }
+
+    #[test]
+    fn a_purse_has_what_was_granted_until_it_is_given_back_or_gone() {
+        let (budget, purse) = (budget(), Purse::default());
+        for bytes in [30, 20] {
+            purse.begin_asking(ROOM).unwrap();
+            assert_eq!(
+                purse.end_asking(ROOM, budget.try_acquire("tenant/a", bytes).ok()),
+                bytes
+            );
+        }
+        assert_eq!((purse.count(ROOM), budget.held_by("tenant/a")), (50, 50));
+        purse.give_back(ROOM, 45).unwrap();
+        assert_eq!((purse.count(ROOM), budget.held()), (5, 5));
+        // There was none in time.
+        purse.begin_asking(ROOM).unwrap();
+        assert_eq!(purse.end_asking(ROOM, None), 0);
+        drop(purse);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn what_no_lane_says_of_room_is_an_offence() {
+        let (budget, purse) = (budget(), Purse::default());
+        assert!(purse.give_back(ROOM, 1).is_err(), "it has none");
+        purse.begin_asking(ROOM).unwrap();
+        assert!(purse.begin_asking(ROOM).is_err(), "one question at a time");
+        purse.end_asking(ROOM, budget.try_acquire("tenant/a", 10).ok());
+        assert!(purse.give_back(ROOM, 11).is_err(), "more than it has");
+        assert!(purse.give_back(SharedRoom::Fetches, 1).is_err(), "of another room");
+        assert_eq!(purse.count(ROOM), 10);
+    }
+}

@@ -1,0 +1,86 @@
+//! What a Kustomization was rendered to: asked for, taken again, and kept while there is room. Owns no choice of what is rendered.
+
+use jiff::Timestamp;
+use tenure_api::Kustomization;
+use tenure_planner::Next;
+use tenure_planner::kustomization::{RenderFailure, RenderRequest};
+
+use super::KustomizationReconciler;
+use crate::kustomization::observe;
+use crate::kustomization::sight::Sight;
+use crate::lane::Lane;
+use crate::render::{Renderings, Roomy};
+
+impl KustomizationReconciler {
+    /// Whether the files of an artifact are those that it was rendered from last.
+    pub(super) async fn is_same_in(&self, artifact_digest: &str, kustomization: &Kustomization) -> bool {
+        let Some(seen) = &self.seen else { return false };
+        let placement = self.shard.place().await;
+        let Some((shard, source)) = observe::find_source(Sight::new(&self.shard, &placement), kustomization) else {
+            return false;
+        };
+        let lane = self.shard.lane().await;
+        Renderings::are_same(&shard.artifacts, (&source, artifact_digest), seen, &lane.bounds).await
+    }
+
+    pub(super) async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
+        // What was rendered before makes room first, whether it is taken or not.
+        let mut known = self.rendered.take().filter(|rendered| rendered.is_like(request));
+        if let Some(rendered) = &mut known
+            && !rendered.is_of(request)
+        {
+            if self.is_same_in(&request.artifact_digest, kustomization).await {
+                rendered.artifact_digest.clone_from(&request.artifact_digest);
+            } else {
+                known = None;
+            }
+        }
+        let Some(snapshot) = &mut self.snapshot else { return };
+        if let Some(rendered) = known {
+            snapshot.take_rendered(rendered, Timestamp::now());
+            return;
+        }
+        self.room = None;
+        if let Some(begun) = self.begun.take().filter(|begun| !begun.is_of(request)) {
+            // The attempt has applied something else already; the plan sees that and begins anew.
+            snapshot.attempt.rendered = Some(begun);
+            return;
+        }
+        let placement = self.shard.place().await;
+        let Some((shard, source)) = observe::find_source(Sight::new(&self.shard, &placement), kustomization) else {
+            return;
+        };
+        let (lane, artifacts) = (self.shard.lane().await, &shard.artifacts);
+        let renderings = &self.shard.means.renderings;
+        let Roomy { rendered, room, seen } = renderings.render(artifacts, &source, request, &lane.bounds).await;
+        (self.room, self.seen) = (room, seen);
+        snapshot.take_rendered(rendered, Timestamp::now());
+    }
+
+    /// Keeps what was rendered while nobody works with it, if there is room for it; it is rendered again otherwise.
+    pub(super) fn keep_rendered(&mut self, next: &Next, lane: &Lane) {
+        let Some(snapshot) = &mut self.snapshot else { return };
+        if matches!(next, Next::Done(_)) {
+            // A failure is nothing that the next attempt could use.
+            let rendered = snapshot.attempt.rendered.take();
+            if let Some(rendered) = rendered.filter(|rendered| rendered.outcome.is_ok()) {
+                self.rendered = Some(rendered);
+            }
+        }
+        self.room = self.shard.means.renderings.keep(&lane.bounds, self.room.take());
+        if self.room.is_some() {
+            return;
+        }
+        (self.rendered, self.seen) = (None, None);
+        // A failure takes no room, and is the answer that the attempt waits with.
+        if let Some(rendered) = &mut snapshot.attempt.rendered
+            && rendered.outcome.is_ok()
+        {
+            rendered.outcome = Err(RenderFailure {
+                message: "what was rendered is not kept".to_owned(),
+                artifact_missing: false,
+            });
+            self.begun = snapshot.attempt.rendered.take();
+        }
+    }
+}

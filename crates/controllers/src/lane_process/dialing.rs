@@ -1,0 +1,125 @@
+//! The lane's end of the second line: it opens no sockets itself, which the kernel holds it to, and asks the hub for each connection.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tenure_sources::{Connect, ConnectFailure, ConnectRefusal, Endpoint};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::dial_line::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
+
+/// How long the hub may take: longer than it gives itself.
+const ANSWER: Duration = Duration::from_secs(90);
+/// Of all connections at the same time, so many are left for the API server.
+const FOR_SERVER: usize = 8;
+
+type Opened = Result<TcpStream, ConnectRefusal>;
+
+/// Asks the hub for connections.
+#[derive(Debug)]
+pub(super) struct HubDialer {
+    line: DialLine,
+    number: AtomicU64,
+    asked: Mutex<HashMap<u64, oneshot::Sender<Opened>>>,
+    endpoints: Semaphore,
+    server: Semaphore,
+}
+
+impl HubDialer {
+    pub(super) fn new(line: DialLine) -> Arc<Self> {
+        Arc::new(Self {
+            line,
+            number: AtomicU64::new(0),
+            asked: Mutex::default(),
+            endpoints: Semaphore::new(AT_ONCE - FOR_SERVER),
+            server: Semaphore::new(FOR_SERVER),
+        })
+    }
+
+    fn asked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Opened>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what the hub hands over, until the line ends.
+    pub(super) async fn take_all(&self) -> io::Error {
+        loop {
+            let (answer, socket) = match self.line.receive_with::<DialAnswer>().await {
+                Ok((Some(answer), socket)) => (answer, socket),
+                Ok((None, _)) => return io::Error::new(io::ErrorKind::InvalidData, "an answer that can't be read"),
+                Err(error) => return error,
+            };
+            let opened = match (answer.refusal, socket) {
+                (Some(refusal), _) => Err(refusal),
+                (None, Some(socket)) => adopt(socket.into()).map_err(|error| refuse(&error)),
+                (None, None) => Err(refuse(&io::Error::other("no socket came with the answer"))),
+            };
+            // Who asked may have gone: then it is closed.
+            let waiting = self.asked().remove(&answer.number);
+            drop(waiting.map(|waiting| waiting.send(opened)));
+        }
+    }
+
+    async fn ask(&self, target: DialTarget) -> Opened {
+        let room = match target {
+            DialTarget::Server => &self.server,
+            DialTarget::Endpoint { .. } => &self.endpoints,
+        };
+        let _room = room.acquire().await;
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let (send, receive) = oneshot::channel();
+        self.asked().insert(number, send);
+        // Forgotten however this ends.
+        let _entry = Entry { dialer: self, number };
+        let answered = async {
+            self.line
+                .send(&DialRequest { number, target })
+                .await
+                .map_err(|error| refuse(&error))?;
+            let gone = |_| refuse(&io::ErrorKind::BrokenPipe.into());
+            receive.await.map_err(gone)?
+        };
+        let late = |_| Err(refuse(&io::ErrorKind::TimedOut.into()));
+        tokio::time::timeout(ANSWER, answered).await.unwrap_or_else(late)
+    }
+
+    /// A connection to the API server.
+    pub(super) async fn connect_to_server(&self) -> io::Result<TcpStream> {
+        self.ask(DialTarget::Server).await.map_err(io::Error::other)
+    }
+}
+
+impl Connect for HubDialer {
+    fn connect<'a>(&'a self, endpoint: &'a Endpoint, patience: Duration) -> BoxFuture<'a, Opened> {
+        let endpoint = endpoint.clone();
+        self.ask(DialTarget::Endpoint { endpoint, patience }).boxed()
+    }
+}
+
+struct Entry<'a> {
+    dialer: &'a HubDialer,
+    number: u64,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.dialer.asked().remove(&self.number);
+    }
+}
+
+fn adopt(socket: std::net::TcpStream) -> io::Result<TcpStream> {
+    socket.set_nonblocking(true)?;
+    TcpStream::from_std(socket)
+}
+
+fn refuse(error: &io::Error) -> ConnectRefusal {
+    ConnectRefusal {
+        failure: ConnectFailure::Unreachable,
+        message: format!("the controllers open no connection: {error}"),
+    }
+}

@@ -1,0 +1,140 @@
+//! The lane's shares of the rooms that are everybody's: what is asked of the hub and given back, a task for each room. Decides nothing: that is
+//! `tenure_planner::lane_process::room`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tenure_planner::lane_process::room::{RoomFact, RoomMove, RoomRecord};
+use tokio::sync::{mpsc, watch};
+
+use super::line::Line;
+use crate::frames::{ANSWER, FromLane};
+use crate::means::Means;
+use crate::rooms::SharedRoom;
+
+/// The shares of one lane.
+#[derive(Debug)]
+pub(super) struct RoomShares {
+    told: BTreeMap<SharedRoom, mpsc::UnboundedSender<RoomFact>>,
+    /// Whether there is a share for what is on the disk from before.
+    settled: watch::Receiver<bool>,
+}
+
+impl RoomShares {
+    /// From here on nothing is held but what the hub grants. Must be called before anything is.
+    pub(super) fn begin(means: &Arc<Means>, line: &Arc<Line>) -> Self {
+        let (settle, settled) = watch::channel(false);
+        let mut told = BTreeMap::new();
+        for room in SharedRoom::ALL {
+            means.room(room).follow_share();
+            let (tell, facts) = mpsc::unbounded_channel();
+            told.insert(room, tell);
+            let (means, line, settle) = (Arc::clone(means), Arc::clone(line), settle.clone());
+            tokio::spawn(async move {
+                let mut keeper = Keeper {
+                    record: RoomRecord::new(room.terms(means.room(room))),
+                    room,
+                    means,
+                    line,
+                    facts,
+                    began: Instant::now(),
+                };
+                if room == SharedRoom::Archives {
+                    keeper.ask_for_what_is_there().await;
+                    settle.send_replace(true);
+                }
+                keeper.keep().await;
+            });
+        }
+        Self { told, settled }
+    }
+
+    /// The hub says something of a room.
+    pub(super) fn tell(&self, room: SharedRoom, fact: RoomFact) {
+        if let Some(tell) = self.told.get(&room) {
+            // Without a line there is no hub, and this process is about to end.
+            let _gone = tell.send(fact);
+        }
+    }
+
+    /// Waits until there is a share for what is on the disk from before, or none has come: what there is no room for is removed.
+    pub(super) async fn wait_for_disk(&self) {
+        let mut settled = self.settled.clone();
+        let waiting = settled.wait_for(|settled| *settled);
+        let _removed_then = tokio::time::timeout(ANSWER, waiting).await;
+    }
+}
+
+struct Keeper {
+    record: RoomRecord,
+    room: SharedRoom,
+    means: Arc<Means>,
+    line: Arc<Line>,
+    facts: mpsc::UnboundedReceiver<RoomFact>,
+    began: Instant,
+}
+
+impl Keeper {
+    async fn ask_for_what_is_there(&mut self) {
+        let store = self.means.depot.store.clone();
+        let there = tokio::task::spawn_blocking(move || store.count_bytes()).await;
+        let terms = self.room.terms(self.means.room(self.room));
+        let bytes = there.unwrap_or_default().saturating_add(terms.kept).min(terms.most);
+        self.ask(bytes, false).await;
+        while let Some(fact) = self.facts.recv().await {
+            self.take(fact);
+            if matches!(fact, RoomFact::Granted(_)) {
+                return;
+            }
+        }
+    }
+
+    /// Until the line ends.
+    async fn keep(mut self) {
+        loop {
+            let budget = self.means.room(self.room);
+            match self.record.decide(&budget.demand(), self.began.elapsed()) {
+                RoomMove::Ask { bytes, waits } => self.ask(bytes, waits).await,
+                RoomMove::GiveBack { kept } => {
+                    let bytes = budget.give_up_share(kept);
+                    if bytes > 0 {
+                        let room = self.room;
+                        self.line.tell(FromLane::GivesBack { room, bytes }).await;
+                    }
+                }
+                RoomMove::Wait(until) => {
+                    let sleep = async {
+                        match until {
+                            Some(until) => tokio::time::sleep(until.saturating_sub(self.began.elapsed())).await,
+                            None => std::future::pending::<()>().await,
+                        }
+                    };
+                    tokio::select! {
+                        fact = self.facts.recv() => match fact {
+                            Some(fact) => self.take(fact),
+                            None => return,
+                        },
+                        () = budget.changed() => {}
+                        () = sleep => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn ask(&mut self, bytes: u64, waits: bool) {
+        self.record.take(RoomFact::Asked, self.began.elapsed());
+        let room = self.room;
+        self.line.tell(FromLane::Wants { room, bytes, waits }).await;
+    }
+
+    fn take(&mut self, fact: RoomFact) {
+        match fact {
+            RoomFact::Granted(bytes) => self.means.room(self.room).add_share(bytes),
+            RoomFact::WantedBack if self.room == SharedRoom::Trees => self.means.depot.drop_idle(),
+            RoomFact::WantedBack | RoomFact::Asked => {}
+        }
+        self.record.take(fact, self.began.elapsed());
+    }
+}

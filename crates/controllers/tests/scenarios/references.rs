@@ -1,0 +1,156 @@
+//! References to other namespaces: within a tenant they lead where they say, and a commit there counts here at once; elsewhere they lead where an
+//! administrator grants it. What is refused is refused in the same words whether it exists or not.
+
+use serde_json::{Value, json};
+
+use crate::program;
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map};
+use crate::tenants::tenant;
+
+/// A further namespace of a tenant, in which `default` may write.
+async fn claim(stage: &Stage, tenant: &str, namespace: &str) {
+    let labels = json!({ "capsule.clastix.io/tenant": tenant });
+    let claimed =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace, "labels": labels } });
+    stage.admin.apply(claimed).await.unwrap();
+    stage
+        .until(("v1", "Namespace"), ("", namespace), |found| {
+            found.is_some_and(|found| !found["metadata"]["ownerReferences"].is_null())
+        })
+        .await;
+    let writer = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "applier", "namespace": namespace },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": namespace }]
+    });
+    stage.admin.apply(writer).await.unwrap();
+    let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": namespace } });
+    stage.admin.apply(account).await.unwrap();
+}
+
+/// What Ready says as soon as it is False for this reason.
+async fn refused(stage: &Stage, namespace: &str, name: &str, reason: &str) -> String {
+    stage.ready(KUSTOMIZATION, (namespace, name), "False", reason).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_granted() {
+    let shared = "references-shared";
+    let stage = Stage::set_granting(
+        shared,
+        &[
+            "tenant:green=references-shared/GitRepository/shared",
+            "*=references-shared/Kustomization/infra",
+        ],
+    )
+    .await;
+    for name in ["green", "mauve"] {
+        tenant(&stage, name).await;
+        claim(&stage, name, &format!("{name}-dev")).await;
+        claim(&stage, name, &format!("{name}-base")).await;
+    }
+
+    // A source and a dependency of the same tenant.
+    let base = stage
+        .repository("green-base", "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization("green-base", "first", "app", json!({})).await;
+    let across = json!({
+        "sourceRef": { "kind": "GitRepository", "name": "app", "namespace": "green-base" },
+        "dependsOn": [{ "name": "first", "namespace": "green-base", "readyExpr": "dep.spec.prune && dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')" }],
+    });
+    stage.kustomization("green-dev", "across", "app", across.clone()).await;
+    let applied = |namespace: &'static str, value: &'static str| {
+        let is_so = move |object: Option<&Value>| object.is_some_and(|object| object["data"]["value"] == value);
+        stage.until(CONFIG_MAP, (namespace, "a"), is_so)
+    };
+    applied("green-dev", "1").await;
+    let second = commit(&base, &[("a.yaml", &config_map("a", "2"))]).await;
+    stage.applied(("green-dev", "across"), &second).await;
+    applied("green-dev", "2").await;
+    // The dependency is waited for, and tells when it is ready.
+    stage
+        .kustomization(
+            "green-dev",
+            "waits",
+            "app",
+            json!({
+                "sourceRef": { "kind": "GitRepository", "name": "app", "namespace": "green-base" },
+                "dependsOn": [{ "name": "later", "namespace": "green-base" }],
+                "namePrefix": "waits-",
+            }),
+        )
+        .await;
+    let waits = refused(&stage, "green-dev", "waits", "DependencyNotReady").await;
+    assert_eq!(waits, "dependency 'green-base/later' not found");
+    stage
+        .kustomization("green-base", "later", "app", json!({ "namePrefix": "later-" }))
+        .await;
+    stage
+        .ready(KUSTOMIZATION, ("green-dev", "waits"), "True", "ReconciliationSucceeded")
+        .await;
+
+    // Another tenant's: whether there is one is not told, neither by a word nor by whether anything follows.
+    stage.kustomization("mauve-dev", "there", "app", across.clone()).await;
+    let there = refused(&stage, "mauve-dev", "there", "AccessDenied").await;
+    assert_eq!(
+        there,
+        "can't access 'GitRepository/green-base/app', cross-namespace references have been blocked"
+    );
+    let mut absent = across.clone();
+    absent["sourceRef"]["name"] = json!("none");
+    stage.kustomization("mauve-dev", "absent", "app", absent).await;
+    let none = refused(&stage, "mauve-dev", "absent", "AccessDenied").await;
+    assert_eq!(none, there.replace("base/app", "base/none"));
+    stage
+        .repository("mauve-dev", "own", &[("a.yaml", &config_map("a", "0"))])
+        .await;
+    let mut told = Vec::new();
+    for name in ["first", "none"] {
+        let depends = json!({ "dependsOn": [{ "name": name, "namespace": "green-base", "readyExpr": "dep.spec.prune == true" }] });
+        stage
+            .kustomization("mauve-dev", &format!("on-{name}"), "own", depends)
+            .await;
+        let message = refused(&stage, "mauve-dev", &format!("on-{name}"), "AccessDenied").await;
+        let object = stage
+            .get(KUSTOMIZATION, ("mauve-dev", &format!("on-{name}")))
+            .await
+            .unwrap();
+        assert!(condition(&object, "Stalled").is_some(), "{object}");
+        told.push(message.replace(name, "NAME"));
+    }
+    assert_eq!(told[0], told[1]);
+    // What is granted, to whom it is granted.
+    let repository = stage
+        .repository(shared, "shared", &[("a.yaml", &config_map("granted", "1"))])
+        .await;
+    stage.kustomization(shared, "infra", "shared", json!({})).await;
+    let shares = json!({
+        "sourceRef": { "kind": "GitRepository", "name": "shared", "namespace": shared },
+        "dependsOn": [{ "name": "infra", "namespace": shared }],
+    });
+    stage.kustomization("green-dev", "shares", "app", shares.clone()).await;
+    stage.kustomization("mauve-base", "shares", "app", shares).await;
+    if program::has_lane_processes() {
+        println!("lanes are processes: what is granted from lane to lane is refused by name");
+        let apart = refused(&stage, "green-dev", "shares", "ArtifactFailed").await;
+        assert!(apart.contains("lanes are processes"), "{apart}");
+    } else {
+        stage
+            .ready(
+                KUSTOMIZATION,
+                ("green-dev", "shares"),
+                "True",
+                "ReconciliationSucceeded",
+            )
+            .await;
+        let second = commit(&repository, &[("a.yaml", &config_map("granted", "2"))]).await;
+        stage.applied(("green-dev", "shares"), &second).await;
+    }
+    let others = refused(&stage, "mauve-base", "shares", "AccessDenied").await;
+    assert!(
+        others.contains("can't access 'GitRepository/references-shared/shared'"),
+        "{others}"
+    );
+    stage.end().await;
+}

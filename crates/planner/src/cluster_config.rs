@@ -1,0 +1,153 @@
+//! A ConfigMap that says where another cluster is, and by which token of this one somebody proves there who asks: Flux's provider `generic`.
+//!
+//! The other cluster trusts the tokens that this one makes; so no credential stands in it, and it is a ConfigMap. It refuses the providers of
+//! clouds by name, and takes nothing for granted: what can't be read is an error, never a default.
+
+use serde_json::Value;
+
+use crate::kubeconfig::{LONGEST, read_address, read_yaml};
+use crate::object::Object;
+use crate::target::TargetAddress;
+
+/// The one provider that there is.
+const GENERIC: &str = "generic";
+/// Flux's other providers.
+const OF_CLOUDS: [&str; 3] = ["aws", "azure", "gcp"];
+
+/// What the ConfigMap says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// Where the API server is.
+    pub address: TargetAddress,
+    /// The authorities that are believed, in PEM; the system's when there are none.
+    pub authority: Option<Vec<u8>>,
+    /// Whom the token is for.
+    pub audiences: Vec<String>,
+    /// The ServiceAccount of the same namespace whose token it is, if it says so.
+    pub service_account_name: Option<String>,
+}
+
+/// Reads what a ConfigMap says of another cluster.
+///
+/// # Errors
+/// What is missing, refused or can't be read, by the names of its keys.
+pub fn read_cluster_config(config_map: &Object) -> Result<ClusterConfig, String> {
+    let data = config_map.view().find_map("/data");
+    let find = |key: &str| {
+        let found = data.and_then(|data| data.get(key)).and_then(Value::as_str);
+        match found {
+            Some(text) if text.len() > LONGEST => Err(format!("{key} is longer than {LONGEST} bytes")),
+            found => Ok(found),
+        }
+    };
+    match find("provider")? {
+        Some(GENERIC) => {}
+        None | Some("") => return Err(format!("provider is missing: it must be {GENERIC}")),
+        Some(cloud) if OF_CLOUDS.contains(&cloud) => {
+            return Err(format!(
+                "provider: {cloud} is not supported yet: only {GENERIC} is, or a kubeconfig in a Secret that spec.kubeConfig.secretRef names"
+            ));
+        }
+        Some(_) => return Err(format!("provider must be {GENERIC}")),
+    }
+    let address = find("address")?.unwrap_or_default();
+    // As Flux: a scheme may be left out.
+    let address = if address.is_empty() || address.contains("://") {
+        read_address(address, "address")?
+    } else {
+        read_address(&format!("https://{address}"), "address")?
+    };
+    let audiences = read_audiences(find("audiences")?.unwrap_or_default())?;
+    Ok(ClusterConfig {
+        audiences: if audiences.is_empty() {
+            vec![address.to_string()]
+        } else {
+            audiences
+        },
+        authority: find("ca.crt")?
+            .filter(|text| !text.is_empty())
+            .map(|text| text.as_bytes().to_vec()),
+        service_account_name: find("serviceAccountName")?.map(str::to_owned),
+        address,
+    })
+}
+
+/// The audiences, a list in YAML; none if there is nothing.
+fn read_audiences(text: &str) -> Result<Vec<String>, String> {
+    let value = read_yaml(text.as_bytes()).map_err(|message| format!("audiences: {message}"))?;
+    let wrong = || "audiences must be a list of texts in YAML, as in \"- https://cluster.example\"".to_owned();
+    match value {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(items)) => {
+            let texts = items.into_iter().map(|item| match item {
+                Value::String(text) => Ok(text),
+                _ => Err(wrong()),
+            });
+            texts.collect()
+        }
+        Some(_) => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(data: Value) -> Result<ClusterConfig, String> {
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c" }, "data": data });
+        read_cluster_config(&Object(object))
+    }
+
+    #[test]
+    fn what_flux_reads_is_read() {
+        let least = read(json!({ "provider": "generic", "address": "Cluster.example" })).unwrap();
+        assert_eq!(least.address.to_string(), "https://cluster.example:443");
+        assert_eq!(least.audiences, ["https://cluster.example:443"]);
+        assert_eq!((least.authority, least.service_account_name), (None, None));
+        let most = read(json!({
+            "provider": "generic", "address": "https://[fd00::1]:6443/k8s/", "ca.crt": "PEM", "cluster": "not used by generic",
+            "audiences": "- one\n- two\n", "serviceAccountName": "deployer",
+        }))
+        .unwrap();
+        assert_eq!(
+            (most.address.to_string().as_str(), most.address.path.as_str()),
+            ("https://[fd00::1]:6443", "/k8s")
+        );
+        assert_eq!(most.audiences, ["one", "two"]);
+        assert_eq!(most.authority.as_deref(), Some(&b"PEM"[..]));
+        assert_eq!(most.service_account_name.as_deref(), Some("deployer"));
+    }
+
+    #[test]
+    fn what_it_must_not_say_is_named() {
+        let with = |key: &str, value: &str| {
+            let mut data = json!({ "provider": "generic", "address": "https://cluster.example" });
+            data[key] = json!(value);
+            read(data).unwrap_err()
+        };
+        for (key, value, expected) in [
+            ("provider", "", "provider is missing"),
+            ("provider", "aws", "provider: aws is not supported yet"),
+            ("provider", "azure", "provider: azure is not supported yet"),
+            ("provider", "gcp", "provider: gcp is not supported yet"),
+            ("provider", "other", "provider must be generic"),
+            ("address", "", "address is missing"),
+            ("address", "http://cluster.example", "address must begin with https://"),
+            ("address", "file:///etc/passwd", "address must begin with https://"),
+            ("address", "https://a:b@cluster.example", "address is refused"),
+            ("address", "cluster.example/../x", "address is not https://host:port"),
+            ("audiences", "one", "must be a list"),
+            ("audiences", "one: two", "must be a list"),
+            ("audiences", "- 5", "must be a list"),
+            ("audiences", "- &a [*a]", "audiences: "),
+            ("audiences", "\t{", "audiences: "),
+        ] {
+            let refused = with(key, value);
+            assert!(refused.contains(expected), "{key}: {value}: {refused}");
+        }
+        let long = "x".repeat(LONGEST + 1);
+        assert!(with("ca.crt", &long).contains("longer than"));
+    }
+}

@@ -1,0 +1,226 @@
+//! Where `spec.kubeConfig` leads, and how somebody proves there who asks. Owns which object says so, a Secret with a kubeconfig or a ConfigMap
+//! with an address, and how that is read.
+//!
+//! Both are read as the ServiceAccount that the Kustomization acts as. A ConfigMap holds no credential: the other cluster believes a token of
+//! this one, and which may be sent there, `tenancy` decides. It refuses to hold that token: a plan orders it, and never sees it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use tenure_api::names::is_dns_subdomain;
+use tenure_api::reference::SecretKeyReference;
+use tenure_api::{KustomizationSpec, ObjectId, reason};
+use tenure_tenancy::{ServiceAccount, TokenOrder, foreign_token};
+use zeroize::Zeroizing;
+
+use super::inputs::{CONFIG_MAP, SECRET, find_target};
+use super::step::Step;
+use super::types::Snapshot;
+use crate::answer::{Live, Reason};
+use crate::cluster_config::read_cluster_config;
+use crate::kubeconfig::read_kubeconfig;
+use crate::object::Object;
+use crate::plan::Watched;
+use crate::target::{Target, TargetCredentials};
+
+/// The keys under which a kubeconfig is looked for when none is named, as in Flux.
+const KEYS: [&str; 2] = ["value", "value.yaml"];
+
+/// Whether there is a token as it was ordered. The token itself is the shell's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TokenAnswer {
+    /// There is.
+    Usable,
+    /// The ServiceAccount does not exist.
+    NotFound,
+    /// There is none, or it may not be sent away, for a reason that stays: why.
+    Refused(String),
+    /// It isn't known: why.
+    Unanswered(String),
+}
+
+/// Why it isn't known where `spec.kubeConfig` leads.
+pub(super) enum Unknown {
+    /// Something has to be asked first.
+    Ask(Box<Step>),
+    /// What is said can't be used.
+    Failed {
+        /// Why.
+        message: String,
+        /// Whether it is for want of an answer.
+        transient: bool,
+    },
+}
+
+/// The object that `spec.kubeConfig` names: its kind, its name, the field that names it.
+fn find_named(spec: &KustomizationSpec) -> Option<(&'static str, &str, &'static str)> {
+    let reference = spec.kube_config.as_ref()?;
+    match (&reference.secret_ref, &reference.config_map_ref) {
+        (Some(secret), _) => Some((SECRET, &secret.name, "spec.kubeConfig.secretRef")),
+        (None, Some(config_map)) => Some((CONFIG_MAP, &config_map.name, "spec.kubeConfig.configMapRef")),
+        (None, None) => None,
+    }
+}
+
+/// The object that says where.
+pub(super) fn find_object(snapshot: &Snapshot) -> Option<Watched> {
+    let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let (kind, name, _) = find_named(&snapshot.kustomization.spec)?;
+    Some(find_target(namespace, kind, name))
+}
+
+/// Whether an object of this cluster is the one that says where.
+pub(super) fn is_kube_config(snapshot: &Snapshot, id: &ObjectId) -> bool {
+    find_object(snapshot).is_some_and(|object| object.id == *id)
+}
+
+/// Whether it holds something else than before.
+pub(super) fn is_another_kube_config(before: &Live, now: &Live) -> bool {
+    match (before, now) {
+        (Live::Present(before), Live::Present(now)) => before.view().find("/data") != now.view().find("/data"),
+        (before, now) => before != now,
+    }
+}
+
+/// Refuses what a spec says wrongly whatever the cluster holds: a reason, and why.
+pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), (&'static str, String)> {
+    let Some(reference) = &spec.kube_config else {
+        return Ok(());
+    };
+    if reference.secret_ref.is_some() && reference.config_map_ref.is_some() {
+        let message = "spec.kubeConfig has both a secretRef and a configMapRef: it must be one of them";
+        return Err((reason::INVALID_SPEC, message.to_owned()));
+    }
+    let Some((kind, name, field)) = find_named(spec) else {
+        let message = "spec.kubeConfig.secretRef is missing: name the Secret with the kubeconfig";
+        return Err((reason::INVALID_SPEC, message.to_owned()));
+    };
+    if !is_dns_subdomain(name) {
+        let message = format!("{field}.name: {name:?} is not the name of a {kind}");
+        return Err((reason::INVALID_SPEC, message));
+    }
+    Ok(())
+}
+
+/// The cluster that `spec.kubeConfig` leads to, if there is one.
+pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Option<Target>, Unknown> {
+    let spec = &snapshot.kustomization.spec;
+    let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let (Some((kind, name, field)), Some(named)) = (find_named(spec), find_object(snapshot)) else {
+        return Ok(None);
+    };
+    let what = format!("{field}: {kind} '{namespace}/{name}'");
+    let failed = |message: String, transient| Unknown::Failed {
+        message: format!("{what}: {message}"),
+        transient,
+    };
+    let object = match snapshot.here.get(&named.id) {
+        None => return Err(Unknown::Ask(Box::new(Step::ReadHere(named)))),
+        Some(Live::Present(object)) => object,
+        Some(Live::Absent) => {
+            let create = match kind {
+                SECRET => "create it, with a kubeconfig under the key value",
+                _ => "create it, with provider: generic and an address",
+            };
+            return Err(failed(format!("not found: {create}"), false));
+        }
+        Some(Live::Unserved) => return Err(failed(format!("the API server does not serve {kind}s"), false)),
+        Some(Live::Failed(failure)) if failure.reason == Reason::Forbidden => {
+            let message = format!("it is read as {identity}, which may not: allow it to get this {kind}");
+            return Err(failed(message, false));
+        }
+        Some(Live::Failed(failure)) => {
+            let message = format!("it can't be read: {}", failure.message);
+            return Err(failed(message, failure.is_transient()));
+        }
+    };
+    // As Flux: whom the spec names acts there, if the user there may have it so.
+    let impersonated = spec.service_account_name.as_ref();
+    let impersonated = impersonated.map(|name| format!("system:serviceaccount:{namespace}:{name}"));
+    let secret = spec
+        .kube_config
+        .as_ref()
+        .and_then(|reference| reference.secret_ref.as_ref());
+    match secret {
+        Some(reference) => {
+            let text = take_value(object, reference).map_err(|message| failed(message, false))?;
+            let target = read_kubeconfig(&text, impersonated);
+            target
+                .map(Some)
+                .map_err(|message| failed(format!("its kubeconfig: {message}"), false))
+        }
+        None => {
+            let target = configure(snapshot, identity, object, impersonated);
+            target.map(Some).map_err(|unknown| match unknown {
+                Unknown::Failed { message, transient } => failed(message, transient),
+                asks @ Unknown::Ask(_) => asks,
+            })
+        }
+    }
+}
+
+/// The cluster that a ConfigMap leads to, as soon as there is a token for it.
+fn configure(
+    snapshot: &Snapshot,
+    identity: &ServiceAccount,
+    config_map: &Object,
+    impersonated: Option<String>,
+) -> Result<Target, Unknown> {
+    let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let failed = |message: String, transient| Unknown::Failed { message, transient };
+    let config = read_cluster_config(config_map).map_err(|message| failed(message, false))?;
+    let order = foreign_token::order_token(
+        &snapshot.placement,
+        namespace,
+        identity,
+        config.service_account_name.as_deref(),
+        config.audiences,
+    );
+    let order = order.map_err(|denial| failed(denial.message, false))?;
+    check_answer(snapshot.attempt.token.as_ref(), &order)?;
+    Ok(Target {
+        address: config.address,
+        server_name: None,
+        authority: config.authority,
+        credentials: TargetCredentials {
+            ordered: Some(order),
+            ..TargetCredentials::default()
+        },
+        impersonated,
+    })
+}
+
+/// Whether there is a token as ordered.
+fn check_answer(answer: Option<&(TokenOrder, TokenAnswer)>, order: &TokenOrder) -> Result<(), Unknown> {
+    let account = order.account();
+    let (message, transient) = match answer.filter(|(asked, _)| asked == order) {
+        None => return Err(Unknown::Ask(Box::new(Step::OrderToken(order.clone())))),
+        Some((_, TokenAnswer::Usable)) => return Ok(()),
+        Some((_, TokenAnswer::NotFound)) => {
+            let message = format!(
+                "no token for {account}: it does not exist; create the ServiceAccount, or name another in serviceAccountName"
+            );
+            (message, false)
+        }
+        Some((_, TokenAnswer::Refused(message))) => (message.clone(), false),
+        Some((_, TokenAnswer::Unanswered(message))) => (format!("no token for {account}: {message}"), true),
+    };
+    Err(Unknown::Failed { message, transient })
+}
+
+fn take_value(secret: &Object, reference: &SecretKeyReference) -> Result<Zeroizing<Vec<u8>>, String> {
+    let data = secret.view().find_map("/data");
+    let find = |key: &str| data.and_then(|data| data.get(key));
+    let found = match reference.key.as_deref().filter(|key| !key.is_empty()) {
+        Some(key) => find(key).ok_or("it has no entry of the name that spec.kubeConfig.secretRef.key says")?,
+        None => KEYS
+            .iter()
+            .find_map(|key| find(key))
+            .ok_or("it has neither an entry value nor value.yaml: name its key in spec.kubeConfig.secretRef.key")?,
+    };
+    let decoded = found.as_str().and_then(|text| STANDARD.decode(text).ok());
+    decoded
+        .map(Zeroizing::new)
+        .ok_or_else(|| "the entry can't be read".to_owned())
+}

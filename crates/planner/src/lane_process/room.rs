@@ -1,0 +1,363 @@
+//! Room that processes of lanes have of a budget for all: what one asks of the hub and gives back, and who is ended that holds on to it.
+//!
+//! A lane has a *share*: what the hub has granted to it. It asks for what it waits for, and for some more in advance, since what grows while it
+//! is received or looked at can't wait; it gives back what it has no use for, all of it when another lane waits. It refuses to believe that
+//! who has much will give it back: who keeps more than its part of a room while others wait for long is ended, and has nothing then.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long nothing is asked for in advance after the hub had none.
+const EMPTY: Duration = Duration::from_millis(250);
+
+/// How long room counts as scarce after the hub wanted some back.
+const SCARCE: Duration = Duration::from_secs(5);
+
+/// For how long a lane may have more than its part while another waits all the time. Renderings end within a minute.
+pub const HOLDING: Duration = Duration::from_secs(120);
+
+/// What there is of a share, and what is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// Bytes that may be held.
+    pub share: u64,
+    /// Of these, bytes that are.
+    pub held: u64,
+    /// Bytes that the first in turn waits for.
+    pub first: Option<u64>,
+}
+
+/// What the process of a lane does about its share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoomMove {
+    /// Ask the hub for so much more.
+    Ask {
+        /// How much.
+        bytes: u64,
+        /// Whether it waits for its turn when there is none now.
+        waits: bool,
+    },
+    /// Give back what is neither held nor kept.
+    GiveBack {
+        /// How much is kept although it is not used.
+        kept: u64,
+    },
+    /// Nothing, until then, or until there is news.
+    Wait(Option<Duration>),
+}
+
+/// What became of it. Times are since any moment that stays the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoomFact {
+    /// The hub was asked.
+    Asked,
+    /// It granted so much; nothing, if there was none.
+    Granted(u64),
+    /// Another lane waits for room.
+    WantedBack,
+}
+
+/// How a lane deals with a room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoomTerms {
+    /// Bytes that are kept although nothing uses them.
+    pub kept: u64,
+    /// The largest share.
+    pub most: u64,
+    /// Whether as much again is kept as is held, and not `kept` alone: for what comes and goes, and not for what stays.
+    pub doubles: bool,
+}
+
+/// What is known of one lane's share of one room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoomRecord {
+    terms: RoomTerms,
+    is_asked: bool,
+    /// What is not used is given back at once until then.
+    scarce_until: Duration,
+    /// Nothing is asked for in advance before.
+    paused_until: Duration,
+}
+
+impl RoomRecord {
+    /// One that has no share.
+    #[must_use]
+    pub fn new(terms: RoomTerms) -> Self {
+        Self {
+            terms,
+            is_asked: false,
+            scarce_until: Duration::ZERO,
+            paused_until: Duration::ZERO,
+        }
+    }
+
+    /// Takes what became of it.
+    pub fn take(&mut self, fact: RoomFact, now: Duration) {
+        match fact {
+            RoomFact::Asked => self.is_asked = true,
+            RoomFact::Granted(bytes) => {
+                self.is_asked = false;
+                if bytes == 0 {
+                    self.paused_until = now.saturating_add(EMPTY);
+                }
+            }
+            RoomFact::WantedBack => self.scarce_until = now.saturating_add(SCARCE),
+        }
+    }
+
+    /// What to do now.
+    #[must_use]
+    pub fn decide(&self, demand: &Demand, now: Duration) -> RoomMove {
+        let spare = demand.share.saturating_sub(demand.held);
+        let more = self.terms.most.saturating_sub(demand.share);
+        let lacking = demand.first.map_or(0, |first| first.saturating_sub(spare));
+        if lacking > 0 {
+            // What doesn't fit beside what is held here waits for that, and not for the hub. What it has is not given back meanwhile:
+            // who gives its part of the next thing away each time never gets the whole.
+            return if self.is_asked || lacking > more {
+                RoomMove::Wait(None)
+            } else {
+                RoomMove::Ask {
+                    bytes: lacking,
+                    waits: true,
+                }
+            };
+        }
+        let is_scarce = now < self.scarce_until;
+        let advance = match (is_scarce, demand.held) {
+            (true, 0) => 0,
+            // What grows goes on: otherwise whoever makes room scarce would stop everybody's.
+            (true, _) => self.terms.kept,
+            // As much again as is held: so what grows asks a few times only, however large it becomes.
+            (false, held) if self.terms.doubles => self.terms.kept.max(held),
+            (false, _) => self.terms.kept,
+        };
+        let allowed = if is_scarce { advance } else { advance.saturating_mul(2) };
+        if spare > allowed && demand.first.is_none() {
+            return RoomMove::GiveBack { kept: advance };
+        }
+        let is_short = spare < advance.div_ceil(2) && more > 0 && !self.is_asked;
+        if is_short && now >= self.paused_until {
+            return RoomMove::Ask {
+                bytes: advance.saturating_sub(spare).min(more),
+                waits: false,
+            };
+        }
+        let until = [(is_short, self.paused_until), (is_scarce, self.scarce_until)];
+        RoomMove::Wait(
+            until
+                .into_iter()
+                .filter(|(waits, _)| *waits)
+                .map(|(_, until)| until)
+                .min(),
+        )
+    }
+}
+
+/// Who is ended, if anybody is: of the lanes that have had at least so much of a room while others waited for that long without a break, the one
+/// that has the most, if that is more than its part of all.
+#[must_use]
+pub fn find_holder(all: u64, waited: Duration, least: &BTreeMap<String, u64>) -> Option<&str> {
+    if waited < HOLDING {
+        return None;
+    }
+    // One more waits.
+    let part = all / (least.len() as u64).saturating_add(1);
+    let (lane, bytes) = least.iter().max_by_key(|(_, bytes)| **bytes)?;
+    (*bytes > part).then_some(lane.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn demand(share: u64, held: u64, first: Option<u64>) -> Demand {
+        Demand { share, held, first }
+    }
+
+    fn record() -> RoomRecord {
+        record_up_to(64 * MB)
+    }
+
+    fn record_up_to(most: u64) -> RoomRecord {
+        RoomRecord::new(RoomTerms {
+            kept: 4 * MB,
+            most,
+            doubles: true,
+        })
+    }
+
+    fn ask(bytes: u64, waits: bool) -> RoomMove {
+        RoomMove::Ask { bytes, waits }
+    }
+
+    #[test]
+    fn what_is_done_follows_from_what_there_is_and_what_is_wanted() {
+        let record = record();
+        let cases = [
+            (
+                "one that begins asks for what it keeps",
+                demand(0, 0, None),
+                ask(4 * MB, false),
+            ),
+            (
+                "one that has that asks nothing",
+                demand(4 * MB, 0, None),
+                RoomMove::Wait(None),
+            ),
+            (
+                "who waits asks for what it lacks",
+                demand(MB, 0, Some(3 * MB)),
+                ask(2 * MB, true),
+            ),
+            (
+                "the same beside what is held",
+                demand(8 * MB, 8 * MB, Some(MB)),
+                ask(MB, true),
+            ),
+            (
+                "what never fits beside what is held waits for that",
+                demand(60 * MB, 60 * MB, Some(8 * MB)),
+                RoomMove::Wait(None),
+            ),
+            ("some is asked for in advance", demand(MB, MB, None), ask(4 * MB, false)),
+            (
+                "the more the more is held",
+                demand(20 * MB, 16 * MB, None),
+                ask(12 * MB, false),
+            ),
+            (
+                "never more than the most",
+                demand(60 * MB, 56 * MB, None),
+                ask(4 * MB, false),
+            ),
+            (
+                "who has all there is asks nothing",
+                demand(64 * MB, 64 * MB, None),
+                RoomMove::Wait(None),
+            ),
+            (
+                "what is more than that is",
+                demand(64 * MB, 0, None),
+                RoomMove::GiveBack { kept: 4 * MB },
+            ),
+            (
+                "as much again as is held is kept",
+                demand(64 * MB, 10 * MB, None),
+                RoomMove::GiveBack { kept: 10 * MB },
+            ),
+        ];
+        for (what, demand, expected) in cases {
+            assert_eq!(record.decide(&demand, at(0)), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn who_has_asked_waits_for_the_answer() {
+        let mut record = record();
+        let waiting = demand(0, 0, Some(MB));
+        assert_eq!(record.decide(&waiting, at(0)), ask(MB, true));
+        record.take(RoomFact::Asked, at(0));
+        assert_eq!(record.decide(&waiting, at(0)), RoomMove::Wait(None));
+        // There was none in time: who still waits asks again, at once.
+        record.take(RoomFact::Granted(0), at(0));
+        assert_eq!(record.decide(&waiting, at(0)), ask(MB, true));
+        // In advance nothing is asked for a while.
+        let growing = demand(MB, MB, None);
+        assert_eq!(record.decide(&growing, at(1)), RoomMove::Wait(Some(at(250))));
+        assert_eq!(record.decide(&growing, at(250)), ask(4 * MB, false));
+    }
+
+    #[test]
+    fn what_others_wait_for_is_given_back_as_far_as_it_is_not_used() {
+        let mut record = record();
+        record.take(RoomFact::WantedBack, at(0));
+        let all = RoomMove::GiveBack { kept: 0 };
+        assert_eq!(record.decide(&demand(4 * MB, 0, None), at(0)), all);
+        assert_eq!(
+            record.decide(&demand(0, 0, None), at(0)),
+            RoomMove::Wait(Some(at(5000)))
+        );
+        // What is used stays, and a little for what grows.
+        let little = RoomMove::GiveBack { kept: 4 * MB };
+        assert_eq!(record.decide(&demand(19 * MB, 10 * MB, None), at(1)), little);
+        assert_eq!(
+            record.decide(&demand(14 * MB, 10 * MB, None), at(1)),
+            RoomMove::Wait(Some(at(5000)))
+        );
+        assert_eq!(
+            record.decide(&demand(10 * MB, 10 * MB, None), at(1)),
+            ask(4 * MB, false)
+        );
+        // Until it no longer is.
+        assert_eq!(record.decide(&demand(9 * MB, 0, None), at(4999)), all);
+        assert_eq!(record.decide(&demand(8 * MB, 0, None), at(5000)), RoomMove::Wait(None));
+        // Who waits for more itself keeps what it has for that.
+        assert_eq!(
+            record.decide(&demand(9 * MB, 3 * MB, Some(8 * MB)), at(0)),
+            ask(2 * MB, true)
+        );
+    }
+
+    /// What stays is not doubled: others would miss it, and nobody waits for it.
+    #[test]
+    fn of_what_stays_a_little_is_kept_in_advance() {
+        let record = RoomRecord::new(RoomTerms {
+            kept: 4 * MB,
+            most: 1024 * MB,
+            doubles: false,
+        });
+        assert_eq!(
+            record.decide(&demand(300 * MB, 299 * MB, None), at(0)),
+            ask(3 * MB, false)
+        );
+        let back = RoomMove::GiveBack { kept: 4 * MB };
+        assert_eq!(record.decide(&demand(300 * MB, 200 * MB, None), at(0)), back);
+    }
+
+    /// However something grows, it asks a few times only, and what it has asked for and given back comes out even.
+    #[test]
+    fn what_grows_asks_a_few_times_only() {
+        let mut record = record_up_to(1024 * MB);
+        let (mut share, mut asked) = (0, 0);
+        for step in 1..=4000 {
+            let held = step * (MB / 4);
+            loop {
+                let need = (held > share).then_some(held - share.min(held));
+                let demand = demand(share, held.min(share), need);
+                let RoomMove::Ask { bytes, .. } = record.decide(&demand, at(0)) else {
+                    break;
+                };
+                record.take(RoomFact::Asked, at(0));
+                record.take(RoomFact::Granted(bytes), at(0));
+                share += bytes;
+                asked += 1;
+            }
+            assert!(share >= held && share <= 1024 * MB, "{share} for {held}");
+        }
+        assert!(asked < 30, "{asked}");
+    }
+
+    #[test]
+    fn who_keeps_more_than_its_part_while_others_wait_is_ended() {
+        let least = |lanes: &[(&str, u64)]| -> BTreeMap<String, u64> {
+            lanes.iter().map(|(lane, bytes)| ((*lane).to_owned(), *bytes)).collect()
+        };
+        let two = least(&[("tenant/evil", 64 * MB), ("tenant/good", 10 * MB)]);
+        assert_eq!(find_holder(160 * MB, at(119_000), &two), None, "not yet");
+        assert_eq!(find_holder(160 * MB, HOLDING, &two), Some("tenant/evil"));
+        // Nobody has more than a part: then there simply is not enough for all.
+        let many = least(&[("a", 40 * MB), ("b", 39 * MB), ("c", 40 * MB)]);
+        assert_eq!(find_holder(160 * MB, HOLDING, &many), None);
+        assert_eq!(find_holder(160 * MB, HOLDING, &least(&[])), None);
+        // Three that have agreed on it are ended one after the other.
+        let three = least(&[("a", 64 * MB), ("b", 48 * MB), ("c", 48 * MB)]);
+        assert_eq!(find_holder(160 * MB, HOLDING, &three), Some("a"));
+    }
+}

@@ -1,0 +1,245 @@
+//! Which token of this cluster may be sent to another one, to prove who asks there.
+//!
+//! Another cluster may believe the tokens of this one: they name a ServiceAccount and whom they are meant for, their audiences. Whoever gets
+//! one can use it wherever one of these is accepted. So a token goes out for a ServiceAccount of the own namespace only, and never with an
+//! audience that this cluster's own API server accepts, or has as its issuer: where it goes, and for which audience, stands in a ConfigMap.
+//! It refuses to guess: while it isn't known what is accepted here, no token goes out.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::denial::Denial;
+use crate::identity::{self, ServiceAccount};
+use crate::realm::Placement;
+
+/// The most audiences of one token.
+const MOST_AUDIENCES: usize = 16;
+/// The longest audience, in bytes.
+const LONGEST_AUDIENCE: usize = 512;
+
+/// A token to ask for, which is to be sent to another cluster. Only this module makes one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenOrder {
+    account: ServiceAccount,
+    audiences: Vec<String>,
+}
+
+impl TokenOrder {
+    /// Whose token.
+    #[must_use]
+    pub fn account(&self) -> &ServiceAccount {
+        &self.account
+    }
+
+    /// For whom; never empty.
+    #[must_use]
+    pub fn audiences(&self) -> &[String] {
+        &self.audiences
+    }
+}
+
+impl fmt::Display for TokenOrder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} for {}", self.account, self.audiences.join(", "))
+    }
+}
+
+impl Serialize for TokenOrder {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What a token of this cluster says of itself: whom it is meant for, and who made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TokenClaims {
+    /// Audiences.
+    pub audiences: Vec<String>,
+    /// Issuer.
+    pub issuer: Option<String>,
+}
+
+/// What this cluster's own API server says to a token that is to be sent away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnAnswer {
+    /// It proves nobody here.
+    Refused,
+    /// It proves somebody here.
+    Accepted,
+}
+
+/// Decides whose token a Kustomization that acts as `acting` sends to another cluster: that of the ServiceAccount of its namespace that the
+/// ConfigMap names, else of `acting`. Never a token of the controller's, or of a lane's.
+///
+/// # Errors
+/// When nobody may act in the namespace, the name is not a ServiceAccount's or one of Tenure's own, or an audience can't be one.
+pub fn order_token(
+    placement: &Placement,
+    namespace: &str,
+    acting: &ServiceAccount,
+    named: Option<&str>,
+    mut audiences: Vec<String>,
+) -> Result<TokenOrder, Denial> {
+    let account = match named {
+        Some(name) => identity::decide_for_token(placement, namespace, name)?,
+        None => acting.clone(),
+    };
+    audiences.sort();
+    audiences.dedup();
+    let is_text = |audience: &String| {
+        !audience.is_empty()
+            && audience.len() <= LONGEST_AUDIENCE
+            && audience.bytes().all(|byte| (b'!'..=b'~').contains(&byte))
+    };
+    if audiences.is_empty() || audiences.len() > MOST_AUDIENCES || !audiences.iter().all(is_text) {
+        return Err(Denial::access(format!(
+            "audiences: 1 to {MOST_AUDIENCES} are needed, each of 1 to {LONGEST_AUDIENCE} characters without spaces"
+        )));
+    }
+    Ok(TokenOrder { account, audiences })
+}
+
+/// Whether a token may be asked for, by what this cluster's own tokens say of themselves: `own` is one that its API server accepts.
+///
+/// # Errors
+/// When one of its audiences is accepted here, or it isn't known which are.
+pub fn check_order(order: &TokenOrder, own: &TokenClaims) -> Result<(), Denial> {
+    if own.audiences.is_empty() {
+        return Err(Denial::access(
+            "no token is sent to another cluster: it can't be told which audiences this cluster's own API server accepts",
+        ));
+    }
+    let is_own = |audience: &&String| {
+        let mut known = own.audiences.iter().chain(&own.issuer);
+        known.any(|known| is_alike(known, audience))
+    };
+    match order.audiences.iter().find(is_own) {
+        Some(audience) => Err(refuse_audience(audience)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a token may be sent away, by what it says of itself and what this cluster's API server says to it.
+///
+/// # Errors
+/// When it is accepted here, or is meant for somebody whom nobody asked for.
+pub fn check_token(order: &TokenOrder, own: &TokenClaims, made: &TokenClaims, answer: OwnAnswer) -> Result<(), Denial> {
+    check_order(order, own)?;
+    let is_other = |audience: &&String| !order.audiences.contains(audience);
+    if let Some(other) = made.audiences.iter().find(is_other) {
+        return Err(refuse_audience(other));
+    }
+    match answer {
+        OwnAnswer::Refused => Ok(()),
+        OwnAnswer::Accepted => Err(Denial::access(format!(
+            "no token is sent to another cluster: this cluster's own API server accepts one for {}; name the audience that the other \
+             cluster's API server expects",
+            order.audiences.join(", ")
+        ))),
+    }
+}
+
+fn refuse_audience(audience: &str) -> Denial {
+    Denial::access(format!(
+        "no token is sent to another cluster: {audience} is an audience of this cluster's own API server, so whoever got the token could use \
+         it here; name the one that the other cluster's API server expects"
+    ))
+}
+
+/// Whether two audiences are the same to somebody who doesn't look closely.
+fn is_alike(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/')
+        .eq_ignore_ascii_case(other.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own() -> TokenClaims {
+        TokenClaims {
+            audiences: vec!["https://kubernetes.default.svc".to_owned(), "api".to_owned()],
+            issuer: Some("https://issuer.example/own".to_owned()),
+        }
+    }
+
+    fn order(named: Option<&str>, audiences: &[&str]) -> Result<TokenOrder, Denial> {
+        let placement = Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+        };
+        let acting = identity::decide_for_kustomization(&placement, "team", Some("deployer"))?;
+        let audiences = audiences.iter().map(|&audience| audience.to_owned()).collect();
+        order_token(&placement, "team", &acting, named, audiences)
+    }
+
+    fn made(audiences: &[&str]) -> TokenClaims {
+        TokenClaims {
+            audiences: audiences.iter().map(|&audience| audience.to_owned()).collect(),
+            issuer: own().issuer,
+        }
+    }
+
+    #[test]
+    fn a_token_is_for_an_account_of_the_own_namespace() {
+        let there = ["https://there.example:443"];
+        assert_eq!(
+            order(None, &there).unwrap().account().to_string(),
+            "system:serviceaccount:team:deployer"
+        );
+        assert_eq!(
+            order(Some("other"), &there).unwrap().account().to_string(),
+            "system:serviceaccount:team:other"
+        );
+        for name in ["", "../x", "kube-system:admin", "a/b", "x\n"] {
+            order(Some(name), &there).unwrap_err();
+        }
+        let platform = Placement::Platform {
+            default_service_account: "default".to_owned(),
+        };
+        let acting = identity::decide_for_kustomization(&platform, "tenure-system", None).unwrap();
+        for name in ["tenure-controller", "tenure-lane-pool"] {
+            let ordered = order_token(&platform, "tenure-system", &acting, Some(name), vec!["x".to_owned()]);
+            assert!(ordered.unwrap_err().message.contains("Tenure's own"));
+        }
+        let disputed = Placement::Disputed {
+            message: "two tenants".to_owned(),
+        };
+        order_token(&disputed, "team", &acting, Some("default"), vec!["x".to_owned()]).unwrap_err();
+    }
+
+    #[test]
+    fn no_audience_of_this_cluster_goes_out() {
+        // The control.
+        check_order(&order(None, &["https://there.example:443"]).unwrap(), &own()).unwrap();
+        for audience in [
+            "api",
+            "API",
+            "https://kubernetes.default.svc/",
+            "https://issuer.example/own",
+        ] {
+            let refused =
+                check_order(&order(None, &["https://there.example:443", audience]).unwrap(), &own()).unwrap_err();
+            assert!(refused.message.contains("this cluster's own API server"), "{refused}");
+        }
+        let unknown = check_order(&order(None, &["there"]).unwrap(), &TokenClaims::default()).unwrap_err();
+        assert!(unknown.message.contains("can't be told"), "{unknown}");
+        let long = "x".repeat(LONGEST_AUDIENCE + 1);
+        for audiences in [&[][..], &[""], &["a b"], &["a\nb"], &[long.as_str()]] {
+            order(None, audiences).unwrap_err();
+        }
+        let many: Vec<String> = (0..=MOST_AUDIENCES).map(|number| number.to_string()).collect();
+        order(None, &many.iter().map(String::as_str).collect::<Vec<_>>()).unwrap_err();
+    }
+
+    #[test]
+    fn a_token_goes_out_only_as_ordered_and_when_it_proves_nobody_here() {
+        let order = order(None, &["there"]).unwrap();
+        check_token(&order, &own(), &made(&["there"]), OwnAnswer::Refused).unwrap();
+        let accepted = check_token(&order, &own(), &made(&["there"]), OwnAnswer::Accepted).unwrap_err();
+        assert!(accepted.message.contains("accepts one for there"), "{accepted}");
+        check_token(&order, &own(), &made(&["there", "vault"]), OwnAnswer::Refused).unwrap_err();
+        check_token(&order, &TokenClaims::default(), &made(&["there"]), OwnAnswer::Refused).unwrap_err();
+    }
+}

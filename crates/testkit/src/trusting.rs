@@ -1,0 +1,165 @@
+//! An API server that believes the tokens of another cluster, as one does that trusts its issuer: what asks with a token that is meant for its
+//! audience acts as the ServiceAccount that it names. It remembers which tokens it was shown.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tenure_apiserver::ApiService;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tower::Service as _;
+
+use crate::admin::Admin;
+use crate::webhook::certify;
+
+/// The front of a cluster; it ends when this is dropped.
+pub struct TrustingFront {
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
+    /// The certificate of its authority, in PEM.
+    pub authority: String,
+    shown: Arc<Mutex<Vec<String>>>,
+    serving: JoinHandle<()>,
+}
+
+/// What all connections share.
+#[derive(Clone)]
+struct Trust {
+    behind: ApiService,
+    issuer: Admin,
+    audience: String,
+    shown: Arc<Mutex<Vec<String>>>,
+}
+
+impl TrustingFront {
+    /// Stands before an API server, and believes the tokens of the issuer's cluster that are for this audience.
+    pub(crate) fn start(
+        behind: ApiService,
+        issuer: Admin,
+        audience: &str,
+        listener: std::net::TcpListener,
+    ) -> anyhow::Result<Self> {
+        let (tls, authority) = certify()?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let port = listener.local_addr()?.port();
+        let shown = Arc::default();
+        let trust = Trust {
+            behind,
+            issuer,
+            audience: audience.to_owned(),
+            shown: Arc::clone(&shown),
+        };
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, trust) = (acceptor.clone(), trust.clone());
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else {
+                        return;
+                    };
+                    let service = hyper::service::service_fn(move |request| {
+                        let trust = trust.clone();
+                        async move { Ok::<_, Infallible>(trust.answer(request).await) }
+                    });
+                    let connection = hyper::server::conn::http1::Builder::new();
+                    let _gone = connection.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Ok(Self {
+            port,
+            authority,
+            shown,
+            serving,
+        })
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    /// The tokens that it was shown since the last time, each once.
+    #[must_use]
+    pub fn taken(&self) -> Vec<String> {
+        let mut shown = std::mem::take(&mut *self.shown.lock());
+        shown.sort();
+        shown.dedup();
+        shown
+    }
+}
+
+impl Drop for TrustingFront {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
+
+impl Trust {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        match self.forward(request).await {
+            Ok(answer) => answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync()),
+            Err(why) => {
+                let body = json!({
+                    "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Unauthorized", "code": 401,
+                    "message": format!("{why:#}"),
+                });
+                let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
+                let mut answer = Response::new(body.boxed_unsync());
+                *answer.status_mut() = StatusCode::UNAUTHORIZED;
+                answer
+            }
+        }
+    }
+
+    async fn forward(&self, request: Request<Incoming>) -> anyhow::Result<Response<tenure_apiserver::Body>> {
+        let token = request
+            .headers()
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let token = token
+            .and_then(|value| value.strip_prefix("Bearer "))
+            .context("no token")?;
+        let token = token.to_owned();
+        self.shown.lock().push(token.clone());
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+            "spec": { "token": token, "audiences": [self.audience] },
+        });
+        let review = Request::post("/apis/authentication.k8s.io/v1/tokenreviews")
+            .header("content-type", "application/json")
+            .body(review.to_string().into_bytes())?;
+        let review: Value = self.issuer.client().request(review).await?;
+        let find = |path: &str| review.pointer(path);
+        if find("/status/authenticated").and_then(Value::as_bool) != Some(true) {
+            anyhow::bail!("the token is not for {}: {:?}", self.audience, find("/status/error"));
+        }
+        let user = find("/status/user/username")
+            .and_then(Value::as_str)
+            .context("the token names nobody")?;
+        let user = HeaderValue::from_str(user)?;
+        let (mut head, body) = request.into_parts();
+        head.headers.remove(AUTHORIZATION);
+        head.headers.insert("impersonate-user", user);
+        let body = Full::new(body.collect().await?.to_bytes());
+        let mut behind = self.behind.clone();
+        match behind.call(Request::from_parts(head, body)).await {
+            Ok(answer) => Ok(answer),
+            Err(never) => match never {},
+        }
+    }
+}
