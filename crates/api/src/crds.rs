@@ -3,7 +3,7 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
+use crate::{Bucket, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
 
 /// A CustomResourceDefinition could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,7 @@ pub struct CrdError {
 /// [`CrdError`] when a generated schema is not representable as JSON; that would be a defect, and a test keeps it from happening.
 pub fn crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
+        finished::<Bucket>("Bucket", Some(json!({ "observedGeneration": -1 })))?,
         finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
         finished::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
@@ -132,6 +133,7 @@ fn is_empty_default(default: &Value) -> bool {
 /// The defaults that Flux's CRDs declare, so that an object reads back the same from either.
 fn declare_flux_defaults(crd: &mut Value) {
     let defaults: &[(&str, Value)] = match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
+        Some("Bucket") => &[("timeout", json!("60s")), ("provider", json!("generic"))],
         Some("GitRepository") => &[("timeout", json!("60s")), ("verify/properties/mode", json!("HEAD"))],
         Some("OCIRepository") => &[
             ("timeout", json!("60s")),

@@ -97,7 +97,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = vec![
         // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
         json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
-        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories", "ocirepositories"], "verbs": seen}),
+        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": seen}),
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
         json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": seen}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]}),
@@ -113,7 +113,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     ];
     // Who else reconciles the same kinds.
     let others = choice.select(&[
-        (SOURCE_CONTROLLER_LEASE, &["GitRepository", "OCIRepository"]),
+        (SOURCE_CONTROLLER_LEASE, &["Bucket", "GitRepository", "OCIRepository"]),
         (KUSTOMIZE_CONTROLLER_LEASE, &["Kustomization"]),
         (NOTIFICATION_CONTROLLER_LEASE, &["Receiver"]),
         (CAPSULE_LEASE, &["Tenant"]),

@@ -5,6 +5,7 @@
 //! It refuses I/O of any kind; kube is here only for its derive and its object types.
 
 pub mod artifact;
+pub mod bucket;
 pub mod condition;
 pub mod crds;
 pub mod duration;
@@ -28,6 +29,7 @@ pub mod time;
 pub mod view;
 pub mod workload;
 
+pub use bucket::{Bucket, BucketSpec, BucketStatus};
 pub use condition::{Condition, ConditionStatus};
 pub use duration::DurationText;
 pub use git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};

@@ -43,6 +43,8 @@ pub const GIT_OPERATION_SUCCEEDED: &str = "GitOperationSucceeded";
 pub const OCI_ARTIFACT_PULL_FAILED: &str = "OCIArtifactPullFailed";
 /// An artifact's manifest or layer is not what can be worked with.
 pub const OCI_ARTIFACT_LAYER_OPERATION_FAILED: &str = "OCIArtifactLayerOperationFailed";
+/// The objects of a bucket could not be listed or fetched.
+pub const BUCKET_OPERATION_FAILED: &str = "BucketOperationFailed";
 /// What the upstream has could not be listed.
 pub const READ_OPERATION_FAILED: &str = "ReadOperationFailed";
 /// A signature could not be verified.

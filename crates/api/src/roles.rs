@@ -77,13 +77,14 @@ fn list_book_rules() -> Vec<Value> {
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"], "verbs": generated }),
         // Nothing makes one but people and repositories: no create, no delete.
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories"], "verbs": ["get", "patch"] }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "ocirepositories"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers/status", "receivers/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces/status", "surfaces/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories/status", "ocirepositories/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets/status", "buckets/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations/status", "kustomizations/finalizers"], "verbs": told }),
         json!({ "apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"] }),
     ]
@@ -128,7 +129,7 @@ pub fn view_cluster_role() -> Value {
         },
         "rules": [
             { "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see },
-            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories", "ocirepositories"], "verbs": see },
+            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": see },
             { "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see },
             { "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": see }
         ]

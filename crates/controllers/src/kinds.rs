@@ -1,6 +1,6 @@
 //! The kinds that are reconciled. The one list of them: a kind that stands here is watched, and driven, and told of what it depends on.
 
-use tenure_api::{GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
+use tenure_api::{Bucket, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
 
 use crate::entry::Entry;
 use crate::hub::Hub;
@@ -21,6 +21,7 @@ pub(crate) fn list_kinds() -> KindTable {
         lane: vec![
             Entry::of::<GitRepository>(),
             Entry::of::<OciRepository>(),
+            Entry::of::<Bucket>(),
             Entry::of::<Kustomization>(),
             Entry::of::<Receiver>(),
         ],
@@ -28,7 +29,7 @@ pub(crate) fn list_kinds() -> KindTable {
 }
 
 /// What each of the first can do nothing without: a Kustomization applies what the same process has fetched. Who wants nothing from
-/// registries may leave OCIRepositories out.
+/// registries, or from stores of objects, may leave OCIRepositories and Buckets out.
 const NEEDS: [(&str, &str); 1] = [(Kustomization::KIND.name, GitRepository::KIND.name)];
 
 /// Reads which kinds are reconciled, such as `*,-tenant` (see [`Switches`]).

@@ -18,6 +18,7 @@
 mod answers;
 mod artifacts;
 mod bounds;
+mod bucket;
 mod budgets;
 mod cache;
 mod config;

@@ -18,6 +18,7 @@
 pub mod answer;
 pub mod answered;
 pub mod artifact;
+pub mod bucket;
 pub mod cluster_config;
 pub mod confidential;
 pub mod crash;

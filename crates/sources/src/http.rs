@@ -367,7 +367,8 @@ impl Location {
     }
 }
 
-fn write_host(endpoint: &Endpoint) -> String {
+/// A host, and its port where it isn't the usual one, as requests name it.
+pub(crate) fn write_host(endpoint: &Endpoint) -> String {
     let host = if endpoint.host.contains(':') {
         format!("[{}]", endpoint.host)
     } else {

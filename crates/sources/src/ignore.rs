@@ -87,6 +87,15 @@ impl Ignore {
         }
     }
 
+    /// Those of one `.sourceignore`, for all below it, and of `spec.ignore`, and nothing besides: what is in no repository has no files of Git's.
+    pub(crate) fn given(file: Option<&str>, spec: Option<&str>) -> Self {
+        let texts = [file, spec].into_iter().flatten();
+        Self {
+            patterns: texts.flat_map(|text| read(text, "")).collect(),
+            steps: Steps(Cell::new(STEPS)),
+        }
+    }
+
     /// Whether a file stays out; nothing when finding that out has taken too much work, for this and all files before.
     pub(crate) fn excludes(&self, path: &str) -> Option<bool> {
         let parts: Vec<&str> = path.split('/').collect();

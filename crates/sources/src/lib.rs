@@ -1,4 +1,4 @@
-//! Git repositories, and artifacts of container registries, fetched within bounds into verified artifacts.
+//! Git repositories, artifacts of container registries and objects of stores, fetched within bounds into verified artifacts.
 //!
 //! Owns the way from a source's specification to an archive in the [`ArtifactStore`] and back into memory as a
 //! [`Tree`]. Every connection, whatever the protocol, is opened by one dialer that checks the socket address against the
@@ -9,6 +9,7 @@ mod account;
 mod archive;
 mod archive_writer;
 mod artifact;
+mod bucket;
 mod budget;
 mod dialer;
 mod error;
@@ -45,6 +46,7 @@ mod verify;
 
 pub use account::Account;
 pub use artifact::{ArtifactStore, SourceKey};
+pub use bucket::{AccessKeys, BucketError, BucketRequest, BucketSecrets, fetch_bucket};
 pub use budget::{ByteBudget, Held, OverBudget, Room};
 pub use dialer::open_connection;
 pub use error::{FetchError, StorageError};

@@ -123,6 +123,7 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
     let plural = match kind {
         "GitRepository" => "gitrepositories",
         "OCIRepository" => "ocirepositories",
+        "Bucket" => "buckets",
         _ => return Err(format!("its source is a {kind}")),
     };
     let source_namespace = Some(ObjectView::of(&kustomization).read_text("/spec/sourceRef/namespace"))

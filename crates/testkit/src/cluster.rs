@@ -151,11 +151,12 @@ impl Cluster {
     }
 }
 
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 7] = [
     ("notification.toolkit.fluxcd.io/v1", "Receiver"),
     ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
     ("source.toolkit.fluxcd.io/v1", "GitRepository"),
     ("source.toolkit.fluxcd.io/v1", "OCIRepository"),
+    ("source.toolkit.fluxcd.io/v1", "Bucket"),
     ("tenure.dev/v1alpha1", "Surface"),
     ("capsule.clastix.io/v1beta2", "Tenant"),
 ];
@@ -172,7 +173,7 @@ async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
     }
     bail!(
         "the cluster that {TEST_KUBECONFIG} names is not marked as made for tests. They would remove every Tenant, Surface, Kustomization, \
-         GitRepository, OCIRepository and Receiver in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
+         GitRepository, OCIRepository, Bucket and Receiver in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
     )
 }
 

@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("kubernetes-cel", "crates/cel", &["go-words"]),
     ("tenure-git-server", "crates/git-server", &[]),
     ("tenure-registry-server", "crates/registry-server", &[]),
+    ("tenure-bucket-server", "crates/bucket-server", &[]),
     ("tenure-tenancy", "crates/tenancy", &["tenure-api"]),
     (
         "tenure-planner",

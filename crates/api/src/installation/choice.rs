@@ -4,11 +4,12 @@
 use serde_json::{Value, json};
 
 /// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile.
-const LOOKED_AT: [(&str, &str); 7] = [
+const LOOKED_AT: [(&str, &str); 8] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
     ("OCIRepository", "Kustomization"),
+    ("Bucket", "Kustomization"),
     ("GitRepository", RECEIVER),
     ("OCIRepository", RECEIVER),
     ("Kustomization", RECEIVER),

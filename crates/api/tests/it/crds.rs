@@ -79,6 +79,8 @@ fn names_and_columns_are_fluxs() {
         crd("Receiver")["metadata"]["annotations"],
         json!({ "kustomize.toolkit.fluxcd.io/substitute": "disabled" })
     );
+    assert_eq!(crd("Bucket")["metadata"]["name"], "buckets.source.toolkit.fluxcd.io");
+    assert_eq!(columns("Bucket"), ["Endpoint", "Age", "Ready", "Status"]);
     assert_eq!(crd("Tenant")["spec"]["scope"], "Cluster");
     assert_eq!(crd("Surface")["spec"]["scope"], "Namespaced");
 }
@@ -123,6 +125,11 @@ fn what_flux_demands_is_demanded() {
         receiver["properties"]["oidcProviders"]["x-kubernetes-list-map-keys"],
         json!(["issuerURL"])
     );
+    let bucket = spec("Bucket");
+    assert_eq!(bucket["required"], json!(["bucketName", "endpoint", "interval"]));
+    assert_eq!(bucket["properties"]["timeout"]["default"], "60s");
+    assert_eq!(bucket["properties"]["provider"]["default"], "generic");
+    assert_eq!(bucket["properties"]["sts"]["required"], json!(["endpoint", "provider"]));
     let status = &crd("Kustomization")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
     assert_eq!(status["default"], json!({ "observedGeneration": -1 }));
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tenure_api::{GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
+use tenure_api::{Bucket, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
 
 #[track_caller]
 fn check<K: Serialize + DeserializeOwned>(object: Value) {
@@ -155,6 +155,44 @@ fn a_receiver_with_every_field() {
             "type": "github"
         },
         "status": { "lastHandledReconcileAt": "now", "observedGeneration": 1, "webhookPath": "/hook/1" }
+    }));
+}
+
+#[test]
+fn a_bucket_with_every_field() {
+    check::<Bucket>(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1",
+        "kind": "Bucket",
+        "metadata": { "name": "bucket", "namespace": "team" },
+        "spec": {
+            "bucketName": "apps",
+            "certSecretRef": { "name": "tls" },
+            "endpoint": "store.example.com:9000",
+            "ignore": "*.md",
+            "insecure": true,
+            "interval": "1m",
+            "prefix": "web/",
+            "provider": "generic",
+            "proxySecretRef": { "name": "proxy" },
+            "region": "eu-west-1",
+            "secretRef": { "name": "credentials" },
+            "serviceAccountName": "fetcher",
+            "sts": {
+                "certSecretRef": { "name": "tls" },
+                "endpoint": "https://tokens.example.com",
+                "provider": "ldap",
+                "secretRef": { "name": "login" }
+            },
+            "suspend": true,
+            "timeout": "60s"
+        },
+        "status": {
+            "artifact": { "digest": "sha256:1", "lastUpdateTime": "2026-01-02T03:04:05Z", "path": "bucket/team/bucket/1.tar.gz", "revision": "sha256:1", "size": 10, "url": "" },
+            "lastHandledReconcileAt": "now",
+            "observedGeneration": 1,
+            "observedIgnore": "*.md",
+            "url": "http://source-controller/x"
+        }
     }));
 }
 

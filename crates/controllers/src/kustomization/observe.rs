@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenure_api::{GitRepository, Kustomization, ObjectId, OciRepository};
+use tenure_api::{Bucket, GitRepository, Kustomization, ObjectId, OciRepository};
 use tenure_planner::Status as _;
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
@@ -32,13 +32,19 @@ pub(super) fn find_source(sight: Sight<'_>, kustomization: &Kustomization) -> Op
         shard.namespace.as_str(),
     );
     let key = if kind == GitRepository::KIND.name {
-        make_key(shard.caches.of::<GitRepository>().get(namespace, name)?.as_ref())
+        find_key::<GitRepository>(&shard, namespace, name)
     } else if kind == OciRepository::KIND.name {
-        make_key(shard.caches.of::<OciRepository>().get(namespace, name)?.as_ref())
+        find_key::<OciRepository>(&shard, namespace, name)
+    } else if kind == Bucket::KIND.name {
+        find_key::<Bucket>(&shard, namespace, name)
     } else {
         None
     };
     Some((shard, key?))
+}
+
+fn find_key<S: Fetching>(shard: &Shard, namespace: &str, name: &str) -> Option<SourceKey> {
+    make_key(shard.caches.of::<S>().get(namespace, name)?.as_ref())
 }
 
 fn make_key<S: Fetching>(source: &S) -> Option<SourceKey> {
@@ -53,10 +59,10 @@ pub(super) fn observe_source(sight: Sight<'_>, kustomization: &Kustomization) ->
     let Some((shard, key)) = find_source(sight, kustomization) else {
         return SourceFacts::NotFound;
     };
-    if kustomization.spec.source_ref.kind == OciRepository::KIND.name {
-        describe_source::<OciRepository>(&shard, &key)
-    } else {
-        describe_source::<GitRepository>(&shard, &key)
+    match kustomization.spec.source_ref.kind.as_str() {
+        kind if kind == OciRepository::KIND.name => describe_source::<OciRepository>(&shard, &key),
+        kind if kind == Bucket::KIND.name => describe_source::<Bucket>(&shard, &key),
+        _ => describe_source::<GitRepository>(&shard, &key),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tenure_api::{GitRepository, Kustomization, ObjectMeta, OciRepository};
+use tenure_api::{Bucket, GitRepository, Kustomization, ObjectMeta, OciRepository};
 use tenure_planner::kustomization::{FoundDependency, find_source_namespace};
 use tenure_tenancy::{Placement, Referrer, reference};
 
@@ -72,7 +72,7 @@ impl<'a> Sight<'a> {
         if let Some(other) = source.namespace.as_deref().filter(|other| *other != own)
             && reference::check_source(self.referrer(), &source.kind, Some(other), &source.name).is_ok()
         {
-            let kinds = [GitRepository::KIND, OciRepository::KIND];
+            let kinds = [GitRepository::KIND, OciRepository::KIND, Bucket::KIND];
             let kind = kinds.into_iter().find(|kind| kind.name == source.kind);
             foreign.extend(kind.map(|kind| Key::new(kind, other, &source.name)));
         }

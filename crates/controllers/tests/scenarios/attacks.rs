@@ -6,6 +6,7 @@
 //! their home namespaces.
 
 mod bombs;
+mod buckets;
 mod contents;
 mod expressions;
 mod fields;
@@ -19,7 +20,7 @@ mod variables;
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
 
-use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, RECEIVER, Stage, condition};
+use crate::stage::{BUCKET, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, RECEIVER, Stage, condition};
 use crate::tenants::{SURFACE, tenant};
 
 /// Two tenants, and the owner of one of them.
@@ -208,7 +209,7 @@ impl Scene {
 }
 
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
-    [GIT_REPOSITORY, OCI_REPOSITORY, KUSTOMIZATION, RECEIVER, SURFACE]
+    [GIT_REPOSITORY, OCI_REPOSITORY, BUCKET, KUSTOMIZATION, RECEIVER, SURFACE]
         .into_iter()
         .find(|known| known.1 == kind)
         .unwrap()

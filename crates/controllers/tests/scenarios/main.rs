@@ -11,6 +11,7 @@
 
 mod applying;
 mod attacks;
+mod buckets;
 mod decryption;
 mod deleting;
 mod elsewhere;

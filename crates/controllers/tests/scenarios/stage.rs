@@ -20,6 +20,7 @@ use crate::program;
 
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
 pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
+pub(crate) const BUCKET: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "Bucket");
 pub(crate) const OCI_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "OCIRepository");
 pub(crate) const RECEIVER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1", "Receiver");
 pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");

@@ -327,6 +327,8 @@ pub enum FetchReason {
     /// Anything else between a Git repository and the archive.
     #[default]
     GitOperationFailed,
+    /// The objects of a bucket could not be listed or fetched.
+    BucketOperationFailed,
     /// What a registry has could not be listed.
     ReadOperationFailed,
     /// An artifact could not be found, or pulled from its registry.
@@ -358,6 +360,7 @@ impl FetchReason {
             Self::AuthenticationFailed => reason::AUTHENTICATION_FAILED,
             Self::InvalidProviderConfiguration => reason::INVALID_PROVIDER_CONFIGURATION,
             Self::GitOperationFailed => reason::GIT_OPERATION_FAILED,
+            Self::BucketOperationFailed => reason::BUCKET_OPERATION_FAILED,
             Self::ReadOperationFailed => reason::READ_OPERATION_FAILED,
             Self::OciArtifactPullFailed => reason::OCI_ARTIFACT_PULL_FAILED,
             Self::OciArtifactLayerOperationFailed => reason::OCI_ARTIFACT_LAYER_OPERATION_FAILED,

@@ -9,6 +9,7 @@
     reason = "tests may panic"
 )]
 
+mod bucket;
 mod git_repository;
 mod health;
 mod maxima;

@@ -141,6 +141,13 @@ pub(crate) fn secret(pairs: &[(&str, &str)]) -> Option<SecretData> {
     )
 }
 
+/// A program on `PATH`, or among those that tests are run beside.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let folders = ["PATH", "TENURE_BESIDE"].into_iter().filter_map(std::env::var_os);
+    let mut folders = folders.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
+    folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
+}
+
 /// Bytes that do not compress; another seed gives others.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);

@@ -12,6 +12,7 @@
 mod authentication;
 mod bed;
 mod bounds;
+mod bucket;
 mod budgets;
 mod content;
 mod github_app;

@@ -26,9 +26,10 @@ const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 const FIELD_MANAGER: &str = "tenure";
 
 /// The kinds that are reconciled on request and can be suspended.
-const RECONCILED: [(&str, &str); 5] = [
+const RECONCILED: [(&str, &str); 6] = [
     ("source.toolkit.fluxcd.io", "GitRepository"),
     ("source.toolkit.fluxcd.io", "OCIRepository"),
+    ("source.toolkit.fluxcd.io", "Bucket"),
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     ("notification.toolkit.fluxcd.io", "Receiver"),
     ("tenure.dev", "Surface"),
@@ -193,7 +194,7 @@ impl Reconciled {
         if !RECONCILED.contains(&(resource.group.as_str(), resource.kind.as_str())) {
             return Err(
                 Failure::usage(format!("nothing reconciles {} on request", resource.full_name()))
-                    .hint("what can be reconciled, suspended and resumed: gitrepositories, ocirepositories, kustomizations, receivers, surfaces"),
+                    .hint("what can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, kustomizations, receivers, surfaces"),
             );
         }
         Ok(Self {

@@ -143,7 +143,11 @@ impl Run {
                 jiff::Timestamp::now().as_microsecond()
             ),
             others: [
-                (&["GitRepository", "OCIRepository"][..], flux, SOURCE_CONTROLLER_LEASE),
+                (
+                    &["GitRepository", "OCIRepository", "Bucket"][..],
+                    flux,
+                    SOURCE_CONTROLLER_LEASE,
+                ),
                 (&["Kustomization"][..], flux, KUSTOMIZE_CONTROLLER_LEASE),
                 (&["Receiver"][..], flux, NOTIFICATION_CONTROLLER_LEASE),
                 (&["Tenant"][..], capsule, CAPSULE_LEASE),

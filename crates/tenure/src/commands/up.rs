@@ -9,7 +9,7 @@ use clap::Args;
 use super::{controllers, etcd, kube_apiserver};
 use crate::failure::Failure;
 use crate::plane::{Options, Plane};
-use crate::{health_server, output};
+use crate::{output, plain_http};
 
 /// Run the embedded control plane with all controllers.
 #[derive(Debug, Args)]

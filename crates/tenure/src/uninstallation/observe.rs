@@ -35,6 +35,7 @@ const METADATA: [&str; 8] = [
 /// The group of measurements: they are of objects that are listed by themselves.
 const MEASUREMENTS: &str = "metrics.k8s.io";
 const GIT_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/gitrepositories";
+const BUCKETS: &str = "/apis/source.toolkit.fluxcd.io/v1/buckets";
 const OCI_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/ocirepositories";
 const RECEIVERS: &str = "/apis/notification.toolkit.fluxcd.io/v1/receivers";
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
@@ -49,6 +50,7 @@ impl Uninstallation {
         let (mut deployment, installed) = self.find_installed().await?;
         let mut reconciled = self.list_kind(GIT_REPOSITORIES, &installed).await?;
         reconciled.extend(self.list_kind(OCI_REPOSITORIES, &installed).await?);
+        reconciled.extend(self.list_kind(BUCKETS, &installed).await?);
         reconciled.extend(self.list_kind(KUSTOMIZATIONS, &installed).await?);
         reconciled.extend(self.list_kind(RECEIVERS, &installed).await?);
         let mut counts = BTreeMap::new();

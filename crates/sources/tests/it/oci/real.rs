@@ -10,6 +10,7 @@ use tenure_registry_server::{digest, pack};
 use tenure_sources::OciError;
 
 use super::Stand;
+use crate::bed::find_program;
 
 /// The same against the registry that everybody runs, where it is installed: Debian's `docker-registry`.
 #[tokio::test]
@@ -85,13 +86,6 @@ async fn a_real_registry_is_understood() {
     assert_eq!(stand.get(ask(json!({ "digest": digest }))).await.facts.revision, digest);
     let (error, message) = stand.refuse(ask(json!({ "tag": "gone" }))).await;
     assert!(matches!(error, OciError::NotFound { .. }), "{message}");
-}
-
-fn find_program(name: &str) -> Option<std::path::PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
 }
 
 async fn put_blob(address: &str, content: &[u8]) -> String {

@@ -25,6 +25,7 @@ const OURS: &[&str] = &[
     "surfaces.tenure.dev",
     "gitrepositories.source.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
+    "buckets.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "receivers.notification.toolkit.fluxcd.io",
 ];

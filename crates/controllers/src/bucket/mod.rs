@@ -1,0 +1,49 @@
+//! Reconciles Buckets: as all sources, with fetches from stores of objects.
+
+mod fetch;
+
+use std::sync::Arc;
+
+use tenure_api::Bucket;
+use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
+use tenure_cluster::ServiceAccount;
+use tenure_planner::bucket::FetchRequest;
+use tenure_planner::source::{FetchFailure, Fetched};
+use tenure_sources::SourceKey;
+
+use crate::drive::Reconciler;
+use crate::key::{Key, Kind};
+use crate::lane::{Lane, Shard};
+use crate::means::Means;
+use crate::reconciled::Reconciled;
+use crate::source::{self, Fetching, SourceReconciler};
+
+impl Reconciled for Bucket {
+    type Home = Shard;
+
+    const KIND: &'static Kind = &Kind {
+        api_version: "source.toolkit.fluxcd.io/v1",
+        name: "Bucket",
+        manager: SOURCE_CONTROLLER_STATUS,
+        reporter: "source-controller",
+    };
+
+    fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
+        SourceReconciler::<Self>::new(shard, key)
+    }
+
+    async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
+        source::take_stock::<Self>(means, shards).await;
+    }
+}
+
+impl Fetching for Bucket {
+    async fn perform_fetch(
+        shard: &Shard,
+        of: (&SourceKey, &Lane),
+        account: Option<&ServiceAccount>,
+        request: &FetchRequest,
+    ) -> Result<Fetched, FetchFailure> {
+        fetch::perform_fetch(shard, of, account, request).await
+    }
+}

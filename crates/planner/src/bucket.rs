@@ -1,0 +1,219 @@
+//! What a Bucket is among the sources: its fields, which of them are implemented, and what is fetched for it.
+//!
+//! Owns what an endpoint, a bucket, a region and a prefix may be called. Refuses what would need a cloud provider's identity, a service
+//! that gives temporary credentials, a proxy, or another protocol than S3's.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tenure_api::reference::LocalObjectReference;
+use tenure_api::{Bucket, BucketStatus, ObjectMeta, SourceUrl};
+
+pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
+
+use crate::artifact::StoredArtifact;
+use crate::source::{
+    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, TimingFields, implement_source_status,
+};
+
+/// Bytes of a prefix, and of an endpoint: what S3 and DNS allow.
+const LONGEST_PREFIX: usize = 1024;
+const LONGEST_ENDPOINT: usize = 260;
+/// Bytes of a region's name.
+const LONGEST_REGION: usize = 64;
+
+/// A plan for a Bucket.
+pub type Plan = source::Plan<Bucket>;
+/// What is known of one when a plan is made.
+pub type Snapshot = source::Snapshot<Bucket>;
+/// Something to do for one.
+pub type Step = source::Step<FetchRequest>;
+
+/// What to fetch: the one form of it, from the plan to the connection.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FetchRequest {
+    /// Address of the store, `host` or `host:port`.
+    pub endpoint: String,
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Its region; what the store says, else `us-east-1`, when nothing is said.
+    pub region: Option<String>,
+    /// What the keys of the objects begin with.
+    pub prefix: String,
+    /// Whether the store is spoken to over plain HTTP.
+    pub insecure: bool,
+    /// Secret with the credentials, in the source's namespace, read as the plan's identity; and so is the next.
+    pub secret: Option<String>,
+    /// Secret with what TLS believes and shows.
+    pub certificates: Option<String>,
+    /// Patterns of objects to leave out.
+    pub ignore: Option<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// What is stored already and was made with the same `ignore`: nothing is fetched when everything else is the same, too.
+    pub known: Option<StoredArtifact>,
+    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
+    pub platform: bool,
+}
+
+impl FetchStep for FetchRequest {
+    fn is_public(&self) -> bool {
+        self.secret.is_none() && self.certificates.is_none()
+    }
+
+    fn describe(&self) -> String {
+        let scheme = if self.insecure { "http" } else { "https" };
+        SourceUrl::new(format!("{scheme}://{}/{}", self.endpoint, self.bucket)).shown()
+    }
+}
+
+implement_source_status!(BucketStatus);
+
+impl Source for Bucket {
+    type Status = BucketStatus;
+    type Request = FetchRequest;
+    type Beside = ();
+
+    const NAME: &'static str = "Bucket";
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn status(&self) -> Option<&BucketStatus> {
+        self.status.as_ref()
+    }
+
+    fn timing(&self) -> TimingFields<'_> {
+        TimingFields {
+            suspend: self.spec.suspend,
+            interval: &self.spec.interval,
+            timeout: self.spec.timeout.as_ref(),
+            ignore: self.spec.ignore.as_deref(),
+        }
+    }
+
+    fn list_unimplemented(&self) -> Vec<&'static str> {
+        let spec = &self.spec;
+        let mut fields = match spec.provider.as_deref() {
+            // With keys of its own, S3 is a store as any other.
+            None | Some("generic") => Vec::new(),
+            Some("aws") if spec.secret_ref.is_some() => Vec::new(),
+            Some("aws") => vec!["spec.provider: aws without spec.secretRef"],
+            Some("azure") => vec!["spec.provider: azure"],
+            Some("gcp") => vec!["spec.provider: gcp"],
+            Some(_) => vec!["spec.provider"],
+        };
+        let set = [
+            ("spec.proxySecretRef", spec.proxy_secret_ref.is_some()),
+            ("spec.serviceAccountName", spec.service_account_name.is_some()),
+            ("spec.sts", spec.sts.is_some()),
+        ];
+        fields.extend(set.into_iter().filter(|(_, is_set)| *is_set).map(|(field, _)| field));
+        fields
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        let spec = &self.spec;
+        check_endpoint(&spec.endpoint)?;
+        check_bucket(&spec.bucket_name)?;
+        let region = spec.region.as_deref().unwrap_or_default();
+        if region.len() > LONGEST_REGION || !region.bytes().all(is_part_of_region) {
+            return Err(Refusal::invalid(
+                "spec.region must be letters, digits, - and _, such as eu-west-1",
+            ));
+        }
+        let prefix = spec.prefix.as_deref().unwrap_or_default();
+        if prefix.len() > LONGEST_PREFIX || prefix.chars().any(char::is_control) {
+            return Err(Refusal::invalid(
+                "spec.prefix must be at most 1024 bytes, without control characters",
+            ));
+        }
+        Ok(())
+    }
+
+    fn list_references(&self) -> Vec<SourceReference<'_>> {
+        let spec = &self.spec;
+        let named = [
+            ("spec.secretRef.name", spec.secret_ref.as_ref()),
+            ("spec.certSecretRef.name", spec.cert_secret_ref.as_ref()),
+        ];
+        let named = named
+            .into_iter()
+            .map(|(field, reference)| (field, reference.map(|it| it.name.as_str())));
+        named
+            .filter_map(|(field, name)| {
+                Some(SourceReference {
+                    field,
+                    kind: "Secret",
+                    name: name?,
+                })
+            })
+            .collect()
+    }
+
+    fn write_request(&self, basis: RequestBasis, (): &()) -> FetchRequest {
+        let spec = &self.spec;
+        let name = |reference: &Option<LocalObjectReference>| reference.as_ref().map(|it| it.name.clone());
+        FetchRequest {
+            endpoint: spec.endpoint.clone(),
+            bucket: spec.bucket_name.clone(),
+            region: spec.region.clone().filter(|region| !region.is_empty()),
+            prefix: spec.prefix.clone().unwrap_or_default(),
+            insecure: spec.insecure,
+            secret: name(&spec.secret_ref),
+            certificates: name(&spec.cert_secret_ref),
+            ignore: spec.ignore.clone(),
+            timeout: basis.timeout,
+            known: basis.known,
+            platform: basis.platform,
+        }
+    }
+
+    fn describe_stored(stored: &StoredArtifact) -> String {
+        format!("stored artifact: revision '{}'", stored.facts.revision)
+    }
+
+    fn describe_new(&self, _stored: &StoredArtifact, subject: &str) -> String {
+        format!(
+            "stored artifact with {subject} fetched files from '{}' bucket",
+            self.spec.bucket_name
+        )
+    }
+}
+
+/// Flux's form: a host and perhaps a port, nothing else. What is written there is not repeated, since it may hold a password.
+fn check_endpoint(endpoint: &str) -> Result<(), Refusal> {
+    let refuse = |problem: &str| Err(Refusal::invalid_url(format!("spec.endpoint {problem}")));
+    if endpoint.contains("://") {
+        return refuse("must be host or host:port, without a scheme: spec.insecure says whether it is http or https");
+    }
+    let part_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    if endpoint.is_empty() || endpoint.len() > LONGEST_ENDPOINT || !endpoint.bytes().all(part_of_host) {
+        return refuse("must be host or host:port, without a user, a path and a query");
+    }
+    Ok(())
+}
+
+/// What S3, and Flux's client of it, accept: so a name can't lead to another path.
+fn check_bucket(name: &str) -> Result<(), Refusal> {
+    let part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    if !(3..=63).contains(&bytes.len())
+        || !bytes.iter().all(|byte| part(*byte))
+        || !edge(bytes.first())
+        || !edge(bytes.last())
+        || name.contains("..")
+    {
+        return Err(Refusal::invalid(
+            "spec.bucketName must be 3 to 63 letters, digits, dots, dashes and underscores, and begin and end with a letter or digit",
+        ));
+    }
+    Ok(())
+}
+
+fn is_part_of_region(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_".contains(&byte)
+}

@@ -1,0 +1,346 @@
+//! The store's protocol: which requests it makes, and how they come to their right.
+//!
+//! Owns when a request is made again for another region. Refuses redirects, and to read an error, or a page, beyond what either needs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use tokio::io::AsyncReadExt as _;
+
+use super::error::BucketError;
+use super::listing::{self, ListedObject, StoreError};
+use super::request::{BucketRequest, DEFAULT_REGION};
+use super::signature::{self, Signed};
+use crate::account::Growing;
+use crate::dialer::Dialer;
+use crate::http::{Body, HttpAnswer, HttpClient, HttpRequest, write_host};
+use crate::limits::describe_bytes;
+use crate::secret::Credentials;
+
+const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
+/// What a page may be long.
+const PAGE_BYTES: u64 = 4 << 20;
+/// What reading a page takes for a byte of it.
+const PARSED: u64 = 4;
+/// How many objects a page is asked to have.
+const PAGE_OBJECTS: &str = "1000";
+/// How many pages are read, full or not.
+const PAGES: usize = 1000;
+/// What is read of an error.
+const ERROR_BYTES: u64 = 16 << 10;
+
+/// The store, for one fetch, over one connection.
+pub(super) struct Store<'a> {
+    client: HttpClient,
+    dialer: &'a Dialer,
+    request: &'a BucketRequest,
+    /// Which region requests are signed for, once the store has said.
+    region: Arc<Mutex<Option<String>>>,
+}
+
+/// An object as it arrives.
+pub(super) struct OpenObject {
+    pub(super) body: Body,
+    /// Its mark, as the answer has it.
+    pub(super) mark: String,
+}
+
+impl<'a> Store<'a> {
+    pub(super) fn new(dialer: &'a Dialer, request: &'a BucketRequest) -> Self {
+        Self {
+            client: Self::connect(dialer, request, DEFAULT_REGION),
+            dialer,
+            request,
+            region: Arc::default(),
+        }
+    }
+
+    /// The same store, over a connection of its own.
+    pub(super) fn another(&self) -> Self {
+        Self {
+            client: Self::connect(self.dialer, self.request, &self.region()),
+            dialer: self.dialer,
+            request: self.request,
+            region: Arc::clone(&self.region),
+        }
+    }
+
+    fn connect(dialer: &Dialer, request: &BucketRequest, region: &str) -> HttpClient {
+        let home = request.endpoint_in(region);
+        HttpClient::new(dialer.clone(), &home, &Credentials::Anonymous, &request.tls, AGENT)
+    }
+
+    fn region(&self) -> String {
+        let learnt = self.region.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let said = self.request.asked.region.clone();
+        said.or(learnt).unwrap_or_else(|| DEFAULT_REGION.to_owned())
+    }
+
+    /// Shows every object of the bucket to `look`, page by page; it says how many bytes it keeps of each, or ends it.
+    pub(super) async fn list(
+        &mut self,
+        memory: &mut Growing,
+        mut look: impl FnMut(ListedObject) -> Result<u64, BucketError>,
+    ) -> Result<(), BucketError> {
+        let mut token: Option<String> = None;
+        for _ in 0..PAGES {
+            let prefix = self.request.asked.prefix.as_str();
+            let mut query = vec![
+                ("encoding-type", "url"),
+                ("list-type", "2"),
+                ("max-keys", PAGE_OBJECTS),
+                ("prefix", prefix),
+            ];
+            query.extend(token.as_deref().map(|token| ("continuation-token", token)));
+            let answer = self.ask("", &query, "its objects").await?;
+            let before = memory.mark();
+            let bytes = self.read_page(answer, memory).await?;
+            let (mut kept, mut refused) = (0_u64, None);
+            let page = listing::read_page(&bytes, |object| match look(object) {
+                Ok(bytes) => {
+                    kept = kept.saturating_add(bytes);
+                    true
+                }
+                Err(error) => {
+                    refused = Some(error);
+                    false
+                }
+            });
+            if let Some(refused) = refused {
+                return Err(refused);
+            }
+            let page = page.map_err(|problem| self.protocol(format!("its listing {problem}")))?;
+            drop(bytes);
+            memory.return_to(before);
+            memory.add(kept)?;
+            match page.next {
+                None => return Ok(()),
+                Some(next) if token.as_ref() == Some(&next) => {
+                    return Err(self.protocol("the next page of its listing is the same again".to_owned()));
+                }
+                next => token = next,
+            }
+        }
+        Err(BucketError::TooLarge {
+            what: "pages of its listing",
+            limit: PAGES.to_string(),
+        })
+    }
+
+    async fn read_page(&self, answer: HttpAnswer, memory: &mut Growing) -> Result<Vec<u8>, BucketError> {
+        let mut body = answer.into_body().take(PAGE_BYTES + 1);
+        let mut bytes = Vec::new();
+        let mut piece = vec![0; 16 << 10];
+        loop {
+            let length = body.read(&mut piece).await.map_err(|error| self.broken(&error))?;
+            if length == 0 {
+                return Ok(bytes);
+            }
+            memory.add(PARSED.saturating_mul(length as u64))?;
+            bytes.extend_from_slice(piece.get(..length).unwrap_or_default());
+            if bytes.len() as u64 > PAGE_BYTES {
+                return Err(BucketError::TooLarge {
+                    what: "bytes of a page of its listing",
+                    limit: describe_bytes(PAGE_BYTES),
+                });
+            }
+        }
+    }
+
+    /// Asks for an object; none when there is no such object any more.
+    pub(super) async fn open(&mut self, key: &str) -> Result<Option<OpenObject>, BucketError> {
+        let what = format!("the object {}", quote(key));
+        let answer = match self.ask(key, &[], &what).await {
+            Err(BucketError::NoObject { .. }) => return Ok(None),
+            answer => answer?,
+        };
+        let mark = answer.headers(&ETAG).next().map(listing::trim_mark).unwrap_or_default();
+        if mark.is_empty() {
+            return Err(self.protocol(format!("{what} has no ETag, so that nobody sees when it changes")));
+        }
+        let mark = mark.to_owned();
+        Ok(Some(OpenObject {
+            body: answer.into_body(),
+            mark,
+        }))
+    }
+
+    /// Asks; once more if the store says that the bucket is in a region that nobody has named.
+    async fn ask(&mut self, key: &str, query: &[(&str, &str)], what: &str) -> Result<HttpAnswer, BucketError> {
+        let region = self.region();
+        let answer = self.send(key, query, &region).await?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let (status, location) = (answer.status(), self.find_location(&answer));
+        let told = self.read_error(answer).await;
+        let other = told.region.clone().filter(|other| *other != region);
+        if let (Some(other), None) = (other, &self.request.asked.region)
+            && self.learn(&other)
+        {
+            let answer = self.send(key, query, &other).await?;
+            if answer.status().is_success() {
+                return Ok(answer);
+            }
+            let (status, location) = (answer.status(), self.find_location(&answer));
+            let told = self.read_error(answer).await;
+            return Err(self.explain(status, &told, location, what));
+        }
+        Err(self.explain(status, &told, location, what))
+    }
+
+    /// Notes the region that the store has named; it may name one only.
+    fn learn(&mut self, region: &str) -> bool {
+        let mut learnt = self.region.lock().unwrap_or_else(PoisonError::into_inner);
+        if learnt.is_some() {
+            return false;
+        }
+        *learnt = Some(region.to_owned());
+        drop(learnt);
+        self.client = Self::connect(self.dialer, self.request, region);
+        true
+    }
+
+    async fn send(&mut self, key: &str, query: &[(&str, &str)], region: &str) -> Result<HttpAnswer, BucketError> {
+        let endpoint = self.request.endpoint_in(region);
+        let path = self.request.path_of(key);
+        let host = write_host(&endpoint);
+        let time = Timestamp::now();
+        let value = |text: &str| {
+            let value = HeaderValue::from_str(text);
+            value.map_err(|_| self.protocol("the request can't be written".to_owned()))
+        };
+        let mut headers = HeaderMap::new();
+        if let Some(keys) = &self.request.keys {
+            let signed = Signed {
+                host: &host,
+                path: &path,
+                query,
+                headers: &[],
+                region,
+                time,
+            };
+            let mut authorization = value(&signed.authorize(keys))?;
+            authorization.set_sensitive(true);
+            headers.insert(AUTHORIZATION, authorization);
+            headers.insert(
+                HeaderName::from_static("x-amz-date"),
+                value(&signature::write_time(time))?,
+            );
+            let digest = HeaderValue::from_static(signature::NO_BODY);
+            headers.insert(HeaderName::from_static("x-amz-content-sha256"), digest);
+        }
+        let query = signature::write_query(query);
+        let request = HttpRequest {
+            method: Method::GET,
+            endpoint,
+            target: if query.is_empty() {
+                path
+            } else {
+                format!("{path}?{query}")
+            },
+            headers,
+            body: bytes::Bytes::new(),
+            shown: self.request.shown(),
+        };
+        Ok(self.client.send(&request).await?)
+    }
+
+    /// Where an answer points, without anything that may be a secret.
+    fn find_location(&self, answer: &HttpAnswer) -> String {
+        let url = answer
+            .headers(&LOCATION)
+            .next()
+            .and_then(|text| url::Url::parse(text).ok());
+        let host = url.as_ref().and_then(url::Url::host_str);
+        host.map(|host| format!(" to {host}")).unwrap_or_default()
+    }
+
+    async fn read_error(&self, answer: HttpAnswer) -> StoreError {
+        let name = HeaderName::from_static("x-amz-bucket-region");
+        let region = answer.headers(&name).next().and_then(listing::read_region);
+        let mut bytes = Vec::new();
+        // What can't be read says nothing: the status does.
+        let _ = answer.into_body().take(ERROR_BYTES).read_to_end(&mut bytes).await;
+        let mut told = listing::read_error(&bytes);
+        told.region = told.region.or(region);
+        // A store may repeat what it was shown.
+        let is_shown = |keys: &super::request::AccessKeys| told.code.contains(keys.id.reveal());
+        if self.request.keys.as_ref().is_some_and(is_shown) {
+            told.code.clear();
+        }
+        told
+    }
+
+    fn explain(&self, status: StatusCode, told: &StoreError, location: String, what: &str) -> BucketError {
+        let url = self.request.shown();
+        let code = match told.code.as_str() {
+            "" => String::new(),
+            code => format!(" ({code})"),
+        };
+        if status == StatusCode::NOT_FOUND && told.code == "NoSuchBucket" {
+            return BucketError::NoBucket {
+                bucket: self.request.asked.bucket.clone(),
+                url: self.request.endpoint.to_string(),
+            };
+        }
+        // Without the word it is not known what is missing: a proxy may have said it.
+        if status == StatusCode::NOT_FOUND && told.code == "NoSuchKey" {
+            let what = what.to_owned();
+            return BucketError::NoObject { url, what };
+        }
+        if status.is_redirection() {
+            let region = told.region.as_ref().map(|region| format!(", in region {region}"));
+            return BucketError::Elsewhere {
+                url,
+                problem: format!("{location}{}", region.unwrap_or_default()),
+            };
+        }
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            let advice = match (&self.request.keys, told.code.as_str()) {
+                (None, _) => "without credentials; name a Secret with accesskey and secretkey in spec.secretRef",
+                (Some(_), "SignatureDoesNotMatch") => "the Secret's secretkey isn't the one of its accesskey",
+                (Some(_), "InvalidAccessKeyId") => "it doesn't know the Secret's accesskey",
+                (Some(_), "RequestTimeTooSkewed") => "its clock, or the one here, is wrong",
+                (Some(_), _) => "the Secret's keys don't have the right to it",
+            };
+            return BucketError::Refused {
+                url,
+                what: what.to_owned(),
+                problem: format!("HTTP {}{code}: {advice}", status.as_u16()),
+            };
+        }
+        BucketError::HttpStatus {
+            url,
+            what: what.to_owned(),
+            status: status.as_u16(),
+            code,
+        }
+    }
+
+    pub(super) fn protocol(&self, problem: String) -> BucketError {
+        BucketError::Protocol {
+            url: self.request.shown(),
+            problem,
+        }
+    }
+
+    /// A body that ended before its end.
+    pub(super) fn broken(&self, error: &std::io::Error) -> BucketError {
+        BucketError::Connection(crate::error::FetchError::Broken {
+            url: self.request.shown(),
+            problem: error.to_string(),
+        })
+    }
+}
+
+/// A key as messages have it: quoted, and not all of it if it is long.
+pub(super) fn quote(key: &str) -> String {
+    const SHOWN: usize = 128;
+    match key.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}…", key.get(..end).unwrap_or_default()),
+        None => format!("{key:?}"),
+    }
+}

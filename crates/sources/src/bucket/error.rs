@@ -1,0 +1,167 @@
+//! What can go wrong while a bucket is fetched, and which of Flux's reasons that is.
+
+use tenure_planner::source::{FetchFailure, FetchReason};
+
+use crate::budget::OverBudget;
+use crate::error::{FetchError, StorageError};
+
+/// Why a fetch did not give an artifact. Carries no credential: stores are named by host and bucket alone.
+#[derive(Debug, thiserror::Error)]
+pub enum BucketError {
+    /// `spec.endpoint` is not the address of a store.
+    #[error("invalid spec.endpoint: it must be host or host:port, such as store.example.com:9000")]
+    InvalidEndpoint,
+    /// A Secret lacks a key or holds one that can't be used.
+    #[error("the Secret of {field} can't be used: {problem}")]
+    InvalidSecret {
+        /// The field that names it.
+        field: &'static str,
+        /// Which key, and what it must hold; never the value.
+        problem: String,
+    },
+    /// The store doesn't accept the credentials, or wants some.
+    #[error("{url} refused to give {what}: {problem}")]
+    Refused {
+        /// The store and the bucket.
+        url: String,
+        /// What was asked for.
+        what: String,
+        /// What it said and what to do.
+        problem: String,
+    },
+    /// There is no such bucket.
+    #[error("bucket '{bucket}' not found in {url}")]
+    NoBucket {
+        /// Its name.
+        bucket: String,
+        /// The store.
+        url: String,
+    },
+    /// There is no such object.
+    #[error("{what} is not in {url}")]
+    NoObject {
+        /// The store and the bucket.
+        url: String,
+        /// What was asked for.
+        what: String,
+    },
+    /// The bucket is somewhere else.
+    #[error(
+        "{url} redirects requests for the bucket{problem}; name the endpoint, and the region, that the bucket is in"
+    )]
+    Elsewhere {
+        /// The store and the bucket.
+        url: String,
+        /// To where, as far as it says.
+        problem: String,
+    },
+    /// The store answered with a status that isn't success.
+    #[error("{url} answered HTTP {status}{code} to a request for {what}")]
+    HttpStatus {
+        /// The store and the bucket.
+        url: String,
+        /// What was asked for.
+        what: String,
+        /// The HTTP status code.
+        status: u16,
+        /// The word that the store has for it, in parentheses, or nothing.
+        code: String,
+    },
+    /// The store does not speak the protocol as it should.
+    #[error("{url} does not answer as a store that speaks S3: {problem}")]
+    Protocol {
+        /// The store and the bucket.
+        url: String,
+        /// What was expected or is wrong.
+        problem: String,
+    },
+    /// The key of an object can't be the path of a file.
+    #[error(
+        "the object {key} can't be a file of an artifact: its key {problem}; rename it, or leave it out by spec.ignore"
+    )]
+    InvalidKey {
+        /// The key, quoted, and cut if it is long.
+        key: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The ignore file, or all patterns together, can't be used.
+    #[error("the patterns of .sourceignore and spec.ignore can't be used: {problem}")]
+    InvalidIgnore {
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A bound was reached.
+    #[error(
+        "bucket over the size limit: {what} exceed {limit}; leave objects out by spec.prefix or spec.ignore, or ask an admin for a larger limit"
+    )]
+    TooLarge {
+        /// What was counted.
+        what: &'static str,
+        /// The bound, with its unit.
+        limit: String,
+    },
+    /// There is no room for it within what its tenant, or all of them, may hold.
+    #[error("bucket over a budget: {0}; leave objects out by spec.prefix or spec.ignore, or ask an admin for more")]
+    OverBudget(#[from] OverBudget),
+    /// The artifact could not be written or read.
+    #[error("artifact storage: {0}")]
+    Storage(#[from] StorageError),
+    /// The connection failed.
+    #[error("{0}")]
+    Connection(FetchError),
+}
+
+impl From<FetchError> for BucketError {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::OverBudget(refused) => Self::OverBudget(refused),
+            FetchError::Storage(error) => Self::Storage(error),
+            FetchError::TooLarge { what, limit, .. } => Self::TooLarge { what, limit },
+            // What TLS is given stands in a Secret of its own.
+            FetchError::InvalidSecret { problem } => Self::InvalidSecret {
+                field: "spec.certSecretRef",
+                problem,
+            },
+            other => Self::Connection(other),
+        }
+    }
+}
+
+impl BucketError {
+    /// The reason of the condition, as Flux's source-controller names it.
+    pub fn reason(&self) -> FetchReason {
+        match self {
+            Self::InvalidEndpoint => FetchReason::UrlInvalid,
+            Self::InvalidSecret { .. } => FetchReason::AuthenticationFailed,
+            Self::Storage(_) => FetchReason::ArchiveOperationFailed,
+            Self::Refused { .. }
+            | Self::NoBucket { .. }
+            | Self::NoObject { .. }
+            | Self::Elsewhere { .. }
+            | Self::HttpStatus { .. }
+            | Self::Protocol { .. }
+            | Self::InvalidKey { .. }
+            | Self::InvalidIgnore { .. }
+            | Self::TooLarge { .. }
+            | Self::OverBudget(_)
+            | Self::Connection(_) => FetchReason::BucketOperationFailed,
+        }
+    }
+
+    /// Whether only a change of the object itself can help: the object is `Stalled`.
+    pub fn stalled(&self) -> bool {
+        matches!(self, Self::InvalidEndpoint)
+    }
+}
+
+impl From<&BucketError> for FetchFailure {
+    /// What the planner is told of it.
+    fn from(error: &BucketError) -> Self {
+        Self {
+            reason: error.reason(),
+            message: error.to_string(),
+            terminal: error.stalled(),
+        }
+    }
+}

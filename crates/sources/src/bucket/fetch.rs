@@ -1,0 +1,375 @@
+//! One fetch of a bucket from beginning to end: what is in it, stop if nothing changed, else receive what is new and store.
+//!
+//! Owns the order of these phases. What is listed and what is received may differ, since a bucket has no commits: an object that changes
+//! between is taken as it is received, one that is gone is left out, and the revision says what was taken.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, try_join_all};
+use jiff::Timestamp;
+use tenure_planner::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_planner::source::Fetched;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::Instant;
+
+use super::client::{OpenObject, Store, quote};
+use super::error::BucketError;
+use super::index::{self, Content, Index};
+use super::listing::ListedObject;
+use super::request::BucketRequest;
+use super::write::{Before, Parts};
+use crate::account::{self, Account, Growing};
+use crate::artifact::{ArtifactStore, Incoming};
+use crate::dialer::Dialer;
+use crate::error::{FetchError, StorageError};
+use crate::ignore::{IGNORE_FILE, Ignore};
+use crate::limits::{Limits, describe_bytes};
+use crate::reach::Reach;
+
+/// Bytes of the buffers of all connections, and of what unpacks one archive and packs another.
+const BUFFER_BYTES: u64 = 2 << 20;
+/// How many objects are received at the same time.
+const CONNECTIONS: usize = 4;
+/// Bytes of the file with patterns.
+const IGNORE_FILE_BYTES: u64 = 64 << 10;
+
+/// Fetches the bucket that the request names, if it has changed.
+///
+/// Cancel it by dropping the future: connections close and work on other threads stops. What it holds, in memory and on disk, is
+/// charged to the account and to the store; for memory it waits.
+///
+/// # Errors
+/// A [`BucketError`] that says what failed and what to do.
+pub fn fetch_bucket<'a>(
+    request: &'a BucketRequest,
+    reach: impl Into<Reach>,
+    limits: &'a Limits,
+    store: &'a ArtifactStore,
+    account: &'a Account,
+) -> BoxFuture<'a, Result<Fetched, BucketError>> {
+    Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
+}
+
+async fn fetch_in_time(
+    request: &BucketRequest,
+    reach: Reach,
+    limits: &Limits,
+    store: &ArtifactStore,
+    account: &Account,
+) -> Result<Fetched, BucketError> {
+    // Whoever waits for room to the end is told so, instead of that the time is over.
+    let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
+    let dialer = Dialer::new(reach, limits);
+    let fetching = Fetch {
+        request,
+        dialer: &dialer,
+        limits,
+        store,
+        account,
+        deadline: Instant::now() + request.asked.timeout.saturating_sub(spare),
+        fingerprint: request.fingerprint(),
+    };
+    let Ok(result) = tokio::time::timeout(request.asked.timeout, fetching.run()).await else {
+        return Err(BucketError::Connection(FetchError::Timeout {
+            url: request.shown(),
+            timeout: request.asked.timeout,
+        }));
+    };
+    // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
+    result.map_err(|error| dialer.budget().exceeded().map_or(error, BucketError::from))
+}
+
+struct Fetch<'a> {
+    request: &'a BucketRequest,
+    dialer: &'a Dialer,
+    limits: &'a Limits,
+    store: &'a ArtifactStore,
+    account: &'a Account,
+    deadline: Instant,
+    fingerprint: String,
+}
+
+/// What is in the bucket, and what of it is there already.
+struct Surveyed {
+    index: Index,
+    before: Option<Before>,
+    memory: Growing,
+}
+
+/// An object that was received.
+struct ReceivedObject {
+    key: String,
+    mark: String,
+    size: u64,
+    content: Content,
+}
+
+impl Fetch<'_> {
+    async fn run(&self) -> Result<Fetched, BucketError> {
+        let Account { lane, memory, .. } = self.account;
+        let held = memory.acquire(lane, BUFFER_BYTES, self.deadline).await?;
+        let mut memory = Growing::used(held);
+        let mut bucket = Store::new(self.dialer, self.request);
+        let ignore_file = self.get_ignore_file(&mut bucket).await?;
+        let listed = self.list(&mut bucket, &mut memory).await?;
+        let mut surveyed = match self.survey(listed, ignore_file.clone(), memory).await? {
+            (revision, None) => return Ok(Fetched::Unchanged { revision }),
+            (_, Some(surveyed)) => surveyed,
+        };
+        let received = self.receive(&bucket, &mut surveyed.index).await?;
+        drop(bucket);
+        self.write(surveyed, ignore_file, received).await
+    }
+
+    /// The file with patterns, at the root of the bucket whatever the prefix is.
+    async fn get_ignore_file(&self, bucket: &mut Store<'_>) -> Result<Option<String>, BucketError> {
+        let Some(OpenObject { body, .. }) = bucket.open(IGNORE_FILE).await? else {
+            return Ok(None);
+        };
+        let invalid = |problem| BucketError::InvalidIgnore { problem };
+        let mut bytes = Vec::new();
+        let read = body.take(IGNORE_FILE_BYTES + 1).read_to_end(&mut bytes).await;
+        read.map_err(|error| bucket.broken(&error))?;
+        if bytes.len() as u64 > IGNORE_FILE_BYTES {
+            return Err(invalid(".sourceignore is larger than 64 KiB"));
+        }
+        let text = String::from_utf8(bytes).map_err(|_| invalid(".sourceignore is not UTF-8 text"))?;
+        Ok(Some(text))
+    }
+
+    async fn list(&self, bucket: &mut Store<'_>, memory: &mut Growing) -> Result<Vec<ListedObject>, BucketError> {
+        let mut listed = Vec::new();
+        let mut count = 0_usize;
+        let look = |object: ListedObject| {
+            count += 1;
+            if count > self.limits.files as usize {
+                return Err(BucketError::TooLarge {
+                    what: "objects",
+                    limit: self.limits.files.to_string(),
+                });
+            }
+            if index::is_left_out(&object.key) {
+                return Ok(0);
+            }
+            let bytes = index::count_bytes(&object);
+            listed.push(object);
+            Ok(bytes)
+        };
+        bucket.list(memory, look).await?;
+        Ok(listed)
+    }
+
+    /// Finds out, on a thread for blocking work and in its turn, what has changed; nothing when nothing has.
+    async fn survey(
+        &self,
+        listed: Vec<ListedObject>,
+        ignore_file: Option<String>,
+        memory: Growing,
+    ) -> Result<(String, Option<Surveyed>), BucketError> {
+        let known = self.request.asked.known.clone();
+        let known = known.filter(|known| self.store.contains(&self.request.source, &known.facts.digest));
+        let (store, limits, request) = (self.store.clone(), *self.limits, self.request.clone());
+        let fingerprint = self.fingerprint.clone();
+        let work = move |cancelled: &AtomicBool| {
+            let ignore = Ignore::given(ignore_file.as_deref(), request.asked.ignore.as_deref());
+            let is_cancelled = || cancelled.load(Ordering::Relaxed);
+            let mut index = Index::of(listed, &ignore, &limits, is_cancelled)?;
+            let revision = index.revision();
+            let is_same = |known: &StoredArtifact| known.facts.revision == revision && known.fingerprint == fingerprint;
+            if known.as_ref().is_some_and(is_same) {
+                return Ok((revision, None));
+            }
+            let mut before = None;
+            if let Some(known) = known {
+                // One that can't be read is as none.
+                if let Ok(file) = store.open_verified(&request.source, &known.facts.digest) {
+                    let digest = known.facts.digest;
+                    let found = Before { file, digest };
+                    found.mark_kept(&mut index, &limits, cancelled)?;
+                    before = Some(found);
+                }
+            }
+            let surveyed = Surveyed { index, before, memory };
+            Ok((revision, Some(surveyed)))
+        };
+        self.in_turn(work).await
+    }
+
+    /// Receives what is not there yet, over some connections at the same time; notes in the index where each object is.
+    async fn receive(&self, bucket: &Store<'_>, index: &mut Index) -> Result<Vec<Incoming>, BucketError> {
+        let wanted = index.list_wanted();
+        let width = CONNECTIONS.min(wanted.len());
+        let mut shares: Vec<Vec<String>> = vec![Vec::new(); width];
+        for (number, key) in wanted.into_iter().enumerate() {
+            if let Some(share) = shares.get_mut(number % width) {
+                share.push(key);
+            }
+        }
+        let receiving = shares.into_iter().enumerate();
+        let receiving = receiving.map(|(file, keys)| self.receive_share(bucket.another(), file, keys));
+        let mut files = Vec::with_capacity(width);
+        for (file, objects, gone) in try_join_all(receiving).await? {
+            files.push(file);
+            for key in gone {
+                index.objects.remove(&key);
+            }
+            for ReceivedObject {
+                key,
+                mark,
+                size,
+                content,
+            } in objects
+            {
+                let Some(object) = index.objects.get_mut(&key) else {
+                    continue;
+                };
+                if object.mark == mark && object.size != size {
+                    return Err(
+                        bucket.protocol(format!("the object {} is not as long as its listing says", quote(&key)))
+                    );
+                }
+                (object.mark, object.size, object.content) = (mark, size, content);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Receives some objects into one file. Some may be gone.
+    async fn receive_share(
+        &self,
+        mut bucket: Store<'_>,
+        file: usize,
+        keys: Vec<String>,
+    ) -> Result<(Incoming, Vec<ReceivedObject>, Vec<String>), BucketError> {
+        let mut incoming = self.store.incoming_file(&self.account.lane)?;
+        let path = incoming.path().to_owned();
+        let failed = |error: std::io::Error| match account::find_refusal(&error) {
+            Some(refused) => BucketError::OverBudget(refused),
+            None => self.store.io("write", &path, error).into(),
+        };
+        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
+        let mut out = incoming.writer(self.store);
+        let (mut objects, mut gone) = (Vec::with_capacity(keys.len()), Vec::new());
+        let mut offset = 0_u64;
+        let mut piece = vec![0; 64 << 10];
+        for key in keys {
+            let Some(OpenObject { mut body, mark }) = bucket.open(&key).await? else {
+                gone.push(key);
+                continue;
+            };
+            let mut size = 0_u64;
+            loop {
+                let read = body.read(&mut piece).await;
+                let length = read.map_err(|error| bucket.broken(&error))?;
+                if length == 0 {
+                    break;
+                }
+                size = size.saturating_add(length as u64);
+                if size > self.limits.file_bytes {
+                    return Err(BucketError::TooLarge {
+                        what: "bytes of one object",
+                        limit: describe_bytes(self.limits.file_bytes),
+                    });
+                }
+                out.write_all(piece.get(..length).unwrap_or_default()).map_err(failed)?;
+            }
+            let content = Content::Received { file, offset };
+            offset = offset.saturating_add(size);
+            objects.push(ReceivedObject {
+                key,
+                mark,
+                size,
+                content,
+            });
+        }
+        out.flush().map_err(failed)?;
+        drop(out);
+        incoming.complete();
+        Ok((incoming, objects, gone))
+    }
+
+    /// Makes an artifact of it, on a thread for blocking work, in its turn and when there is room for what it takes.
+    async fn write(
+        &self,
+        surveyed: Surveyed,
+        ignore_file: Option<String>,
+        received: Vec<Incoming>,
+    ) -> Result<Fetched, BucketError> {
+        let Account { lane, trees, .. } = self.account;
+        let (store, limits, trees, lane) = (self.store.clone(), *self.limits, *trees, lane.clone());
+        let work = move |cancelled: &AtomicBool| {
+            let Surveyed { index, before, memory } = surveyed;
+            let mut target = store.incoming_file(&lane)?;
+            let parts = Parts {
+                index: &index,
+                ignore_file: ignore_file.as_deref(),
+                before: before.as_ref(),
+                received: &received,
+            };
+            let written = parts.write((&store, &limits, &trees), &mut target, cancelled)?;
+            target.complete();
+            drop(memory);
+            Ok((target, written, index.revision(), index.objects.len()))
+        };
+        let (target, written, revision, count) = self.in_turn(work).await?;
+        let path = self.store.keep(&self.request.source, target, &written.digest)?;
+        Ok(Fetched::Stored {
+            artifact: StoredArtifact {
+                facts: ArtifactFacts {
+                    revision,
+                    digest: written.digest,
+                    origin_revision: None,
+                },
+                size: written.size,
+                path,
+                stored_at: Some(Timestamp::now()),
+                ignore: self.request.asked.ignore.clone(),
+                fingerprint: self.fingerprint.clone(),
+                ..StoredArtifact::default()
+            },
+            subject: Some(count.to_string()),
+        })
+    }
+
+    /// Works on a thread for blocking work, in the lane's turn, which is held until the work really ends.
+    ///
+    /// What is in the bucket is held while the turn is waited for, and who has it may wait for the room that this takes: so it is waited for
+    /// no longer than half of the time that is left, and tried again another time.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&AtomicBool) -> Result<T, BucketError> + Send + 'static,
+    ) -> Result<T, BucketError> {
+        let Account { lane, unpacking, .. } = self.account;
+        let now = Instant::now();
+        let until = now + self.deadline.saturating_duration_since(now) / 2;
+        let turn = unpacking.acquire(lane, 1, until).await?;
+        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let cancelled = Arc::clone(&cancel.0);
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work(&cancelled)
+        });
+        let done = done.await;
+        drop(cancel);
+        done.unwrap_or_else(|error| {
+            Err(StorageError::Io {
+                action: "write",
+                path: "the artifact".to_owned(),
+                source: std::io::Error::other(error),
+            }
+            .into())
+        })
+    }
+}
+
+/// Stops the work on another thread when the fetch is given up.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

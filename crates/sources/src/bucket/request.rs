@@ -1,0 +1,214 @@
+//! What to fetch from a bucket: what the planner asks for, read and complete, before anything is connected to. Pure.
+//!
+//! Owns the keys that a Secret must have, and where a bucket is found: by its name in the path, as Flux's client does for any store that it
+//! doesn't know to want otherwise. Refuses half a pair of keys.
+
+use sha2::{Digest as _, Sha256};
+use tenure_planner::bucket::FetchRequest;
+
+use super::error::BucketError;
+use super::signature::encode;
+use crate::artifact::SourceKey;
+use crate::policy::Endpoint;
+use crate::secret::{self, Hidden, SecretData, TlsOptions};
+
+/// Where Amazon's buckets are found whose region isn't named by the address.
+const AMAZON: &str = "s3.amazonaws.com";
+/// The region that a request is signed for when nobody says another.
+pub(super) const DEFAULT_REGION: &str = "us-east-1";
+/// The hosts below which a bucket is a host of its own: Alibaba's, which take no other form.
+const BUCKETS_AS_HOSTS: &str = ".aliyuncs.com";
+/// What a key may be long.
+const LONGEST_KEY: usize = 4096;
+
+/// What the planner asks for, and what was read of it and of its Secrets: everything that decides a fetch. Its `Debug` shows no credential.
+#[derive(Debug, Clone)]
+pub struct BucketRequest {
+    /// The object that the artifact belongs to.
+    pub source: SourceKey,
+    /// What is asked for.
+    pub asked: FetchRequest,
+    /// The store.
+    pub endpoint: Endpoint,
+    pub(super) keys: Option<AccessKeys>,
+    pub(super) tls: TlsOptions,
+}
+
+/// The Secrets that a request names, as they were read.
+#[derive(Default)]
+pub struct BucketSecrets {
+    /// That of `spec.secretRef`.
+    pub credentials: Option<SecretData>,
+    /// That of `spec.certSecretRef`.
+    pub certificates: Option<SecretData>,
+}
+
+/// What requests are signed with.
+#[derive(Debug, Clone)]
+pub struct AccessKeys {
+    /// Which keys they are; it stands in each request.
+    pub(super) id: Hidden,
+    /// What is signed with; it is sent to nobody.
+    pub(super) secret: Hidden,
+}
+
+impl BucketRequest {
+    /// Reads what is asked for, with the data of the Secrets that it names.
+    ///
+    /// # Errors
+    /// A [`BucketError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
+    pub fn read(source: SourceKey, asked: FetchRequest, secrets: &BucketSecrets) -> Result<Self, BucketError> {
+        let scheme = if asked.insecure { "http" } else { "https" };
+        let endpoint = format!("{scheme}://{}", asked.endpoint).parse();
+        let mut endpoint: Endpoint = endpoint.map_err(|_| BucketError::InvalidEndpoint)?;
+        if endpoint.host.ends_with(BUCKETS_AS_HOSTS) {
+            endpoint.host = format!("{}.{}", asked.bucket.to_ascii_lowercase(), endpoint.host);
+        }
+        Ok(Self {
+            source,
+            endpoint,
+            keys: read_keys(secrets.credentials.as_ref())?,
+            tls: secret::read_tls(secrets.certificates.as_ref())?,
+            asked,
+        })
+    }
+
+    /// The store and the bucket, for messages.
+    pub(super) fn shown(&self) -> String {
+        format!("{}/{}", self.endpoint, self.asked.bucket)
+    }
+
+    /// Who is asked for a bucket of this region.
+    pub(super) fn endpoint_in(&self, region: &str) -> Endpoint {
+        let mut endpoint = self.endpoint.clone();
+        if endpoint.host == AMAZON && region != DEFAULT_REGION {
+            // This one answers for buckets of its own region only.
+            endpoint.host = format!("s3.{}.amazonaws.com", region.to_ascii_lowercase());
+        }
+        endpoint
+    }
+
+    /// The path of an object, or of the bucket itself for an empty key.
+    pub(super) fn path_of(&self, key: &str) -> String {
+        let key = encode(key, true);
+        if self.endpoint.host.ends_with(BUCKETS_AS_HOSTS) {
+            return format!("/{key}");
+        }
+        format!("/{}/{key}", encode(&self.asked.bucket, false))
+    }
+
+    /// What besides the objects decides the content of what is stored, and whether it may be.
+    pub(super) fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        let mut add = |name: &str, bytes: &[u8]| {
+            hash.update(name.as_bytes());
+            hash.update(bytes.len().to_be_bytes());
+            hash.update(bytes);
+        };
+        add("bucket", b"1");
+        add("url", self.shown().as_bytes());
+        add("prefix", self.asked.prefix.as_bytes());
+        if let Some(ignore) = &self.asked.ignore {
+            add("ignore", ignore.as_bytes());
+        }
+        format!("sha256:{}", hex::encode(hash.finalize()))
+    }
+}
+
+/// Reads the keys; without a Secret, nothing is signed.
+fn read_keys(secret: Option<&SecretData>) -> Result<Option<AccessKeys>, BucketError> {
+    let Some(data) = secret else { return Ok(None) };
+    let invalid = |problem: String| BucketError::InvalidSecret {
+        field: "spec.secretRef",
+        problem,
+    };
+    let read = |name: &str| {
+        let value = data.get(name).filter(|value| !value.is_empty());
+        let value = value.ok_or_else(|| {
+            invalid(format!(
+                "it needs the keys accesskey and secretkey, and {name} is missing"
+            ))
+        })?;
+        let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= LONGEST_KEY);
+        match text {
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(Hidden::new(text)),
+            _ => Err(invalid(format!(
+                "{name} must be letters, digits and signs, without spaces and line breaks"
+            ))),
+        }
+    };
+    Ok(Some(AccessKeys {
+        id: read("accesskey")?,
+        secret: read("secretkey")?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
+    use super::*;
+
+    fn read(endpoint: &str) -> Result<BucketRequest, BucketError> {
+        let asked = FetchRequest {
+            endpoint: endpoint.to_owned(),
+            bucket: "Apps".to_owned(),
+            region: None,
+            prefix: String::new(),
+            insecure: false,
+            secret: None,
+            certificates: None,
+            ignore: None,
+            timeout: std::time::Duration::from_secs(1),
+            known: None,
+            platform: false,
+        };
+        let source = SourceKey::new("Bucket", "team", "app", "1").unwrap();
+        BucketRequest::read(source, asked, &BucketSecrets::default())
+    }
+
+    #[test]
+    fn a_bucket_is_a_path_of_its_store_where_the_store_takes_that() {
+        let request = read("store.example.com:9000").unwrap();
+        assert_eq!(request.endpoint.to_string(), "https://store.example.com:9000");
+        assert_eq!(request.path_of("a b/ü+c"), "/Apps/a%20b/%C3%BC%2Bc");
+        assert_eq!(request.path_of(""), "/Apps/");
+        assert_eq!(request.endpoint_in("eu-west-1"), request.endpoint);
+        let amazon = read("s3.amazonaws.com").unwrap();
+        assert_eq!(amazon.endpoint_in("us-east-1").host, "s3.amazonaws.com");
+        assert_eq!(amazon.endpoint_in("eu-west-1").host, "s3.eu-west-1.amazonaws.com");
+        let alibaba = read("oss-cn-hangzhou.aliyuncs.com").unwrap();
+        assert_eq!(alibaba.endpoint.host, "apps.oss-cn-hangzhou.aliyuncs.com");
+        assert_eq!(alibaba.path_of("a"), "/a");
+        for endpoint in ["", "a/b", "user:sesame@host", "host:port", "-a"] {
+            assert!(
+                matches!(read(endpoint), Err(BucketError::InvalidEndpoint)),
+                "{endpoint}"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_come_in_pairs() {
+        let data = |pairs: &[(&str, &str)]| -> SecretData {
+            let pairs = pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec()));
+            pairs.collect()
+        };
+        assert!(read_keys(None).unwrap().is_none());
+        assert!(
+            read_keys(Some(&data(&[("accesskey", "a"), ("secretkey", "b")])))
+                .unwrap()
+                .is_some()
+        );
+        for (pairs, problem) in [
+            (data(&[("accesskey", "sesame")]), "secretkey is missing"),
+            (data(&[("secretkey", "sesame")]), "accesskey is missing"),
+            (data(&[("accesskey", "sesame\n"), ("secretkey", "b")]), "without spaces"),
+        ] {
+            let error = read_keys(Some(&pairs)).unwrap_err().to_string();
+            assert!(error.contains(problem) && !error.contains("sesame"), "{error}");
+        }
+    }
+}

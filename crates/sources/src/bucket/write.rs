@@ -1,0 +1,191 @@
+//! From a bucket's objects to an archive: what is taken over from the artifact of before, and what was received.
+//!
+//! Owns when an object need not be fetched: its mark is the MD5 of its content, as that of most objects is, and the artifact of before holds
+//! that content under the same path. Whoever could make two contents with one MD5 writes the bucket, and gains nothing. Everything here
+//! blocks, and ends when nobody waits for it any more.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flate2::read::MultiGzDecoder;
+
+use super::error::BucketError;
+use super::index::{Content, Index, Object};
+use crate::account;
+use crate::archive_writer::{ArchiveWriter, WriteError, Written};
+use crate::artifact::{ArtifactStore, Incoming};
+use crate::budget::Room;
+use crate::error::StorageError;
+use crate::ignore::IGNORE_FILE;
+use crate::limits::Limits;
+use crate::tar_reader::{TarError, TarKind, TarReader};
+
+/// The artifact of before.
+pub(super) struct Before {
+    pub(super) file: File,
+    pub(super) digest: String,
+}
+
+type Entries<'a> = TarReader<io::Take<MultiGzDecoder<io::BufReader<&'a File>>>>;
+
+impl Before {
+    fn open(&self, limits: &Limits) -> Result<Entries<'_>, BucketError> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0))
+            .map_err(|error| self.fail(TarError::Io(error)))?;
+        // It was written within these bounds; headers and filling come on top.
+        let overhead = u64::from(limits.files).saturating_mul(1536 + 2 * limits.path_bytes as u64);
+        let bound = limits.unpacked_bytes.saturating_add(overhead);
+        let unpacked = MultiGzDecoder::new(io::BufReader::with_capacity(64 << 10, file));
+        Ok(TarReader::new(unpacked.take(bound)))
+    }
+
+    fn fail(&self, error: TarError) -> BucketError {
+        let problem = match error {
+            TarError::Invalid(problem) => problem,
+            TarError::Io(error) => error.to_string(),
+        };
+        StorageError::InvalidArchive {
+            digest: self.digest.clone(),
+            problem,
+        }
+        .into()
+    }
+
+    /// Marks the objects whose content it has.
+    pub(super) fn mark_kept(
+        &self,
+        index: &mut Index,
+        limits: &Limits,
+        cancelled: &AtomicBool,
+    ) -> Result<(), BucketError> {
+        let mut entries = self.open(limits)?;
+        let mut piece = vec![0; 64 << 10];
+        while let Some(entry) = entries.next().map_err(|error| self.fail(error))? {
+            check_cancelled(cancelled)?;
+            let (TarKind::File { size, .. }, Some(object)) = (&entry.kind, index.objects.get_mut(&entry.path)) else {
+                continue;
+            };
+            if *size != object.size || !is_md5(&object.mark) {
+                continue;
+            }
+            let mut hash = md5::Context::new();
+            loop {
+                let length = entries.read(&mut piece).map_err(|error| self.fail(error.into()))?;
+                if length == 0 {
+                    break;
+                }
+                hash.consume(piece.get(..length).unwrap_or_default());
+            }
+            if hex::encode(hash.finalize().0) == object.mark {
+                object.content = Content::Kept;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_md5(mark: &str) -> bool {
+    mark.len() == 32
+        && mark
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// What an archive is made of.
+pub(super) struct Parts<'a> {
+    pub(super) index: &'a Index,
+    /// The file with patterns.
+    pub(super) ignore_file: Option<&'a str>,
+    pub(super) before: Option<&'a Before>,
+    pub(super) received: &'a [Incoming],
+}
+
+impl Parts<'_> {
+    /// Writes the archive: files alone, in the order of their paths.
+    pub(super) fn write(
+        &self,
+        (store, limits, trees): (&ArtifactStore, &Limits, &Room),
+        target: &mut Incoming,
+        cancelled: &AtomicBool,
+    ) -> Result<Written, BucketError> {
+        let path = target.path().to_owned();
+        let explain = |error: WriteError| match error {
+            WriteError::Invalid(problem) => BucketError::InvalidKey {
+                key: String::new(),
+                problem,
+            },
+            WriteError::TooLarge { what, limit } => BucketError::TooLarge { what, limit },
+            WriteError::OverBudget(refused) => BucketError::OverBudget(refused),
+            WriteError::Io(error) => match account::find_refusal(&error) {
+                Some(refused) => BucketError::OverBudget(refused),
+                None => store.io("write", &path, error).into(),
+            },
+        };
+        let mut archive = ArchiveWriter::new(target.writer(store), limits, trees);
+        let open = |before| -> Result<_, BucketError> { Ok((before, Before::open(before, limits)?)) };
+        let mut before = self.before.map(open).transpose()?;
+        let mut ignore_file = self.ignore_file;
+        for (key, object) in &self.index.objects {
+            check_cancelled(cancelled)?;
+            if key.as_str() > IGNORE_FILE
+                && let Some(text) = ignore_file.take()
+            {
+                add_text(&mut archive, text).map_err(explain)?;
+            }
+            match object.content {
+                Content::Kept => {
+                    let entries = before.as_mut().ok_or_else(|| missing(key))?;
+                    advance(entries, key, object)?;
+                    archive
+                        .add_file(key, false, (object.size, &mut entries.1))
+                        .map_err(explain)?;
+                }
+                Content::Received { file, offset } => {
+                    let mut from = self.received.get(file).ok_or_else(|| missing(key))?.file();
+                    from.seek(SeekFrom::Start(offset))
+                        .map_err(|error| explain(WriteError::Io(error)))?;
+                    let content = from.take(object.size);
+                    archive.add_file(key, false, (object.size, content)).map_err(explain)?;
+                }
+                Content::Upstream => return Err(missing(key)),
+            }
+        }
+        if let Some(text) = ignore_file {
+            add_text(&mut archive, text).map_err(explain)?;
+        }
+        archive.finish().map_err(explain)
+    }
+}
+
+fn add_text<W: Write>(archive: &mut ArchiveWriter<'_, W>, text: &str) -> Result<(), WriteError> {
+    archive.add_file(IGNORE_FILE, false, (text.len() as u64, text.as_bytes()))
+}
+
+/// Goes on to a file of the artifact of before, which has them in the same order.
+fn advance((before, entries): &mut (&Before, Entries<'_>), key: &str, object: &Object) -> Result<(), BucketError> {
+    while let Some(entry) = entries.next().map_err(|error| before.fail(error))? {
+        if entry.path == key && matches!(entry.kind, TarKind::File { size, .. } if size == object.size) {
+            return Ok(());
+        }
+    }
+    Err(missing(key))
+}
+
+fn missing(key: &str) -> BucketError {
+    StorageError::Missing { digest: key.to_owned() }.into()
+}
+
+fn check_cancelled(cancelled: &AtomicBool) -> Result<(), BucketError> {
+    if cancelled.load(Ordering::Relaxed) {
+        // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
+        return Err(StorageError::Io {
+            action: "write",
+            path: "the artifact".to_owned(),
+            source: io::ErrorKind::TimedOut.into(),
+        }
+        .into());
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Who is shown what.
+
+use tenure_bucket_server::{Answer, BucketServer};
+use tenure_planner::bucket::FetchRequest;
+use tenure_planner::source::FetchReason;
+use tenure_sources::BucketError;
+
+use super::{BUCKET, Stand};
+use crate::bed::secret;
+
+#[tokio::test]
+async fn requests_are_signed_for_the_region_of_the_bucket() {
+    let mut stand = Stand::new().await;
+    stand.put(&[("a b/c+d&e=f.yaml", "1"), ("ü/~x.yaml", "2")]);
+    stand.server.set_page(1);
+    stand.lock("us-east-1");
+    let artifact = stand.get(stand.ask()).await;
+    assert_eq!(stand.list(&artifact), ["a b/c+d&e=f.yaml", "ü/~x.yaml"]);
+    // Every request is signed, and the key that is signed with is in none.
+    for heard in stand.server.take_heard() {
+        let headers = format!("{:?}", heard.headers);
+        assert!(
+            headers.contains("AWS4-HMAC-SHA256") && !headers.contains("sesame"),
+            "{headers}"
+        );
+    }
+
+    // In another region the store says which; it is asked once more, and after that at once.
+    stand.lock("eu-west-1");
+    stand.get(stand.ask()).await;
+    let refused = stand
+        .server
+        .take_heard()
+        .iter()
+        .filter(|heard| format!("{heard:?}").contains("us-east-1"))
+        .count();
+    assert_eq!(refused, 1);
+    let in_region = |region: &str| FetchRequest {
+        region: Some(region.to_owned()),
+        ..stand.ask()
+    };
+    stand.get(in_region("eu-west-1")).await;
+    // Who names a region means it.
+    let (_, message) = stand.refuse(in_region("mars-1")).await;
+    assert!(message.contains("HTTP 400 (AuthorizationHeaderMalformed)"), "{message}");
+}
+
+#[tokio::test]
+async fn who_is_refused_is_told_why() {
+    let mut stand = Stand::new().await;
+    stand.put(&[("a", "1")]);
+    stand.lock("us-east-1");
+    for (keys, problem) in [
+        (None, "HTTP 403 (AccessDenied): without credentials; name a Secret"),
+        (
+            secret(&[("accesskey", "AKIDOTHER"), ("secretkey", "x")]),
+            "it doesn't know the Secret's accesskey",
+        ),
+        (
+            secret(&[("accesskey", "AKIDEXAMPLE"), ("secretkey", "sesame")]),
+            "secretkey isn't the one of its accesskey",
+        ),
+    ] {
+        stand.secrets.credentials = keys;
+        let (error, message) = stand.refuse(stand.ask()).await;
+        assert_eq!(error.reason(), FetchReason::BucketOperationFailed);
+        assert!(message.contains(problem), "{message}");
+    }
+    // A store that repeats what it was shown.
+    stand.lock("us-east-1");
+    stand.secrets.credentials = secret(&[("accesskey", "sesame"), ("secretkey", "sesame")]);
+    stand
+        .server
+        .answer_with(|_| Some(Answer::error(403, "sesame", "<Region>sesame</Region>")));
+    stand.refuse(stand.ask()).await;
+    stand.secrets.credentials = secret(&[("accesskey", "sesame")]);
+    let (error, message) = stand.refuse(stand.ask()).await;
+    assert_eq!(error.reason(), FetchReason::AuthenticationFailed, "{message}");
+    // The control, and a bucket that is not there.
+    stand.lock("us-east-1");
+    stand.server.answer_with(|_| None);
+    stand.get(stand.ask()).await;
+    let (error, message) = stand
+        .refuse(FetchRequest {
+            bucket: "other".to_owned(),
+            ..stand.ask()
+        })
+        .await;
+    assert!(
+        matches!(error, BucketError::NoBucket { .. }) && message.starts_with("bucket 'other' not found in http://"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn tls_is_verified() {
+    let server = BucketServer::start_with_tls(&["127.0.0.1"]).await.unwrap();
+    let authority = server.certificate().unwrap().to_owned();
+    let mut stand = Stand::with(server, "https");
+    stand.server.put(BUCKET, "a", b"1");
+    let ask = |stand: &Stand| FetchRequest {
+        insecure: false,
+        ..stand.ask()
+    };
+    let (_, message) = stand.refuse(ask(&stand)).await;
+    assert!(
+        message.contains("TLS with 127.0.0.1") && message.contains("ca.crt"),
+        "{message}"
+    );
+    stand.secrets.certificates = secret(&[("ca.crt", &authority)]);
+    let artifact = stand.get(ask(&stand)).await;
+    assert_eq!(stand.list(&artifact), ["a"]);
+    // Plain HTTP with a store that speaks TLS, and the other way round, is no way around it.
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("denied") || message.contains("broke"), "{message}");
+}

@@ -1,0 +1,279 @@
+//! Stores, and buckets, that mean harm.
+
+use std::time::Duration;
+
+use tenure_bucket_server::{Answer, Heard};
+use tenure_planner::bucket::FetchRequest;
+use tenure_planner::source::FetchReason;
+use tenure_sources::{BucketError, ByteBudget, Room};
+
+use super::Stand;
+use crate::bed::noise;
+
+fn is_list(heard: &Heard) -> bool {
+    heard.target.contains("list-type")
+}
+
+fn page(objects: &str, more: &str) -> Answer {
+    Answer::of(200, format!("<ListBucketResult>{objects}{more}</ListBucketResult>"))
+}
+
+#[tokio::test]
+async fn what_has_no_end_is_ended() {
+    let mut stand = Stand::new().await;
+    stand.put(&[("a", "1")]);
+    stand.limits.files = 10_000;
+    // Pages without end: always the same, each another and empty, each another and full.
+    let more =
+        |token: &str| format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>");
+    let next = |heard: &Heard| {
+        let number = heard
+            .target
+            .split_once("continuation-token=")
+            .map_or("", |(_, rest)| rest);
+        number
+            .split('&')
+            .next()
+            .and_then(|number| number.parse::<u64>().ok())
+            .unwrap_or_default()
+            + 1
+    };
+    stand
+        .server
+        .answer_with(move |heard| is_list(heard).then(|| page("", &more("x"))));
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("the same again"), "{message}");
+    stand
+        .server
+        .answer_with(move |heard| is_list(heard).then(|| page("", &more(&next(heard).to_string()))));
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("pages of its listing exceed 1000"), "{message}");
+    stand.server.answer_with(move |heard| {
+        let number = next(heard);
+        let objects: String = (0..1000)
+            .map(|at| format!("<Contents><Key>k{number}-{at}/</Key><Size>0</Size></Contents>"))
+            .collect();
+        is_list(heard).then(|| page(&objects, &more(&number.to_string())))
+    });
+    let (error, message) = stand.refuse(stand.ask()).await;
+    assert!(
+        matches!(error, BucketError::TooLarge { .. }) && message.contains("objects exceed 10000"),
+        "{message}"
+    );
+    // A page without end, and a file of patterns.
+    stand
+        .server
+        .answer_with(|heard| is_list(heard).then(|| Answer::of(200, vec![b' '; 5 << 20])));
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(
+        message.contains("bytes of a page of its listing exceed 4 MiB"),
+        "{message}"
+    );
+    stand.server.answer_with(|heard| {
+        heard
+            .target
+            .ends_with(".sourceignore")
+            .then(|| Answer::of(200, vec![b'#'; 70_000]).with("ETag", "x"))
+    });
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("larger than 64 KiB"), "{message}");
+    // More than its tenant may hold in memory.
+    stand
+        .server
+        .answer_with(|heard| is_list(heard).then(|| Answer::of(200, vec![b' '; 3 << 20])));
+    stand.account.memory = ByteBudget::new(Room {
+        what: "bytes of fetches in memory",
+        lane: 4 << 20,
+        all: 8 << 20,
+        lane_setting: "--lane",
+        all_setting: "--all",
+    });
+    let (error, message) = stand.refuse(stand.ask()).await;
+    assert!(matches!(error, BucketError::OverBudget(_)), "{message}");
+    assert_eq!(stand.account.memory.held(), 0);
+    // The control: the same, and nobody misbehaves.
+    stand.server.answer_with(|_| None);
+    stand.get(stand.ask()).await;
+    assert_eq!(stand.account.memory.held(), 0);
+}
+
+#[tokio::test]
+async fn nothing_leads_elsewhere() {
+    let mut stand = Stand::new().await;
+    stand.put(&[("a", "1")]);
+    stand.lock("us-east-1");
+    let other = Stand::new().await;
+    other.put(&[("a", "1")]);
+    stand.policy.allow.extend(other.policy.allow.clone());
+    let location = format!("http://user:sesame@{}/apps/?x=sesame", other.server.address());
+    for status in [301, 302, 307] {
+        let location = location.clone();
+        stand
+            .server
+            .answer_with(move |_| Some(Answer::of(status, "").with("Location", location.clone())));
+        let (error, message) = stand.refuse(stand.ask()).await;
+        assert!(matches!(error, BucketError::Elsewhere { .. }), "{message}");
+        assert!(message.contains("to 127.0.0.1"), "{message}");
+    }
+    // A store that names another region each time is asked twice.
+    let _ = stand.server.take_heard();
+    stand.server.answer_with(|heard| {
+        let region = heard.headers.len() + heard.target.len() % 7;
+        let region = if format!("{heard:?}").contains("us-east-1") {
+            region
+        } else {
+            region + 1
+        };
+        Some(Answer::error(
+            400,
+            "AuthorizationHeaderMalformed",
+            &format!("<Region>r{region}</Region>"),
+        ))
+    });
+    stand.refuse(stand.ask()).await;
+    assert_eq!(stand.server.take_heard().len(), 2);
+    assert!(other.server.take_heard().is_empty());
+    // Nor does an address that nobody may reach.
+    stand.server.answer_with(|_| None);
+    let allowed = std::mem::take(&mut stand.policy.allow);
+    let (error, message) = stand.refuse(stand.ask()).await;
+    assert_eq!(error.reason(), FetchReason::BucketOperationFailed);
+    assert!(message.contains("denied") && message.contains("loopback"), "{message}");
+    stand.policy.allow = allowed;
+    stand.get(stand.ask()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_list_empties_nothing() {
+    let stand = Stand::new().await;
+    stand.put(&[("a", "1")]);
+    let first = stand.get(stand.ask()).await;
+    for (body, problem) in [
+        ("", "is none"),
+        ("<html><body>welcome</body></html>", "is none"),
+        ("<ListBucketResult><IsTruncated>false</IsTruncated>", "is cut off"),
+        ("{}", "is none"),
+    ] {
+        stand
+            .server
+            .answer_with(move |heard| is_list(heard).then(|| Answer::of(200, body)));
+        let (error, message) = stand.refuse(stand.ask_again(&first)).await;
+        assert!(
+            matches!(error, BucketError::Protocol { .. }) && message.contains(problem),
+            "{message}"
+        );
+    }
+    for status in [404, 500, 503] {
+        stand
+            .server
+            .answer_with(move |heard| is_list(heard).then(|| Answer::of(status, "")));
+        let (_, message) = stand.refuse(stand.ask_again(&first)).await;
+        assert!(message.contains(&format!("HTTP {status}")), "{message}");
+    }
+    // An object that somebody else says is not there is none that is gone.
+    stand
+        .server
+        .answer_with(|heard| heard.target.ends_with("/b").then(|| Answer::of(404, "<html>no</html>")));
+    stand.put(&[("b", "2")]);
+    let (_, message) = stand.refuse(stand.ask_again(&first)).await;
+    assert!(
+        message.contains("HTTP 404 to a request for the object \"b\""),
+        "{message}"
+    );
+    assert_eq!(stand.list(&first), ["a"]);
+}
+
+#[tokio::test]
+async fn keys_that_lead_elsewhere_are_refused() {
+    let stand = Stand::new().await;
+    stand.put(&[("fine.yaml", "1")]);
+    for key in [
+        "../../x",
+        "/etc/passwd",
+        "a/../../b",
+        "a//b",
+        "..",
+        "a/.git/config",
+        "b\\..\\c",
+        "fine.yaml/x",
+    ] {
+        stand.put(&[(key, "evil")]);
+        let (error, message) = stand.refuse(stand.ask()).await;
+        assert!(matches!(error, BucketError::InvalidKey { .. }), "{message}");
+        assert!(message.contains("its key "), "{message}");
+        stand.server.remove("apps", key);
+    }
+    // One that is left out does no harm.
+    stand.put(&[("../../x", "evil")]);
+    let artifact = stand
+        .get(FetchRequest {
+            ignore: Some("x".to_owned()),
+            ..stand.ask()
+        })
+        .await;
+    assert_eq!(stand.list(&artifact), ["fine.yaml"]);
+    assert!(!stand.folder.path().join("x").exists());
+}
+
+#[tokio::test]
+async fn objects_are_what_they_are_said_to_be() {
+    let mut stand = Stand::new().await;
+    stand.put(&[("a", "one")]);
+    let is_a = |heard: &Heard| heard.target == "/apps/a";
+    let mark = "\"f97c5d29941bfb1b2fdab0874906ab82\"";
+    // Cut off, longer than listed, and without a mark.
+    stand.server.answer_with(move |heard| {
+        is_a(heard).then(|| Answer::of(200, "on").with("ETag", mark).with("Content-Length", "3"))
+    });
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("broke"), "{message}");
+    stand
+        .server
+        .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, "one and more").with("ETag", mark)));
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("not as long as its listing says"), "{message}");
+    stand
+        .server
+        .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, "one")));
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("has no ETag"), "{message}");
+    // Larger than anything may be, as listed and as received.
+    stand.limits.file_bytes = 1 << 10;
+    stand.limits.received_bytes = 64 << 10;
+    stand.server.answer_with(|heard| {
+        is_list(heard).then(|| {
+            page(
+                "<Contents><Key>a</Key><ETag>x</ETag><Size>2000</Size></Contents>",
+                "<IsTruncated>false</IsTruncated>",
+            )
+        })
+    });
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("bytes of one object exceed 1 KiB"), "{message}");
+    let _ = stand.server.take_heard();
+    stand
+        .server
+        .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, noise(1, 2000)).with("ETag", "x")));
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("bytes of one object exceed 1 KiB"), "{message}");
+    for number in 0..100 {
+        stand.server.put("apps", &format!("n{number}"), &noise(number, 1000));
+    }
+    stand.server.answer_with(|_| None);
+    let (_, message) = stand.refuse(stand.ask()).await;
+    assert!(message.contains("received bytes exceed 64 KiB"), "{message}");
+    // And one that takes for ever.
+    stand.limits.received_bytes = 1 << 20;
+    stand
+        .server
+        .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, "on").with("ETag", mark).stalling()));
+    let slow = FetchRequest {
+        timeout: Duration::from_millis(500),
+        ..stand.ask()
+    };
+    let (_, message) = stand.refuse(slow).await;
+    assert!(message.contains("took longer than 0.5 s"), "{message}");
+    // The control.
+    stand.server.answer_with(|_| None);
+    assert_eq!(stand.list(&stand.get(stand.ask()).await).len(), 101);
+}

@@ -1,0 +1,141 @@
+//! Fetches of buckets from a store on the loopback address, as it should be and as it should not.
+
+mod content;
+mod credentials;
+mod hostile;
+mod real;
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure_bucket_server::{BucketServer, Keys};
+use tenure_planner::artifact::StoredArtifact;
+use tenure_planner::bucket::FetchRequest;
+use tenure_planner::source::Fetched;
+use tenure_sources::{
+    Account, ArtifactStore, BucketError, BucketRequest, BucketSecrets, Limits, Policy, SourceKey, Tree, fetch_bucket,
+};
+
+use crate::bed::{secret, unlimited};
+
+const BUCKET: &str = "apps";
+
+struct Stand {
+    folder: TempDir,
+    server: BucketServer,
+    store: ArtifactStore,
+    policy: Policy,
+    limits: Limits,
+    account: Account,
+    secrets: BucketSecrets,
+}
+
+impl Stand {
+    async fn new() -> Self {
+        Self::with(BucketServer::start().await.unwrap(), "http")
+    }
+
+    fn with(server: BucketServer, scheme: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = ArtifactStore::open(folder.path().join("artifacts"), unlimited()).unwrap();
+        let allow = vec![format!("{scheme}://{}", server.address()).parse().unwrap()];
+        Self {
+            folder,
+            server,
+            store,
+            policy: Policy {
+                allow,
+                cluster: Vec::new(),
+            },
+            limits: Limits::default(),
+            account: Account::unlimited(),
+            secrets: BucketSecrets::default(),
+        }
+    }
+
+    /// From now on the store wants these keys, and the Secret has them.
+    fn lock(&mut self, region: &str) {
+        self.server.require(Keys {
+            id: "AKIDEXAMPLE".to_owned(),
+            secret: "open/sesame+".to_owned(),
+            region: region.to_owned(),
+        });
+        self.secrets.credentials = secret(&[("accesskey", "AKIDEXAMPLE"), ("secretkey", "open/sesame+")]);
+    }
+
+    fn put(&self, objects: &[(&str, &str)]) {
+        for (key, content) in objects {
+            self.server.put(BUCKET, key, content.as_bytes());
+        }
+    }
+
+    fn ask(&self) -> FetchRequest {
+        FetchRequest {
+            endpoint: self.server.address().to_string(),
+            bucket: BUCKET.to_owned(),
+            region: None,
+            prefix: String::new(),
+            insecure: true,
+            secret: None,
+            certificates: None,
+            ignore: None,
+            timeout: Duration::from_secs(30),
+            known: None,
+            platform: false,
+        }
+    }
+
+    fn ask_again(&self, known: &StoredArtifact) -> FetchRequest {
+        FetchRequest {
+            known: Some(known.clone()),
+            ..self.ask()
+        }
+    }
+
+    async fn fetch(&self, asked: FetchRequest) -> Result<Fetched, BucketError> {
+        let request = BucketRequest::read(source(), asked, &self.secrets)?;
+        fetch_bucket(&request, &self.policy, &self.limits, &self.store, &self.account).await
+    }
+
+    async fn get(&self, asked: FetchRequest) -> StoredArtifact {
+        match self.fetch(asked).await.unwrap() {
+            Fetched::Stored { artifact, .. } => artifact,
+            other @ Fetched::Unchanged { .. } => panic!("{other:?}"),
+        }
+    }
+
+    /// Fetches what must fail; nothing is left of it.
+    async fn refuse(&self, asked: FetchRequest) -> (BucketError, String) {
+        let error = self.fetch(asked).await.unwrap_err();
+        let message = error.to_string();
+        assert!(!message.contains("sesame") && !message.contains("AKID"), "{message}");
+        let incoming = self.folder.path().join("artifacts/.incoming");
+        assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0);
+        (error, message)
+    }
+
+    fn load(&self, artifact: &StoredArtifact) -> Tree {
+        self.store
+            .load(&source(), &artifact.facts.digest, &self.limits)
+            .unwrap()
+    }
+
+    fn list(&self, artifact: &StoredArtifact) -> Vec<String> {
+        self.load(artifact).iter().map(|(path, _)| path.to_owned()).collect()
+    }
+
+    /// What was asked for since this was asked last: the keys of objects, and an empty one for a page of the list.
+    fn take_asked(&self) -> Vec<String> {
+        let paths = self.server.take_heard().into_iter().map(|heard| {
+            let path = heard.target.split('?').next().unwrap_or_default().to_owned();
+            path.trim_start_matches("/apps/").to_owned()
+        });
+        let mut paths: Vec<String> = paths.collect();
+        paths.sort();
+        paths
+    }
+}
+
+fn source() -> SourceKey {
+    SourceKey::new("Bucket", "team", "app", "1").unwrap()
+}
