@@ -7,7 +7,7 @@ use tenure_api::ObjectView;
 use crate::failure::Failure;
 
 /// The kinds: which group and version, plural, and whether they live in namespaces.
-const KINDS: [(&str, &str, &str, bool); 10] = [
+const KINDS: [(&str, &str, &str, bool); 11] = [
     (
         "CustomResourceDefinition",
         "/apis/apiextensions.k8s.io/v1",
@@ -38,6 +38,7 @@ const KINDS: [(&str, &str, &str, bool); 10] = [
     ("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies", true),
     ("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets", true),
     ("Deployment", "/apis/apps/v1", "deployments", true),
+    ("Service", "/api/v1", "services", true),
 ];
 
 /// The path of one object.
@@ -57,15 +58,21 @@ pub(crate) fn write_object_path(object: &Value) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use tenure_api::workload::Workload;
+
     use super::*;
     use crate::commands::workload::Flags;
 
     #[test]
     fn every_object_of_the_installation_has_a_place() {
         let mut objects = tenure_api::installation::objects().expect("objects");
-        objects.extend(tenure_api::workload::objects(
-            &Flags::any().read(&[]).expect("a workload").workload,
-        ));
+        objects.push(tenure_api::installation::metrics_reviews());
+        let chosen = Flags::any().read(&[]).expect("a workload").workload;
+        objects.extend(tenure_api::workload::objects(&Workload {
+            hooks: true,
+            ..chosen
+        }));
+        assert!(objects.iter().any(|object| object["kind"] == "Service"));
         for object in objects {
             let path = write_object_path(&object).expect("a path");
             let version = object["apiVersion"].as_str().expect("a version");
