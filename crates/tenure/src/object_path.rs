@@ -68,10 +68,7 @@ mod tests {
         let mut objects = tenure_api::installation::objects().expect("objects");
         objects.push(tenure_api::installation::metrics_reviews());
         let chosen = Flags::any().read(&[]).expect("a workload").workload;
-        objects.extend(tenure_api::workload::objects(&Workload {
-            hooks: true,
-            ..chosen
-        }));
+        objects.extend(tenure_api::workload::objects(&Workload { hooks: true, ..chosen }));
         assert!(objects.iter().any(|object| object["kind"] == "Service"));
         for object in objects {
             let path = write_object_path(&object).expect("a path");
