@@ -259,15 +259,12 @@ fn deployment(workload: &Workload) -> Value {
     }
     if workload.hooks {
         arguments.push(format!("--hook-address={HOOK_PORT}"));
+        ports.push(json!({"name": "hooks", "containerPort": HOOK_PORT, "protocol": "TCP"}));
     }
     arguments.extend(workload.arguments.iter().cloned());
     let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
     let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": selector()}});
     let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
-    let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"})];
-    if workload.hooks {
-        ports.push(json!({"name": "hooks", "containerPort": HOOK_PORT, "protocol": "TCP"}));
-    }
     let container = json!({
         "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
         "command": [PROGRAM], "args": arguments,
@@ -355,6 +352,15 @@ mod tests {
         assert_eq!(container["ports"][1]["name"], METRICS_PORT_NAME);
         let arguments = container["args"].as_array().expect("a list");
         assert!(arguments.contains(&json!("--metrics-address=8080")), "{arguments:?}");
+        let both = Workload { hooks: true, ..open };
+        let policy = find(&super::objects(&both), "NetworkPolicy", "tenure-controller");
+        let ports = |rule: usize| policy["spec"]["ingress"][rule]["ports"][0]["port"].clone();
+        assert_eq!((ports(0), ports(1)), (json!(METRICS_PORT), json!(HOOK_PORT)));
+        assert_eq!(policy["spec"]["ingress"][0]["from"][0]["podSelector"], Value::Null);
+        assert!(
+            policy["spec"]["ingress"][0]["from"].is_array(),
+            "who asks for hooks doesn't open the metrics"
+        );
     }
 
     fn find(objects: &[Value], kind: &str, name: &str) -> Value {

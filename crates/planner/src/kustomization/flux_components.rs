@@ -16,13 +16,15 @@ use super::{Plan, elsewhere, ending};
 use crate::ending::name_some;
 use crate::plan::EventKind;
 
-/// Flux's controllers of kinds that are reconciled here.
+/// Flux's controllers that do nothing but what is done here. Its notification-controller does more: Receivers can be left to it.
 const CONTROLLERS: [&str; 2] = ["source-controller", "kustomize-controller"];
 /// The definitions of Flux's kinds that are reconciled here.
-const DEFINITIONS: [&str; 3] = [
+const DEFINITIONS: [&str; 5] = [
+    "buckets.source.toolkit.fluxcd.io",
     "gitrepositories.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
+    "receivers.notification.toolkit.fluxcd.io",
 ];
 const COMPONENT: &str = "app.kubernetes.io/component";
 const PART_OF: &str = "app.kubernetes.io/part-of";
@@ -109,7 +111,8 @@ mod tests {
             let name = ObjectView::of(crd).read_text("/metadata/name").to_owned();
             name.ends_with(".toolkit.fluxcd.io").then_some(name)
         };
-        let brought: Vec<String> = tenure_api::crds::crds().unwrap().iter().filter_map(of_flux).collect();
+        let mut brought: Vec<String> = tenure_api::crds::crds().unwrap().iter().filter_map(of_flux).collect();
+        brought.sort();
         assert_eq!(brought, DEFINITIONS);
     }
 }
