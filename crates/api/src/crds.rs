@@ -3,7 +3,9 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{Bucket, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
+use crate::{
+    ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant,
+};
 
 /// A CustomResourceDefinition could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +24,9 @@ pub struct CrdError {
 /// [`CrdError`] when a generated schema is not representable as JSON; that would be a defect, and a test keeps it from happening.
 pub fn crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
+        finished::<ArtifactGenerator>("ArtifactGenerator", None)?,
         finished::<Bucket>("Bucket", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<ExternalArtifact>("ExternalArtifact", None)?,
         finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
         finished::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
@@ -34,6 +38,7 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
         match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
             Some("Tenant") => preserve_what_capsule_knows(crd),
             Some("Receiver") => declare_how_receivers_are_verified(crd),
+            Some("ArtifactGenerator") => declare_what_artifacts_are_called(crd),
             _ => {}
         }
         declare_flux_defaults(crd);
@@ -178,6 +183,19 @@ fn declare_how_receivers_are_verified(crd: &mut Value) {
             "message": "secretRef is missing: every type but generic-oidc needs a Secret with the key token"
         }
     ]);
+    let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    if let Some(schema) = crd.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        schema.insert("x-kubernetes-validations".to_owned(), rules);
+    }
+}
+
+/// What an ArtifactGenerator calls what it makes, as Flux's definition demands it: names are templates only where there is a pattern.
+fn declare_what_artifacts_are_called(crd: &mut Value) {
+    let name = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+    let rules = json!([{
+        "rule": format!("has(self.pathPattern) && size(self.pathPattern) > 0 || self.artifacts.all(a, a.name.matches('{name}'))"),
+        "message": "artifact names must be valid Kubernetes object names when pathPattern is not set"
+    }]);
     let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     if let Some(schema) = crd.pointer_mut(pointer).and_then(Value::as_object_mut) {
         schema.insert("x-kubernetes-validations".to_owned(), rules);

@@ -16,6 +16,7 @@
 //! network, and nothing that it writes with the controller's own rights comes out of a repository.
 
 mod answers;
+mod artifact_generator;
 mod artifacts;
 mod bounds;
 mod bucket;
@@ -30,6 +31,7 @@ mod election;
 mod elsewhere;
 mod entry;
 mod execute;
+mod external_artifact;
 mod figures;
 mod fleet;
 mod frames;
@@ -57,11 +59,13 @@ mod preview;
 mod realm;
 mod receiver;
 mod receiver_books;
+mod recipes;
 mod reconciled;
 mod render;
 mod rights;
 mod rooms;
 mod seen_files;
+mod sight;
 mod source;
 mod supervise;
 mod surface;

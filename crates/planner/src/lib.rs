@@ -18,6 +18,7 @@
 pub mod answer;
 pub mod answered;
 pub mod artifact;
+pub mod artifact_generator;
 pub mod bucket;
 pub mod cluster_config;
 pub mod confidential;
@@ -28,6 +29,7 @@ pub mod digest;
 pub mod election;
 mod ending;
 pub mod expression;
+pub mod external_artifact;
 pub mod fields;
 pub mod git_repository;
 pub mod health;

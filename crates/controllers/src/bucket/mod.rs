@@ -12,6 +12,7 @@ use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
 use crate::drive::Reconciler;
+use crate::figures::Described;
 use crate::key::{Key, Kind};
 use crate::lane::{Lane, Shard};
 use crate::means::Means;
@@ -30,6 +31,23 @@ impl Reconciled for Bucket {
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
         SourceReconciler::<Self>::new(shard, key)
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.spec.suspend
+    }
+
+    fn describe(&self) -> Described {
+        let artifact = self.status.as_ref().and_then(|status| status.artifact.as_ref());
+        Described {
+            revision: artifact.map(|artifact| artifact.revision.clone()).unwrap_or_default(),
+            more: Some(("bucket_name", self.spec.bucket_name.clone())),
+        }
+    }
+
+    /// Those that apply from it in other namespaces listen to it.
+    fn refresh(shard: &Shard, key: &Key) {
+        shard.tell_listeners(key);
     }
 
     async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {

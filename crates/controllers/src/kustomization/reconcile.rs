@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::here::Here;
 use super::look::{self, Looked};
 use super::put_away::{self, PutAway};
-use super::sight::Sight;
+use super::sight::list_foreign;
 use super::{observe, owners};
 use crate::drive::Reconciler;
 use crate::elsewhere::OtherCluster;
@@ -34,6 +34,7 @@ use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
 use crate::reconciled::Reconciled as _;
 use crate::seen_files::SeenFiles;
+use crate::sight::Sight;
 use crate::under_way::UnderWay;
 
 /// How long an attempt waits for room for what it looks at.
@@ -298,7 +299,7 @@ impl KustomizationReconciler {
         };
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
-        let foreign = Sight::new(&self.shard, &snapshot.placement).list_foreign(&kustomization);
+        let foreign = list_foreign(Sight::new(&self.shard, &snapshot.placement), &kustomization);
         self.shard.listen(&key, heard.chain(foreign).collect());
         if let Some(turnover) = &plan.memory.turnover {
             self.shard.tell_turnover(&key, turnover);

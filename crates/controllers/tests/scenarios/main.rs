@@ -10,6 +10,7 @@
 )]
 
 mod applying;
+mod artifacts;
 mod attacks;
 mod buckets;
 mod decryption;

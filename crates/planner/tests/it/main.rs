@@ -9,6 +9,7 @@
     reason = "tests may panic"
 )]
 
+mod artifact_generator;
 mod bucket;
 mod git_repository;
 mod health;

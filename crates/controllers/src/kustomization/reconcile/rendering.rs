@@ -7,9 +7,9 @@ use tenure_planner::kustomization::{RenderFailure, RenderRequest};
 
 use super::KustomizationReconciler;
 use crate::kustomization::observe;
-use crate::kustomization::sight::Sight;
 use crate::lane::Lane;
 use crate::render::{Renderings, Roomy};
+use crate::sight::Sight;
 
 impl KustomizationReconciler {
     /// Whether the files of an artifact are those that it was rendered from last.
