@@ -1,7 +1,8 @@
 //! What an ExternalArtifact is among the sources: what it is made of, instead of where it is fetched from.
 //!
 //! One whose `spec.sourceRef` is an ArtifactGenerator beside it is made here, of what that tells; what is made is known by what the lane
-//! stored, never by its status, which can be forged. One that is made elsewhere is refused.
+//! stored, never by its status, which can be forged. One that another controller makes is used only where an administrator has named it, and
+//! the address that it may be at: whoever may write its status says the rest, so that a digest is what counts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,11 +12,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tenure_api::condition::{self, Condition};
 use tenure_api::{DurationText, ExternalArtifact, ExternalArtifactStatus, ObjectMeta, reason};
+use tenure_tenancy::ExternalGrant;
 
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
-use crate::artifact::{IncludedArtifact, StoredArtifact};
+use crate::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use crate::artifact_generator::{FoundSource, Recipe, SourceState, Told};
+use crate::oci_repository::ORIGIN_REVISION;
 use crate::plan::Status;
 use crate::source::{
     self, FetchStep, Obstacle, Refusal, RequestBasis, Source, SourceStatus, StatusParts, TimingFields,
@@ -28,20 +31,22 @@ static TIMEOUT: LazyLock<DurationText> = LazyLock::new(|| DurationText("5m".to_o
 /// Generators may feed each other over namespaces where nobody sees the circle: then each turn takes this long.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Bytes of a revision.
+const LONGEST_REVISION: usize = 512;
+
 /// A plan for an ExternalArtifact.
 pub type Plan = source::Plan<ExternalArtifact>;
 /// What is known of one when a plan is made.
 pub type Snapshot = source::Snapshot<ExternalArtifact>;
 /// Something to do for one.
-pub type Step = source::Step<ComposeRequest>;
+pub type Step = source::Step<FetchRequest>;
 
 /// What is known of who makes it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Beside {
-    /// No ArtifactGenerator of its namespace.
-    #[default]
-    Elsewhere,
+    /// No ArtifactGenerator of its namespace, but another controller.
+    Elsewhere(Written),
     /// An ArtifactGenerator that is not there.
     Missing(String),
     /// An ArtifactGenerator that has not told anything yet.
@@ -54,6 +59,32 @@ pub enum Beside {
     NotOf(String),
     /// An ArtifactGenerator has told what it is made of.
     Told(Box<Composition>),
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self::Elsewhere(Written::NotAllowed)
+    }
+}
+
+/// What a status says that another controller has written, or somebody else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Written {
+    /// No administrator has named it: nobody looks.
+    #[default]
+    NotAllowed,
+    /// Nothing yet.
+    Nothing,
+    /// What can't be used, and why.
+    Unusable(String),
+    /// Where an artifact is, below an address that is allowed, and which.
+    At {
+        /// The address.
+        url: String,
+        /// Which artifact.
+        facts: ArtifactFacts,
+    },
 }
 
 /// What an artifact is made of.
@@ -80,11 +111,12 @@ pub fn find_generator(artifact: &ExternalArtifact) -> Option<&str> {
 /// Looks at who makes one: `exists` says whether an ArtifactGenerator is there, `told` what it told.
 pub fn find_maker<T: std::ops::Deref<Target = Told>>(
     artifact: &ExternalArtifact,
+    grants: &[ExternalGrant],
     exists: impl Fn(&str) -> bool,
     told: impl Fn(&str) -> Option<T>,
 ) -> Beside {
     let Some(generator) = find_generator(artifact) else {
-        return Beside::Elsewhere;
+        return Beside::Elsewhere(read_written(artifact, grants));
     };
     if !exists(generator) {
         return Beside::Missing(generator.to_owned());
@@ -109,12 +141,100 @@ pub fn find_maker<T: std::ops::Deref<Target = Told>>(
     }))
 }
 
+/// Reads what a status says, if an administrator has named the object.
+fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Written {
+    let metadata = &artifact.metadata;
+    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+    let named = grants
+        .iter()
+        .filter(|grant| grant.names(namespace.unwrap_or_default(), name.unwrap_or_default()));
+    let named: Vec<&ExternalGrant> = named.collect();
+    if named.is_empty() {
+        return Written::NotAllowed;
+    }
+    let Some(told) = artifact.status.as_ref().and_then(|status| status.artifact.as_ref()) else {
+        return Written::Nothing;
+    };
+    let unusable = |problem: &str| Written::Unusable(format!("status.artifact.{problem}"));
+    if !named.iter().any(|grant| grant.covers(&told.url)) {
+        return unusable("url is not below an address that --allow-external-artifact names for it");
+    }
+    let is_hex = |hex: &str| {
+        hex.len() == 64
+            && hex
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    };
+    let digest = told.digest.as_deref().unwrap_or_default();
+    if !digest.strip_prefix("sha256:").is_some_and(is_hex) {
+        return unusable("digest must be sha256: and 64 digits: by nothing else it is known what is fetched");
+    }
+    let is_text = |text: &str| text.len() <= LONGEST_REVISION && !text.chars().any(char::is_control);
+    if told.revision.is_empty() || !is_text(&told.revision) {
+        return unusable("revision is empty, too long, or no text");
+    }
+    let origin = told
+        .metadata
+        .as_ref()
+        .and_then(|metadata| metadata.get(ORIGIN_REVISION));
+    Written::At {
+        url: told.url.clone(),
+        facts: ArtifactFacts {
+            revision: told.revision.clone(),
+            digest: digest.to_owned(),
+            origin_revision: origin.filter(|origin| is_text(origin)).cloned(),
+        },
+    }
+}
+
 impl Composition {
     /// What is stored of its sources, by alias.
     fn list_artifacts(&self) -> BTreeMap<String, IncludedArtifact> {
         let stored =
             |(alias, source): (&String, &FoundSource)| Some((alias.clone(), source.find_artifact().ok()?.clone()));
         self.sources.iter().filter_map(stored).collect()
+    }
+}
+
+/// What to fetch: something that is made here, or that was made elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FetchRequest {
+    /// It is made here.
+    Compose(ComposeRequest),
+    /// It was made elsewhere.
+    Download(DownloadRequest),
+}
+
+/// An artifact that another controller has made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DownloadRequest {
+    /// Where it is.
+    pub url: String,
+    /// What it is: `sha256:<hex>`.
+    pub digest: String,
+    /// What it is called.
+    pub revision: String,
+    /// What it was made of.
+    pub origin: Option<String>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// What is stored already.
+    pub known: Option<StoredArtifact>,
+    /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
+    pub platform: bool,
+}
+
+impl DownloadRequest {
+    /// Which content it is.
+    #[must_use]
+    pub fn facts(&self) -> ArtifactFacts {
+        ArtifactFacts {
+            revision: self.revision.clone(),
+            digest: self.digest.clone(),
+            origin_revision: self.origin.clone(),
+        }
     }
 }
 
@@ -144,14 +264,19 @@ impl ComposeRequest {
     }
 }
 
-impl FetchStep for ComposeRequest {
+impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {
         true
     }
 
     fn describe(&self) -> String {
-        let sources: Vec<String> = self.sources.values().map(FoundSource::describe).collect();
-        crate::ending::name_some(&sources, 200)
+        match self {
+            Self::Compose(request) => {
+                let sources: Vec<String> = request.sources.values().map(FoundSource::describe).collect();
+                crate::ending::name_some(&sources, 200)
+            }
+            Self::Download(request) => request.url.clone(),
+        }
     }
 }
 
@@ -184,7 +309,7 @@ impl SourceStatus for ExternalArtifactStatus {
 
 impl Source for ExternalArtifact {
     type Status = ExternalArtifactStatus;
-    type Request = ComposeRequest;
+    type Request = FetchRequest;
     type Beside = Beside;
 
     const NAME: &'static str = "ExternalArtifact";
@@ -214,7 +339,7 @@ impl Source for ExternalArtifact {
 
     /// What is made elsewhere is told by who makes it.
     fn has_own_status(&self, beside: &Beside) -> bool {
-        *beside != Beside::Elsewhere
+        !matches!(beside, Beside::Elsewhere(_))
     }
 
     fn find_suspension(&self, beside: &Beside) -> Option<String> {
@@ -243,10 +368,16 @@ impl Source for ExternalArtifact {
     fn check_beside(&self, beside: &Beside) -> Result<(), Obstacle> {
         let wait = |reason, message| Err(Obstacle::Unavailable { reason, message });
         match beside {
-            Beside::Elsewhere => Err(Obstacle::Refused(Refusal::unsupported(
-                "nothing is fetched: no ArtifactGenerator of its namespace makes it, and artifacts that other controllers make are not \
-                 supported yet: whoever may write its status could name any address there",
+            Beside::Elsewhere(Written::NotAllowed) => Err(Obstacle::Refused(Refusal::unsupported(
+                "nothing is fetched: no ArtifactGenerator of its namespace makes it, and no administrator has named it by \
+                 --allow-external-artifact: whoever may write its status could name any address there",
             ))),
+            Beside::Elsewhere(Written::Nothing) => wait(
+                reason::SOURCE_FETCH_FAILED,
+                "its status tells of no artifact yet".to_owned(),
+            ),
+            Beside::Elsewhere(Written::Unusable(problem)) => wait(reason::SOURCE_FETCH_FAILED, problem.clone()),
+            Beside::Elsewhere(Written::At { .. }) => Ok(()),
             Beside::Missing(generator) => wait(
                 reason::SOURCE_FETCH_FAILED,
                 format!("ArtifactGenerator {generator}, which makes it, is not there"),
@@ -293,16 +424,26 @@ impl Source for ExternalArtifact {
         mark
     }
 
-    fn write_request(&self, basis: RequestBasis, beside: &Beside) -> ComposeRequest {
-        let Beside::Told(composition) = beside else {
-            return ComposeRequest::default();
-        };
-        ComposeRequest {
-            recipe: composition.recipe.clone(),
-            sources: composition.sources.clone(),
-            fingerprint: composition.recipe.fingerprint(&composition.list_artifacts()),
-            timeout: basis.timeout,
-            known: basis.known,
+    fn write_request(&self, basis: RequestBasis, beside: &Beside) -> FetchRequest {
+        match beside {
+            Beside::Elsewhere(Written::At { url, facts }) => FetchRequest::Download(DownloadRequest {
+                url: url.clone(),
+                digest: facts.digest.clone(),
+                revision: facts.revision.clone(),
+                origin: facts.origin_revision.clone(),
+                timeout: basis.timeout,
+                known: basis.known,
+                platform: basis.platform,
+            }),
+            Beside::Told(composition) => FetchRequest::Compose(ComposeRequest {
+                recipe: composition.recipe.clone(),
+                sources: composition.sources.clone(),
+                fingerprint: composition.recipe.fingerprint(&composition.list_artifacts()),
+                timeout: basis.timeout,
+                known: basis.known,
+            }),
+            // Nothing is asked for: `check_beside` has said so.
+            _ => FetchRequest::Compose(ComposeRequest::default()),
         }
     }
 

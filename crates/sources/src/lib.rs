@@ -14,6 +14,7 @@ mod budget;
 mod cancel;
 mod compose;
 mod dialer;
+mod download;
 mod error;
 mod fetch;
 mod fingerprint;
@@ -52,6 +53,7 @@ pub use bucket::{AccessKeys, BucketError, BucketRequest, BucketSecrets, fetch_bu
 pub use budget::{ByteBudget, Held, OverBudget, Room};
 pub use compose::{ComposeError, compose, count_parts, find_made};
 pub use dialer::open_connection;
+pub use download::{DownloadError, download};
 pub use error::{FetchError, StorageError};
 pub use fetch::fetch;
 pub use github_app::AppTokens;

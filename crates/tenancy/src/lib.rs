@@ -16,6 +16,7 @@
 
 pub mod denial;
 pub mod ending;
+pub mod external;
 pub mod foreign_token;
 pub mod grant;
 pub mod identity;
@@ -29,6 +30,7 @@ pub mod surface;
 
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
+pub use external::ExternalGrant;
 pub use foreign_token::{OwnAnswer, TokenClaims, TokenOrder};
 pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};

@@ -12,6 +12,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
 use crate::denial::{Denial, DenialReason};
+use crate::external::ExternalGrant;
 use crate::grant::ReferenceGrant;
 
 /// What an administrator sets for the whole installation.
@@ -24,6 +25,8 @@ pub struct Settings {
     pub default_service_accounts: BTreeMap<String, String>,
     /// References to other namespaces that are allowed besides those within a tenant.
     pub reference_grants: Vec<ReferenceGrant>,
+    /// Artifacts of other controllers that are taken.
+    pub external_grants: Vec<ExternalGrant>,
 }
 
 impl Default for Settings {
@@ -32,6 +35,7 @@ impl Default for Settings {
             platform_namespace: PLATFORM_NAMESPACE.to_owned(),
             default_service_accounts: BTreeMap::new(),
             reference_grants: Vec::new(),
+            external_grants: Vec::new(),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! One ArtifactGenerator's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
 use tenure_cluster::{ClusterError, EventHistory, LaneAccess};
-use tenure_planner::artifact_generator::{FolderRequest, Memory, Plan, Snapshot, SourceState, Step, plan};
+use tenure_planner::artifact_generator::{
+    FolderRequest, MatchedFolders, Memory, Plan, Snapshot, SourceState, Step, plan,
+};
 use tenure_planner::dependents::Attempt;
 use tenure_planner::{Answered, Next, Request};
 use tenure_sources::SourceKey;
@@ -26,9 +28,6 @@ use crate::under_way::UnderWay;
 
 /// How long is waited for room for the files of which folders are looked for.
 const LOOKING: Duration = Duration::from_secs(60);
-
-/// Folders, and what the names of a pattern stand for in each.
-type Matched = Result<Vec<(String, BTreeMap<String, String>)>, String>;
 
 /// One ArtifactGenerator's reconciler.
 pub(crate) struct GeneratorReconciler {
@@ -121,7 +120,7 @@ impl GeneratorReconciler {
     }
 
     /// Finds folders, on a thread for blocking work.
-    async fn find_folders(&self, request: &FolderRequest) -> Matched {
+    async fn find_folders(&self, request: &FolderRequest) -> Result<MatchedFolders, String> {
         let source = &request.source;
         let SourceState::Stored { uid, artifact } = &source.state else {
             return Err(format!("source '{}' has nothing stored", source.describe()));

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tenure_api::metadata::SOURCE_WATCHER;
 use tenure_api::{ArtifactGenerator, ExternalArtifact};
 use tenure_cluster::ServiceAccount;
-use tenure_planner::external_artifact::{Beside, ComposeRequest, find_generator, find_maker};
+use tenure_planner::external_artifact::{Beside, DownloadRequest, FetchRequest, find_generator, find_maker};
 use tenure_planner::source::{FetchFailure, Fetched};
-use tenure_sources::SourceKey;
+use tenure_sources::{DownloadError, SourceKey, download};
 
 use crate::drive::Reconciler;
 use crate::figures::Described;
@@ -64,6 +64,23 @@ impl Reconciled for ExternalArtifact {
     }
 }
 
+/// Fetches what another controller has made.
+async fn perform_download(
+    shard: &Shard,
+    (key, lane): (&SourceKey, &Lane),
+    request: &DownloadRequest,
+) -> Result<Fetched, FetchFailure> {
+    let depot = &shard.means.depot;
+    let reach = shard.means.reach(request.platform);
+    let account = depot.account(&lane.bounds.name);
+    let fetched = download(key, request, reach, &depot.limits, &depot.store, &account).await;
+    let fetched = fetched.map_err(|error: DownloadError| FetchFailure::from(&error))?;
+    if let Fetched::Stored { artifact, .. } = &fetched {
+        source::remember(shard, key, artifact)?;
+    }
+    Ok(fetched)
+}
+
 impl Fetching for ExternalArtifact {
     fn observe_beside(shard: &Shard, artifact: &Self) -> Beside {
         let exists = |name: &str| {
@@ -73,15 +90,19 @@ impl Fetching for ExternalArtifact {
                 .get(&shard.namespace, name)
                 .is_some()
         };
-        find_maker(artifact, exists, |name| shard.recipes.of(name))
+        let grants = &shard.means.settings.external_grants;
+        find_maker(artifact, grants, exists, |name| shard.recipes.of(name))
     }
 
     async fn perform_fetch(
         shard: &Shard,
         of: (&SourceKey, &Lane),
         _account: Option<&ServiceAccount>,
-        request: &ComposeRequest,
+        request: &FetchRequest,
     ) -> Result<Fetched, FetchFailure> {
-        compose::perform(shard, of, request).await
+        match request {
+            FetchRequest::Compose(request) => compose::perform(shard, of, request).await,
+            FetchRequest::Download(request) => perform_download(shard, of, request).await,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Artifacts that are made of the files of others: followed from the commit to what is applied, and taken away with who made them.
 
 use serde_json::{Value, json};
+use tenure_registry_server::{Answer, RegistryServer, digest, pack};
 
 use crate::stage::{
     ARTIFACT_GENERATOR, CONFIG_MAP, EXTERNAL_ARTIFACT, KUSTOMIZATION, Stage, commit, condition, config_map,
@@ -237,5 +238,91 @@ async fn folders_that_match_a_pattern_become_artifacts() {
         .unwrap();
     stage.until(CONFIG_MAP, ("artifacts-p", "web"), has("two")).await;
     assert!(condition(&after, "Ready").is_some());
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_controller_made_is_applied_where_an_administrator_named_it() {
+    let namespace = "artifacts-e";
+    let archive = pack(&[("map.yaml", &config_map("external", "one"))]);
+    let digest = digest(&archive);
+    let server = RegistryServer::start().await.unwrap();
+    server.answer_with(move |_| Some(Answer::of(200, archive.clone())));
+    let address = server.address();
+    let named = format!("{namespace}/named=http://{address}/artifacts/");
+    let other = format!("{namespace}/wrong=http://{address}/artifacts/");
+    let stage = Stage::set_taking(namespace, &[format!("http://{address}")], &[named, other]).await;
+    let told = |digest: &str, path: &str| {
+        json!({ "status": {
+            "artifact": {
+                "digest": digest, "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "x", "revision": format!("v1@{digest}"),
+                "url": format!("http://{address}{path}")
+            },
+            "conditions": [{
+                "type": "Ready", "status": "True", "reason": "Succeeded", "message": "made", "lastTransitionTime": "2026-01-01T00:00:00Z"
+            }]
+        } })
+    };
+    let wrong = format!("sha256:{}", "0".repeat(64));
+    for (name, digest, path) in [
+        ("named", digest.as_str(), "/artifacts/x.tar.gz"),
+        // Nobody named it; its digest is another; it is somewhere else.
+        ("unnamed", digest.as_str(), "/artifacts/x.tar.gz"),
+        ("wrong", wrong.as_str(), "/artifacts/x.tar.gz"),
+    ] {
+        let source_ref = json!({ "apiVersion": "example.com/v1", "kind": "Builder", "name": "x" });
+        let object = json!({
+            "apiVersion": EXTERNAL_ARTIFACT.0, "kind": EXTERNAL_ARTIFACT.1,
+            "metadata": { "name": name, "namespace": namespace }, "spec": { "sourceRef": source_ref }
+        });
+        stage.admin.apply(object).await.unwrap();
+        stage
+            .admin
+            .patch_status(EXTERNAL_ARTIFACT, (namespace, name), told(digest, path))
+            .await
+            .unwrap();
+        stage.kustomization(namespace, name, name, uses(name, "./")).await;
+    }
+    stage.until(CONFIG_MAP, (namespace, "external"), has("one")).await;
+    let applied = stage
+        .ready(KUSTOMIZATION, (namespace, "named"), "True", "ReconciliationSucceeded")
+        .await;
+    assert!(applied.contains(&format!("v1@{digest}")), "{applied}");
+    for name in ["unnamed", "wrong"] {
+        stage
+            .ready(KUSTOMIZATION, (namespace, name), "False", "ArtifactFailed")
+            .await;
+    }
+    // Its status stays its maker's.
+    let made = stage.get(EXTERNAL_ARTIFACT, (namespace, "named")).await.unwrap();
+    assert_eq!(made["status"], told(&digest, "/artifacts/x.tar.gz")["status"]);
+    // An address elsewhere brings nothing, and what was fetched stays what is applied.
+    let elsewhere = told(&digest, "/other/x.tar.gz");
+    stage
+        .admin
+        .patch_status(EXTERNAL_ARTIFACT, (namespace, "wrong"), elsewhere)
+        .await
+        .unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    stage
+        .ready(KUSTOMIZATION, (namespace, "wrong"), "False", "ArtifactFailed")
+        .await;
+    // The control: where it is allowed, it is fetched.
+    stage
+        .admin
+        .patch_status(
+            EXTERNAL_ARTIFACT,
+            (namespace, "wrong"),
+            told(&digest, "/artifacts/y.tar.gz"),
+        )
+        .await
+        .unwrap();
+    stage
+        .until(KUSTOMIZATION, (namespace, "wrong"), |object| {
+            object
+                .and_then(|object| condition(object, "Ready"))
+                .is_some_and(|ready| ready["reason"] != "ArtifactFailed")
+        })
+        .await;
     stage.end().await;
 }

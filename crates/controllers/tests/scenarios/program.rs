@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use tenure_sources::Policy;
-use tenure_tenancy::ReferenceGrant;
+use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_testkit::{Cluster, TEST_KUBECONFIG};
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +32,7 @@ pub(crate) fn has_lane_processes() -> bool {
 pub(crate) fn run(
     program: PathBuf,
     cluster: &Cluster,
-    (policy, grants, hook_address): (&Policy, &[ReferenceGrant], Option<SocketAddr>),
+    (policy, (grants, externals), hook_address): (&Policy, (&[ReferenceGrant], &[ExternalGrant]), Option<SocketAddr>),
     end: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     let mut command = tokio::process::Command::new(program);
@@ -57,6 +57,9 @@ pub(crate) fn run(
     }
     for grant in grants {
         command.arg("--allow-reference").arg(grant.to_string());
+    }
+    for grant in externals {
+        command.arg("--allow-external-artifact").arg(grant.to_string());
     }
     let admin = cluster.admin.clone();
     async move {

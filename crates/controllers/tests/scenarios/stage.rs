@@ -8,7 +8,7 @@ use tenure_cluster::{Connection, Token};
 use tenure_controllers::{Budgets, Config, Hooks, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
-use tenure_tenancy::ReferenceGrant;
+use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_testkit::{Admin, Cluster, SOON, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -51,6 +51,8 @@ struct Means {
     budgets: Budgets,
     /// References to other namespaces that an administrator allows.
     grants: Vec<ReferenceGrant>,
+    /// Artifacts of other controllers that an administrator allows.
+    externals: Vec<ExternalGrant>,
     way: Way,
 }
 
@@ -108,6 +110,15 @@ impl Stage {
             ..Means::default()
         };
         Self::set_with(namespace, &[], means).await
+    }
+
+    /// As [`Stage::set_allowing`], with artifacts of other controllers that an administrator allows.
+    pub(crate) async fn set_taking(namespace: &str, more: &[String], externals: &[String]) -> Self {
+        let means = Means {
+            externals: externals.iter().map(|grant| grant.parse().unwrap()).collect(),
+            ..Means::default()
+        };
+        Self::set_with(namespace, more, means).await
     }
 
     async fn set_with(namespace: &str, more: &[String], mut means: Means) -> Self {
@@ -367,7 +378,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
         let running = tokio::spawn(program::run(
             program,
             cluster,
-            (&means.policy, &means.grants, means.hook_address),
+            (&means.policy, (&means.grants, &means.externals), means.hook_address),
             end.clone(),
         ));
         return Controllers { end, running, life };
@@ -395,6 +406,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.budgets = means.budgets;
     config.hooks = means.hooks.clone();
     config.settings.reference_grants = means.grants.clone();
+    config.settings.external_grants = means.externals.clone();
     let end = CancellationToken::new();
     let running = tokio::spawn({
         let end = end.clone();

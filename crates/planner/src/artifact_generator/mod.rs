@@ -95,11 +95,14 @@ impl FolderRequest {
     }
 }
 
+/// Folders that match a pattern, and what its names stand for in each.
+pub type MatchedFolders = Vec<(String, BTreeMap<String, String>)>;
+
 /// The answer about folders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
     about: String,
-    found: Result<Vec<(String, BTreeMap<String, String>)>, String>,
+    found: Result<MatchedFolders, String>,
 }
 
 /// What is known when a plan is made.
@@ -137,11 +140,7 @@ pub struct Memory {
 
 impl Memory {
     /// Takes the answer about folders.
-    pub fn take_folders(
-        &mut self,
-        request: &FolderRequest,
-        found: Result<Vec<(String, BTreeMap<String, String>)>, String>,
-    ) {
+    pub fn take_folders(&mut self, request: &FolderRequest, found: Result<MatchedFolders, String>) {
         self.folders = Some(Folders {
             about: request.mark(),
             found,
@@ -311,12 +310,11 @@ fn admit(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'static str
 }
 
 /// The folders that match, or nothing and a step that finds them.
-#[expect(clippy::type_complexity, reason = "folders, and what the names of each stand for")]
 fn find_folders(
     snapshot: &Snapshot,
     folders: &validate::Folders,
     plan: &mut Plan,
-) -> Result<Option<Vec<(String, BTreeMap<String, String>)>>, (&'static str, String)> {
+) -> Result<Option<MatchedFolders>, (&'static str, String)> {
     let source = snapshot.sources.get(&folders.alias).cloned().unwrap_or_default();
     source
         .find_artifact()

@@ -8,10 +8,10 @@ use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
 use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 use tenure_planner::artifact_generator::{FoundSource, Plan, Snapshot, SourceState, Step, Told, find_circle, plan};
 use tenure_planner::dependents::Attempt;
-use tenure_planner::external_artifact::{self, Beside, find_maker};
+use tenure_planner::external_artifact::{self, Beside, FetchRequest, Written, find_maker};
 use tenure_planner::source::Fetched;
 use tenure_planner::{Live, Next, Object, Request};
-use tenure_tenancy::{Placement, Realm};
+use tenure_tenancy::{ExternalGrant, Placement, Realm};
 
 fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -434,10 +434,13 @@ fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
     let own =
         json!({ "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "name": "gen" });
     let made = artifact(own);
-    let beside = |told: Option<Told>| find_maker(&made, |_| true, |_| told.as_ref());
+    let beside = |told: Option<Told>| find_maker(&made, &[], |_| true, |_| told.as_ref());
     let mut known = observe(&made, beside(Some(told.clone())));
     let plan = external_artifact::plan(&known, start());
     let [external_artifact::Step::Fetch(request)] = plan.steps.as_slice() else {
+        panic!("{plan}")
+    };
+    let FetchRequest::Compose(request) = request.as_ref() else {
         panic!("{plan}")
     };
     assert_eq!(request.recipe.name, "web");
@@ -527,15 +530,80 @@ fn an_artifact_that_is_made_elsewhere_is_refused_and_its_status_left() {
         json!({ "kind": "ArtifactGenerator", "name": "gen", "namespace": "red" }),
     ] {
         let forged = artifact(source_ref);
-        let beside = find_maker(&forged, |_| true, |_| Some(Box::new(Told::default())));
-        assert_eq!(beside, Beside::Elsewhere);
-        let plan = external_artifact::plan(&observe(&forged, beside), start());
+        for grants in [
+            Vec::new(),
+            grants(&["red/*=http://127.0.0.1/", "blue/other=http://127.0.0.1/"]),
+        ] {
+            let beside = find_maker(&forged, &grants, |_| true, |_| Some(Box::new(Told::default())));
+            assert_eq!(beside, Beside::Elsewhere(Written::NotAllowed));
+            let plan = external_artifact::plan(&observe(&forged, beside), start());
+            assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
+            assert!(plan.to_string().contains("no administrator has named it"), "{plan}");
+        }
+    }
+}
+
+fn grants(texts: &[&str]) -> Vec<ExternalGrant> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[test]
+fn what_an_administrator_named_is_fetched_by_its_digest_from_below_its_address() {
+    let digest = format!("sha256:{}", "a1".repeat(32));
+    let look = |told: Value| {
+        let mut made = artifact(json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "x" }));
+        let mut usual = json!({
+            "digest": digest, "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "x", "revision": "v1@x",
+            "url": "http://builder/artifacts/x.tar.gz"
+        });
+        for (key, value) in told.as_object().unwrap() {
+            usual[key] = value.clone();
+        }
+        made.status.as_mut().unwrap().artifact = serde_json::from_value(usual).unwrap();
+        let grants = grants(&["blue/web=http://builder/artifacts/"]);
+        let beside = find_maker(&made, &grants, |_| true, |_| None::<Box<Told>>);
+        external_artifact::plan(&observe(&made, beside), start())
+    };
+    let plan = look(json!({}));
+    let [external_artifact::Step::Fetch(request)] = plan.steps.as_slice() else {
+        panic!("{plan}")
+    };
+    let FetchRequest::Download(request) = request.as_ref() else {
+        panic!("{plan}")
+    };
+    assert_eq!(
+        (request.url.as_str(), request.digest.as_str()),
+        ("http://builder/artifacts/x.tar.gz", digest.as_str())
+    );
+    assert!(!request.platform && plan.status.is_none(), "its status is its maker's");
+    for (told, expected) in [
+        (
+            json!({ "url": "http://127.0.0.1/artifacts/x" }),
+            "status.artifact.url is not below an address",
+        ),
+        (
+            json!({ "url": "http://builder/artifacts/../x" }),
+            "status.artifact.url is not below an address",
+        ),
+        (
+            json!({ "url": "http://builder.evil/artifacts/x" }),
+            "status.artifact.url is not below an address",
+        ),
+        (json!({ "digest": null }), "status.artifact.digest must be sha256:"),
+        (
+            json!({ "digest": "sha256:../../x" }),
+            "status.artifact.digest must be sha256:",
+        ),
+        (
+            json!({ "digest": "md5:900150983cd24fb0d6963f7d28e17f72" }),
+            "status.artifact.digest must be sha256:",
+        ),
+        (json!({ "revision": "" }), "status.artifact.revision"),
+        (json!({ "revision": "a\nb" }), "status.artifact.revision"),
+    ] {
+        let plan = look(told);
         assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
-        assert!(
-            plan.to_string()
-                .contains("artifacts that other controllers make are not supported yet"),
-            "{plan}"
-        );
+        assert!(plan.to_string().contains(expected), "{expected}: {plan}");
     }
 }
 

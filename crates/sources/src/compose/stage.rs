@@ -257,8 +257,8 @@ impl<'a> Stage<'a> {
         for (path, _) in tree.iter() {
             self.check_cancelled()?;
             // As many parts of it as the pattern has.
-            let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-            let Some(end) = ends.skip(parts.len() - 1).next() else {
+            let mut ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+            let Some(end) = ends.nth(parts.len() - 1) else {
                 continue;
             };
             let candidate = path.get(..end).unwrap_or_default();

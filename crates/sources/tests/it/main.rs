@@ -15,6 +15,7 @@ mod bounds;
 mod bucket;
 mod budgets;
 mod content;
+mod download;
 mod github_app;
 mod oci;
 mod parts;

@@ -10,7 +10,7 @@ use tenure_controllers::{
     ApplySettings, Budgets, Config, Guards, LaneMode, LaneServer, ProcessSettings, RenderLimits, StageKind, Switches,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
-use tenure_tenancy::ReferenceGrant;
+use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 
 use super::budgets;
 use crate::failure::Failure;
@@ -55,6 +55,10 @@ pub(crate) struct Flags {
     /// KIND is GitRepository, OCIRepository, Bucket, ExternalArtifact or Kustomization, and the last NAME may be *.
     #[arg(long = "allow-reference", value_name = "FROM=NAMESPACE/KIND/NAME")]
     allowed_references: Vec<ReferenceGrant>,
+    /// Use ExternalArtifacts that other controllers make, which their status names, as far as they are at an address below URL; NAME may be *.
+    /// The address is reached as a source's: one of the cluster needs --allow-source, too.
+    #[arg(long = "allow-external-artifact", value_name = "NAMESPACE/NAME=URL")]
+    allowed_external_artifacts: Vec<ExternalGrant>,
     /// What one rendering may make all together before it is given up.
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
@@ -101,6 +105,8 @@ pub(crate) struct ControllerSettings {
     default_service_accounts: BTreeMap<String, String>,
     /// Which references to other namespaces are allowed.
     reference_grants: Vec<ReferenceGrant>,
+    /// Which artifacts of other controllers are used.
+    external_grants: Vec<ExternalGrant>,
     guards: Guards,
     applying: ApplySettings,
     strict_sops: bool,
@@ -120,6 +126,7 @@ impl Flags {
             cluster_ranges: parse_ranges(&self.cluster_ranges)?,
             default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
             reference_grants: self.allowed_references.clone(),
+            external_grants: self.allowed_external_artifacts.clone(),
             guards: self.guards.guards(),
             applying: self.applying.read_settings()?,
             strict_sops: self.sops_strict,
@@ -146,6 +153,7 @@ impl ControllerSettings {
             cluster_ranges: Vec::new(),
             default_service_accounts: BTreeMap::new(),
             reference_grants: Vec::new(),
+            external_grants: Vec::new(),
             guards: Guards::default(),
             applying: ApplySettings::default(),
             strict_sops: false,
@@ -221,6 +229,7 @@ impl ControllerSettings {
         config.switches = self.switches;
         config.settings.default_service_accounts = self.default_service_accounts;
         config.settings.reference_grants = self.reference_grants;
+        config.settings.external_grants = self.external_grants;
         config.guards = self.guards;
         config.applying = self.applying;
         config.strict_sops = self.strict_sops;

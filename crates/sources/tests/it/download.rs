@@ -1,0 +1,139 @@
+//! Artifacts that other controllers have made: what comes is what the digest says, or nothing.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure_planner::external_artifact::DownloadRequest;
+use tenure_planner::source::Fetched;
+use tenure_registry_server::{Answer, RegistryServer, digest, pack};
+use tenure_sources::{Account, ArtifactStore, Limits, Policy, SourceKey, download};
+
+use crate::bed::unlimited;
+
+struct Stand {
+    folder: TempDir,
+    server: RegistryServer,
+    store: ArtifactStore,
+    policy: Policy,
+    limits: Limits,
+}
+
+impl Stand {
+    async fn new() -> Self {
+        let (folder, server) = (TempDir::new().unwrap(), RegistryServer::start().await.unwrap());
+        let allow = vec![format!("http://{}", server.address()).parse().unwrap()];
+        Self {
+            store: ArtifactStore::open(folder.path().join("artifacts"), unlimited()).unwrap(),
+            folder,
+            server,
+            policy: Policy {
+                allow,
+                cluster: Vec::new(),
+            },
+            limits: Limits::default(),
+        }
+    }
+
+    fn ask(&self, digest: &str) -> DownloadRequest {
+        DownloadRequest {
+            url: format!("http://{}/artifacts/x.tar.gz", self.server.address()),
+            digest: digest.to_owned(),
+            revision: "v1".to_owned(),
+            timeout: Duration::from_secs(30),
+            ..DownloadRequest::default()
+        }
+    }
+
+    async fn fetch(&self, request: &DownloadRequest) -> Result<Fetched, String> {
+        let account = Account::unlimited();
+        let fetched = download(&source(), request, &self.policy, &self.limits, &self.store, &account).await;
+        let incoming = self.folder.path().join("artifacts/.incoming");
+        assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0, "nothing is left of it");
+        fetched.map_err(|error| error.to_string())
+    }
+}
+
+fn source() -> SourceKey {
+    SourceKey::new("ExternalArtifact", "team", "app", "1").unwrap()
+}
+
+#[tokio::test]
+async fn what_the_digest_says_is_stored_and_not_fetched_again() {
+    let stand = Stand::new().await;
+    let archive = pack(&[("a.yaml", "x")]);
+    let digest = digest(&archive);
+    stand
+        .server
+        .answer_with(move |_| Some(Answer::of(200, archive.clone())));
+    let mut asked = stand.ask(&digest);
+    let Ok(Fetched::Stored { artifact, .. }) = stand.fetch(&asked).await else {
+        panic!("nothing stored")
+    };
+    assert_eq!(
+        (artifact.facts.digest.as_str(), artifact.facts.revision.as_str()),
+        (digest.as_str(), "v1")
+    );
+    let tree = stand.store.load(&source(), &digest, &stand.limits).unwrap();
+    assert_eq!(tree.iter().map(|(path, _)| path).collect::<Vec<_>>(), ["a.yaml"]);
+    let before = stand.server.heard().len();
+    asked.known = Some(artifact);
+    assert!(matches!(stand.fetch(&asked).await, Ok(Fetched::Unchanged { .. })));
+    // It is called something else: that is new, and the file is the same.
+    asked.revision = "v2".to_owned();
+    let Ok(Fetched::Stored { artifact, .. }) = stand.fetch(&asked).await else {
+        panic!("nothing stored")
+    };
+    assert_eq!(artifact.facts.revision, "v2");
+    assert_eq!(stand.server.heard().len(), before, "nobody was asked");
+}
+
+#[tokio::test]
+async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
+    let mut stand = Stand::new().await;
+    let archive = pack(&[("a.yaml", "x")]);
+    let good = digest(&archive);
+    let check = |answered: Result<Fetched, String>, expected: &str| {
+        let message = answered.unwrap_err();
+        assert!(message.contains(expected), "{expected}: {message}");
+    };
+    let bytes = archive.clone();
+    stand.server.answer_with(move |_| Some(Answer::of(200, bytes.clone())));
+    let other = digest(b"another");
+    check(stand.fetch(&stand.ask(&other)).await, "and its status says");
+    assert!(!stand.store.contains(&source(), &good) && !stand.store.contains(&source(), &other));
+    // Where sources may not go, whoever names it.
+    for url in [
+        "http://169.254.169.254/latest/x",
+        "http://localhost:1/x",
+        "http://[::1]/x",
+    ] {
+        let asked = DownloadRequest {
+            url: url.to_owned(),
+            ..stand.ask(&good)
+        };
+        assert!(stand.fetch(&asked).await.is_err(), "{url}");
+    }
+    let trap = RegistryServer::start().await.unwrap();
+    let elsewhere = format!("http://{}/x", trap.address());
+    stand
+        .server
+        .answer_with(move |_| Some(Answer::of(302, "").with("Location", elsewhere.clone())));
+    check(
+        stand.fetch(&stand.ask(&good)).await,
+        "answered HTTP 302; redirects are not followed",
+    );
+    assert!(trap.heard().is_empty());
+    stand.server.answer_with(|_| Some(Answer::of(404, "secret words")));
+    let message = stand.fetch(&stand.ask(&good)).await.unwrap_err();
+    assert!(message.contains("HTTP 404") && !message.contains("secret"), "{message}");
+    stand.limits.received_bytes = 10;
+    let bytes = archive.clone();
+    stand.server.answer_with(move |_| Some(Answer::of(200, bytes.clone())));
+    assert!(
+        stand.fetch(&stand.ask(&good)).await.is_err(),
+        "it is longer than may be received"
+    );
+    // The control: with room it is stored.
+    stand.limits = Limits::default();
+    assert!(stand.fetch(&stand.ask(&good)).await.is_ok());
+}
