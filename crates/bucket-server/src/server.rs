@@ -263,6 +263,12 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
     Ok(())
 }
 
+/// The path and query of a request, which a proxy may hand on with the host in front.
+fn read_target(written: &str) -> String {
+    let inner = written.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
+    inner.map_or_else(|| written.to_owned(), |(_, path)| format!("/{path}"))
+}
+
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Heard>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
@@ -280,7 +286,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Optio
     let headers = lines.filter_map(|line| line.split_once(':'));
     Ok(Some(Heard {
         method: words.next().unwrap_or_default().to_owned(),
-        target: words.next().unwrap_or_default().to_owned(),
+        target: read_target(words.next().unwrap_or_default()),
         headers: headers
             .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
             .collect(),

@@ -1,19 +1,20 @@
 //! What a Bucket is among the sources: its fields, which of them are implemented, and what is fetched for it.
 //!
 //! Owns what an endpoint, a bucket, a region and a prefix may be called. Refuses what would need a cloud provider's identity, a service
-//! that gives temporary credentials, a proxy, or another protocol than S3's.
+//! that gives temporary credentials, or another protocol than S3's.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use tenure_api::reference::LocalObjectReference;
-use tenure_api::{Bucket, BucketStatus, ObjectMeta, SourceUrl};
+use tenure_api::{Bucket, BucketStatus, SourceUrl};
 
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
 use crate::artifact::StoredArtifact;
 use crate::source::{
-    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, TimingFields, implement_source_status,
+    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, implement_source_parts, implement_source_status,
+    name_secrets,
 };
 
 /// Bytes of a prefix, and of an endpoint: what S3 and DNS allow.
@@ -47,6 +48,8 @@ pub struct FetchRequest {
     pub secret: Option<String>,
     /// Secret with what TLS believes and shows.
     pub certificates: Option<String>,
+    /// Secret with the address of a proxy, and credentials for it.
+    pub proxy: Option<String>,
     /// Patterns of objects to leave out.
     pub ignore: Option<String>,
     /// How long it may take.
@@ -59,7 +62,9 @@ pub struct FetchRequest {
 
 impl FetchStep for FetchRequest {
     fn is_public(&self) -> bool {
-        self.secret.is_none() && self.certificates.is_none()
+        [&self.secret, &self.certificates, &self.proxy]
+            .into_iter()
+            .all(Option::is_none)
     }
 
     fn describe(&self) -> String {
@@ -77,22 +82,7 @@ impl Source for Bucket {
 
     const NAME: &'static str = "Bucket";
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn status(&self) -> Option<&BucketStatus> {
-        self.status.as_ref()
-    }
-
-    fn timing(&self) -> TimingFields<'_> {
-        TimingFields {
-            suspend: self.spec.suspend,
-            interval: &self.spec.interval,
-            timeout: self.spec.timeout.as_ref(),
-            ignore: self.spec.ignore.as_deref(),
-        }
-    }
+    implement_source_parts!();
 
     fn list_unimplemented(&self) -> Vec<&'static str> {
         let spec = &self.spec;
@@ -106,7 +96,6 @@ impl Source for Bucket {
             Some(_) => vec!["spec.provider"],
         };
         let set = [
-            ("spec.proxySecretRef", spec.proxy_secret_ref.is_some()),
             ("spec.serviceAccountName", spec.service_account_name.is_some()),
             ("spec.sts", spec.sts.is_some()),
         ];
@@ -138,19 +127,9 @@ impl Source for Bucket {
         let named = [
             ("spec.secretRef.name", spec.secret_ref.as_ref()),
             ("spec.certSecretRef.name", spec.cert_secret_ref.as_ref()),
+            ("spec.proxySecretRef.name", spec.proxy_secret_ref.as_ref()),
         ];
-        let named = named
-            .into_iter()
-            .map(|(field, reference)| (field, reference.map(|it| it.name.as_str())));
-        named
-            .filter_map(|(field, name)| {
-                Some(SourceReference {
-                    field,
-                    kind: "Secret",
-                    name: name?,
-                })
-            })
-            .collect()
+        name_secrets(named).collect()
     }
 
     fn write_request(&self, basis: RequestBasis, (): &()) -> FetchRequest {
@@ -164,6 +143,7 @@ impl Source for Bucket {
             insecure: spec.insecure,
             secret: name(&spec.secret_ref),
             certificates: name(&spec.cert_secret_ref),
+            proxy: name(&spec.proxy_secret_ref),
             ignore: spec.ignore.clone(),
             timeout: basis.timeout,
             known: basis.known,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure_api::oci_repository::{OciLayerSelector, OciRepositoryRef};
 use tenure_api::reference::LocalObjectReference;
-use tenure_api::{ObjectMeta, OciRepository, OciRepositoryStatus, SourceUrl};
+use tenure_api::{OciRepository, OciRepositoryStatus, SourceUrl};
 
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
 use crate::artifact::StoredArtifact;
 use crate::source::{
-    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, TimingFields, implement_source_status,
+    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, implement_source_parts, implement_source_status,
 };
 
 /// What an artifact's annotation says of where it was made from.
@@ -101,22 +101,7 @@ impl Source for OciRepository {
 
     const NAME: &'static str = "OCIRepository";
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn status(&self) -> Option<&OciRepositoryStatus> {
-        self.status.as_ref()
-    }
-
-    fn timing(&self) -> TimingFields<'_> {
-        TimingFields {
-            suspend: self.spec.suspend,
-            interval: &self.spec.interval,
-            timeout: self.spec.timeout.as_ref(),
-            ignore: self.spec.ignore.as_deref(),
-        }
-    }
+    implement_source_parts!();
 
     fn list_unimplemented(&self) -> Vec<&'static str> {
         let spec = &self.spec;

@@ -23,6 +23,9 @@ pub(super) async fn perform_fetch(
     if let Some(name) = &request.certificates {
         secrets.certificates = Some(read_secret(lane, namespace, name, account).await?);
     }
+    if let Some(name) = &request.proxy {
+        secrets.proxy = Some(read_secret(lane, namespace, name, account).await?);
+    }
     let failed = |error: BucketError| FetchFailure::from(&error);
     let bucket = BucketRequest::read(source.clone(), request.clone(), &secrets).map_err(failed)?;
     let reach = shard.means.reach(request.platform);

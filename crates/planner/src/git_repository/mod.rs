@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tenure_api::artifact::Artifact;
 use tenure_api::git_repository::GitRepositoryRef;
-use tenure_api::{GitRepository, GitRepositorySpec, GitRepositoryStatus, ObjectMeta, SourceUrl};
+use tenure_api::{GitRepository, GitRepositorySpec, GitRepositoryStatus, SourceUrl};
 
 pub use self::include::{Beside, IncludeRequest, IncludedRepository, find_included};
 pub use self::verify::{VerifyMode, VerifyRequest};
@@ -19,8 +19,8 @@ use crate::artifact::StoredArtifact;
 use crate::ending::cut_to_seconds;
 use crate::maxima::SPARSE_FOLDERS;
 use crate::source::{
-    self, FetchStep, Obstacle, Refusal, RefusalReason, RequestBasis, Source, SourceReference, TimingFields,
-    implement_source_status,
+    self, FetchStep, Obstacle, Refusal, RefusalReason, RequestBasis, Source, SourceReference, implement_source_parts,
+    implement_source_status, name_secrets,
 };
 
 /// A plan for a GitRepository.
@@ -94,22 +94,7 @@ impl Source for GitRepository {
 
     const NAME: &'static str = "GitRepository";
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn status(&self) -> Option<&GitRepositoryStatus> {
-        self.status.as_ref()
-    }
-
-    fn timing(&self) -> TimingFields<'_> {
-        TimingFields {
-            suspend: self.spec.suspend,
-            interval: &self.spec.interval,
-            timeout: self.spec.timeout.as_ref(),
-            ignore: self.spec.ignore.as_deref(),
-        }
-    }
+    implement_source_parts!();
 
     fn list_unimplemented(&self) -> Vec<&'static str> {
         let spec = &self.spec;
@@ -147,14 +132,7 @@ impl Source for GitRepository {
             ("spec.verify.secretRef.name", keys),
             ("spec.proxySecretRef.name", spec.proxy_secret_ref.as_ref()),
         ];
-        let references = named.into_iter().filter_map(|(field, reference)| {
-            Some(SourceReference {
-                field,
-                kind: "Secret",
-                name: &reference?.name,
-            })
-        });
-        references.collect()
+        name_secrets(named).collect()
     }
 
     fn check_beside(&self, beside: &Beside) -> Result<(), Obstacle> {

@@ -19,7 +19,7 @@ pub use types::{
     SourceReference, SourceStatus, StatusParts, Step, TimingFields,
 };
 
-pub(crate) use types::implement_source_status;
+pub(crate) use types::{implement_source_parts, implement_source_status, name_secrets};
 
 use crate::artifact::StoredArtifact;
 use crate::ending::add_duration;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tenure_api::artifact::Artifact;
+use tenure_api::reference::LocalObjectReference;
 use tenure_api::{DurationText, ObjectMeta, condition, reason};
 use tenure_tenancy::Placement;
 
@@ -212,6 +213,42 @@ macro_rules! implement_source_status {
     };
 }
 pub(crate) use implement_source_status;
+
+/// What of [`Source`] is the same for kinds whose fields are called as Flux calls them.
+macro_rules! implement_source_parts {
+    () => {
+        fn metadata(&self) -> &tenure_api::ObjectMeta {
+            &self.metadata
+        }
+
+        fn status(&self) -> Option<&Self::Status> {
+            self.status.as_ref()
+        }
+
+        fn timing(&self) -> crate::source::TimingFields<'_> {
+            crate::source::TimingFields {
+                suspend: self.spec.suspend,
+                interval: &self.spec.interval,
+                timeout: self.spec.timeout.as_ref(),
+                ignore: self.spec.ignore.as_deref(),
+            }
+        }
+    };
+}
+pub(crate) use implement_source_parts;
+
+/// The Secrets that fields name.
+pub(crate) fn name_secrets<'a>(
+    named: impl IntoIterator<Item = (&'static str, Option<&'a LocalObjectReference>)>,
+) -> impl Iterator<Item = SourceReference<'a>> {
+    named.into_iter().filter_map(|(field, reference)| {
+        Some(SourceReference {
+            field,
+            kind: "Secret",
+            name: &reference?.name,
+        })
+    })
+}
 
 /// What is known when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -44,7 +44,7 @@ fn planned(snapshot: &Snapshot) -> Plan {
 fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
     let fields = json!({
         "provider": "aws", "region": "eu-west-1", "prefix": "web/", "insecure": true, "ignore": "*.md", "timeout": "30s",
-        "secretRef": { "name": "keys" }, "certSecretRef": { "name": "tls" },
+        "secretRef": { "name": "keys" }, "certSecretRef": { "name": "tls" }, "proxySecretRef": { "name": "way" },
     });
     let plan = planned(&snapshot(&fields));
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
@@ -60,8 +60,12 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
         (Some("eu-west-1"), "web/")
     );
     assert_eq!(
-        (request.secret.as_deref(), request.certificates.as_deref()),
-        (Some("keys"), Some("tls"))
+        (
+            request.secret.as_deref(),
+            request.certificates.as_deref(),
+            request.proxy.as_deref()
+        ),
+        (Some("keys"), Some("tls"), Some("way"))
     );
     assert_eq!(
         (request.ignore.as_deref(), request.timeout.as_secs()),
@@ -132,8 +136,8 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         (json!({ "provider": "azure" }), "spec.provider: azure is set"),
         (json!({ "provider": "gcp" }), "spec.provider: gcp is set"),
         (
-            json!({ "proxySecretRef": { "name": "x" } }),
-            "spec.proxySecretRef is set",
+            json!({ "proxySecretRef": { "name": "../x" } }),
+            "spec.proxySecretRef.name",
         ),
         (json!({ "serviceAccountName": "x" }), "spec.serviceAccountName is set"),
         (

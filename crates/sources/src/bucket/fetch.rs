@@ -62,7 +62,7 @@ async fn fetch_in_time(
 ) -> Result<Fetched, BucketError> {
     // Whoever waits for room to the end is told so, instead of that the time is over.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
-    let dialer = Dialer::new(reach, limits);
+    let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
         request,
         dialer: &dialer,

@@ -10,6 +10,7 @@ use super::error::BucketError;
 use super::signature::encode;
 use crate::artifact::SourceKey;
 use crate::policy::Endpoint;
+use crate::proxy::Proxy;
 use crate::secret::{self, Hidden, SecretData, TlsOptions};
 
 /// Where Amazon's buckets are found whose region isn't named by the address.
@@ -32,6 +33,7 @@ pub struct BucketRequest {
     pub endpoint: Endpoint,
     pub(super) keys: Option<AccessKeys>,
     pub(super) tls: TlsOptions,
+    pub(super) proxy: Option<Proxy>,
 }
 
 /// The Secrets that a request names, as they were read.
@@ -41,6 +43,8 @@ pub struct BucketSecrets {
     pub credentials: Option<SecretData>,
     /// That of `spec.certSecretRef`.
     pub certificates: Option<SecretData>,
+    /// That of `spec.proxySecretRef`.
+    pub proxy: Option<SecretData>,
 }
 
 /// What requests are signed with.
@@ -69,6 +73,7 @@ impl BucketRequest {
             endpoint,
             keys: read_keys(secrets.credentials.as_ref())?,
             tls: secret::read_tls(secrets.certificates.as_ref())?,
+            proxy: Proxy::read_if_named(asked.proxy.is_some(), secrets.proxy.as_ref())?,
             asked,
         })
     }
@@ -158,6 +163,7 @@ mod tests {
             insecure: false,
             secret: None,
             certificates: None,
+            proxy: None,
             ignore: None,
             timeout: std::time::Duration::from_secs(1),
             known: None,

@@ -1,5 +1,7 @@
 //! Who is shown what.
 
+use std::collections::BTreeMap;
+
 use tenure_bucket_server::{Answer, BucketServer};
 use tenure_planner::bucket::FetchRequest;
 use tenure_planner::source::FetchReason;
@@ -7,6 +9,7 @@ use tenure_sources::BucketError;
 
 use super::{BUCKET, Stand};
 use crate::bed::secret;
+use crate::proxies::TestProxy;
 
 #[tokio::test]
 async fn requests_are_signed_for_the_region_of_the_bucket() {
@@ -113,4 +116,45 @@ async fn tls_is_verified() {
     // Plain HTTP with a store that speaks TLS, and the other way round, is no way around it.
     let (_, message) = stand.refuse(stand.ask()).await;
     assert!(message.contains("denied") || message.contains("broke"), "{message}");
+}
+
+#[tokio::test]
+async fn a_store_is_reached_through_a_proxy_whose_credentials_it_never_sees() {
+    let mut stand = Stand::new().await;
+    stand.lock("us-east-1");
+    stand.put(&[("a", "1")]);
+    // A name that only the proxy knows.
+    let names = BTreeMap::from([("store.invalid".to_owned(), stand.server.address())]);
+    let proxy = TestProxy::start(names, Some("Basic bWU6c2VzYW1l")).await;
+    stand.secrets.proxy = secret(&[("address", &proxy.url()), ("username", "me"), ("password", "sesame")]);
+    let asked = FetchRequest {
+        endpoint: "store.invalid".to_owned(),
+        proxy: Some("way".to_owned()),
+        ..stand.ask()
+    };
+    // A proxy is an address like any other.
+    let (_, message) = stand.refuse(asked.clone()).await;
+    assert!(message.contains("loopback"), "{message}");
+    stand.policy.allow.push(proxy.url().parse().unwrap());
+    let artifact = stand.get(asked.clone()).await;
+    assert_eq!(stand.list(&artifact), ["a"]);
+    assert!(
+        proxy
+            .heads()
+            .iter()
+            .all(|head| head.contains(" http://store.invalid/apps/")),
+        "{:?}",
+        proxy.heads()
+    );
+    let heard = stand.server.take_heard();
+    assert!(
+        !heard.is_empty()
+            && heard
+                .iter()
+                .all(|heard| !format!("{:?}", heard.target).contains("sesame"))
+    );
+    // The Secret is needed, and has to name a proxy.
+    stand.secrets.proxy = secret(&[("username", "me"), ("password", "sesame")]);
+    let (_, message) = stand.refuse(asked).await;
+    assert!(message.contains("address"), "{message}");
 }

@@ -78,6 +78,7 @@ impl Stand {
             insecure: true,
             secret: None,
             certificates: None,
+            proxy: None,
             ignore: None,
             timeout: Duration::from_secs(30),
             known: None,
