@@ -33,6 +33,7 @@ pub mod git_repository;
 pub mod health;
 mod immutable;
 pub mod inputs;
+pub mod inspection;
 pub mod invariants;
 pub mod jitter;
 pub mod kubeconfig;

@@ -26,7 +26,7 @@ const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 const FIELD_MANAGER: &str = "tenure";
 
 /// The kinds that are reconciled on request and can be suspended.
-const RECONCILED: [(&str, &str); 6] = [
+pub(super) const RECONCILED: [(&str, &str); 6] = [
     ("source.toolkit.fluxcd.io", "GitRepository"),
     ("source.toolkit.fluxcd.io", "OCIRepository"),
     ("source.toolkit.fluxcd.io", "Bucket"),

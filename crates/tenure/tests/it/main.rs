@@ -20,6 +20,7 @@ mod durable;
 mod flux;
 mod hooks;
 mod howto;
+mod inspect;
 mod kube_apiserver;
 mod process;
 mod real_repositories;
