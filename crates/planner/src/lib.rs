@@ -39,6 +39,7 @@ pub mod jitter;
 pub mod kubeconfig;
 pub mod kustomization;
 pub mod lane_process;
+mod mask;
 pub mod maxima;
 pub mod object;
 pub mod oci_repository;
