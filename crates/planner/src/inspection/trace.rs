@@ -114,8 +114,7 @@ pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, Sought> {
     let mut role = Role::Object;
     let mut remark = None;
     let (mut is_refuted, mut is_untold) = (false, false);
-    loop {
-        let Some(current) = way.last().cloned() else { break };
+    while let Some(current) = way.last().cloned() {
         let live = found.look(&current)?;
         trace.links.push(found.describe(&current, live, role, remark.take())?);
         let Some(object) = live.object() else { break };
