@@ -29,6 +29,7 @@ use crate::figures::Figures;
 use crate::inventories::Inventories;
 use crate::key::Key;
 use crate::live::LiveObjects;
+use crate::loans::Borrowed;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::receiver_books::ReceiverBooks;
@@ -56,6 +57,12 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
 
     /// What is held for another namespace, for a reference that may lead there.
     fn find_neighbour(&self, namespace: &str) -> Neighbour;
+
+    /// What another lane's process has, for a reference of a namespace here that may lead there; asked only where a neighbour is
+    /// [`Neighbour::Apart`].
+    fn borrow<'a>(&'a self, _from: &'a str, _key: &'a Key) -> BoxFuture<'a, Borrowed> {
+        Box::pin(std::future::ready(Borrowed::Nothing))
+    }
 
     /// What is ending about a namespace, by what is known of Tenants and namespaces.
     fn find_ending(&self, namespace: &str) -> Option<Ending>;
@@ -103,7 +110,7 @@ pub(crate) enum Neighbour {
     Here(Arc<Shard>),
     /// Nothing: there is no such namespace, or nothing in it is reconciled.
     Nothing,
-    /// It is another lane's, and that is in another process.
+    /// It may be another lane's, and that is in another process: the hub has to be asked.
     Apart,
 }
 

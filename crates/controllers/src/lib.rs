@@ -46,6 +46,7 @@ mod lane_process;
 mod lane_table;
 mod listeners;
 mod live;
+mod loans;
 mod looking;
 mod mailbox;
 mod manager;

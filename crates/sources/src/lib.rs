@@ -20,6 +20,7 @@ mod github_app;
 mod http;
 mod identity;
 mod ignore;
+mod import;
 mod known_hosts;
 mod leftovers;
 mod limits;

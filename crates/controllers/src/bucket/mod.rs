@@ -32,6 +32,11 @@ impl Reconciled for Bucket {
         SourceReconciler::<Self>::new(shard, key)
     }
 
+    /// Those that apply from it in other namespaces listen to it.
+    fn refresh(shard: &Shard, key: &Key) {
+        shard.tell_listeners(key);
+    }
+
     async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
         source::take_stock::<Self>(means, shards).await;
     }

@@ -8,6 +8,7 @@
 mod allowance;
 mod answers;
 mod dialing;
+mod lending;
 mod mail;
 mod rooms;
 mod session;
@@ -360,8 +361,13 @@ impl Fleet {
 
     /// A lane's own folder.
     fn folder(&self, lane: &LaneHandle) -> PathBuf {
+        self.folder_of(&lane.name)
+    }
+
+    /// The folder of a lane, by what that is called.
+    fn folder_of(&self, lane: &str) -> PathBuf {
         let lanes = self.standing.config.artifacts.join(LANE_FOLDERS);
-        lanes.join(lane.name.replace('/', "-"))
+        lanes.join(lane.replace('/', "-"))
     }
 
     /// Removes a lane's own folder: nothing of it is reconciled, so nothing of what it fetched is used.

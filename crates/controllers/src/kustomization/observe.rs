@@ -13,34 +13,46 @@ use tenure_planner::kustomization::{
 use tenure_planner::source::Source;
 use tenure_sources::SourceKey;
 
-use super::sight::{Sight, is_beside};
+use super::sight::{SeenSource, Sight, is_beside};
 use crate::artifacts::make_source_key;
 use crate::key::Key;
-use crate::lane::{Neighbour, Shard};
+use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
 use crate::source::Fetching;
 
-/// The source that a Kustomization names, if it is there and may be named: what is held for its namespace, and its key in the artifact store.
-pub(super) fn find_source(sight: Sight<'_>, kustomization: &Kustomization) -> Option<(Arc<Shard>, SourceKey)> {
-    let Neighbour::Here(shard) = sight.find_source_shard(kustomization) else {
-        return None;
-    };
+/// The source that a Kustomization of a namespace names, if it is there and may be named: who has the store that its artifact is in, and its key
+/// there.
+pub(super) fn find_source(
+    own: &Arc<Shard>,
+    sight: Sight<'_>,
+    kustomization: &Kustomization,
+) -> Option<(Arc<Shard>, SourceKey)> {
+    match sight.find_source(kustomization) {
+        SeenSource::Here(shard) => {
+            let key = find_key_in(&shard, kustomization)?;
+            Some((shard, key))
+        }
+        SeenSource::Lent(source, _) => Some((Arc::clone(own), source)),
+        SeenSource::Nothing | SeenSource::Unknown(_) => None,
+    }
+}
+
+fn find_key_in(shard: &Shard, kustomization: &Kustomization) -> Option<SourceKey> {
     let reference = &kustomization.spec.source_ref;
     let (kind, name, namespace) = (
         reference.kind.as_str(),
         reference.name.as_str(),
         shard.namespace.as_str(),
     );
-    let key = if kind == GitRepository::KIND.name {
-        find_key::<GitRepository>(&shard, namespace, name)
+    if kind == GitRepository::KIND.name {
+        find_key::<GitRepository>(shard, namespace, name)
     } else if kind == OciRepository::KIND.name {
-        find_key::<OciRepository>(&shard, namespace, name)
+        find_key::<OciRepository>(shard, namespace, name)
     } else if kind == Bucket::KIND.name {
-        find_key::<Bucket>(&shard, namespace, name)
+        find_key::<Bucket>(shard, namespace, name)
     } else {
         None
-    };
-    Some((shard, key?))
+    }
 }
 
 fn find_key<S: Fetching>(shard: &Shard, namespace: &str, name: &str) -> Option<SourceKey> {
@@ -53,10 +65,13 @@ fn make_key<S: Fetching>(source: &S) -> Option<SourceKey> {
 
 /// What is known of the source.
 pub(super) fn observe_source(sight: Sight<'_>, kustomization: &Kustomization) -> SourceFacts {
-    if matches!(sight.find_source_shard(kustomization), Neighbour::Apart) {
-        return SourceFacts::Apart;
-    }
-    let Some((shard, key)) = find_source(sight, kustomization) else {
+    let shard = match sight.find_source(kustomization) {
+        SeenSource::Here(shard) => shard,
+        SeenSource::Nothing => return SourceFacts::NotFound,
+        SeenSource::Lent(_, facts) => return facts,
+        SeenSource::Unknown(why) => return SourceFacts::Unknown(why),
+    };
+    let Some(key) = find_key_in(&shard, kustomization) else {
         return SourceFacts::NotFound;
     };
     match kustomization.spec.source_ref.kind.as_str() {
@@ -90,7 +105,7 @@ pub(super) fn observe_cycle(sight: Sight<'_>, kustomization: &Kustomization) -> 
     find_cycle(kustomization, |namespace, name| {
         match sight.find_dependency(namespace, name) {
             FoundDependency::There(found) => Some(found),
-            FoundDependency::Nothing | FoundDependency::Apart => None,
+            FoundDependency::Nothing | FoundDependency::Unknown(_) => None,
         }
     })
 }

@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tenure_api::{Bucket, GitRepository, Kustomization, ObjectMeta, OciRepository};
-use tenure_planner::kustomization::{FoundDependency, find_source_namespace};
+use tenure_planner::kustomization::{FoundDependency, SourceFacts, find_source_namespace};
+use tenure_sources::SourceKey;
 use tenure_tenancy::{Placement, Referrer, reference};
 
-use crate::key::Key;
+use super::loan_book::LoanBook;
+use crate::key::{Key, Kind};
 use crate::lane::{Neighbour, Shard};
+use crate::loans::Borrowed;
 use crate::reconciled::Reconciled as _;
 
 /// What a Kustomization of this namespace may look at.
@@ -18,11 +21,29 @@ pub(super) struct Sight<'a> {
     shard: &'a Arc<Shard>,
     /// Whose the namespace is.
     placement: &'a Placement,
+    /// What other lanes' processes have.
+    loans: &'a LoanBook,
+}
+
+/// The source that a Kustomization names.
+pub(super) enum SeenSource {
+    /// It is in a namespace of this process, if it is there.
+    Here(Arc<Shard>),
+    /// There is none, or it may not be named.
+    Nothing,
+    /// It is another lane's: its key in the own store, and what is known of it.
+    Lent(SourceKey, SourceFacts),
+    /// It is another lane's, and nothing is known of it.
+    Unknown(String),
 }
 
 impl<'a> Sight<'a> {
-    pub(super) fn new(shard: &'a Arc<Shard>, placement: &'a Placement) -> Self {
-        Self { shard, placement }
+    pub(super) fn new(shard: &'a Arc<Shard>, placement: &'a Placement, loans: &'a LoanBook) -> Self {
+        Self {
+            shard,
+            placement,
+            loans,
+        }
     }
 
     fn referrer(&self) -> Referrer<'a> {
@@ -40,12 +61,24 @@ impl<'a> Sight<'a> {
         self.shard.surroundings.find_neighbour(namespace)
     }
 
-    /// What is held for the namespace of the source that a Kustomization names.
-    pub(super) fn find_source_shard(&self, kustomization: &Kustomization) -> Neighbour {
+    /// Where the source is that a Kustomization names.
+    pub(super) fn find_source(&self, kustomization: &Kustomization) -> SeenSource {
         let source = &kustomization.spec.source_ref;
-        match reference::check_source(self.referrer(), &source.kind, source.namespace.as_deref(), &source.name) {
-            Ok(()) => self.find_shard(find_source_namespace(kustomization)),
-            Err(_) => Neighbour::Nothing,
+        if reference::check_source(self.referrer(), &source.kind, source.namespace.as_deref(), &source.name).is_err() {
+            return SeenSource::Nothing;
+        }
+        let namespace = find_source_namespace(kustomization);
+        match self.find_shard(namespace) {
+            Neighbour::Here(shard) => SeenSource::Here(shard),
+            Neighbour::Nothing => SeenSource::Nothing,
+            Neighbour::Apart => match find_source_kind(&source.kind) {
+                Some(kind) => match self.loans.find(&Key::new(kind, namespace, &source.name)) {
+                    Borrowed::Source { source, facts } => SeenSource::Lent(source, facts),
+                    Borrowed::Unknown(why) => SeenSource::Unknown(why),
+                    Borrowed::Nothing | Borrowed::Kustomization(_) => SeenSource::Nothing,
+                },
+                None => SeenSource::Nothing,
+            },
         }
     }
 
@@ -60,7 +93,11 @@ impl<'a> Sight<'a> {
                 found.map_or(FoundDependency::Nothing, FoundDependency::There)
             }
             Neighbour::Nothing => FoundDependency::Nothing,
-            Neighbour::Apart => FoundDependency::Apart,
+            Neighbour::Apart => match self.loans.find(&Key::new(Kustomization::KIND, namespace, name)) {
+                Borrowed::Kustomization(found) => FoundDependency::There(found),
+                Borrowed::Unknown(why) => FoundDependency::Unknown(why),
+                Borrowed::Nothing | Borrowed::Source { .. } => FoundDependency::Nothing,
+            },
         }
     }
 
@@ -72,9 +109,7 @@ impl<'a> Sight<'a> {
         if let Some(other) = source.namespace.as_deref().filter(|other| *other != own)
             && reference::check_source(self.referrer(), &source.kind, Some(other), &source.name).is_ok()
         {
-            let kinds = [GitRepository::KIND, OciRepository::KIND, Bucket::KIND];
-            let kind = kinds.into_iter().find(|kind| kind.name == source.kind);
-            foreign.extend(kind.map(|kind| Key::new(kind, other, &source.name)));
+            foreign.extend(find_source_kind(&source.kind).map(|kind| Key::new(kind, other, &source.name)));
         }
         for dependency in &spec.depends_on {
             let other = dependency.namespace.as_deref().filter(|other| *other != own);
@@ -85,6 +120,12 @@ impl<'a> Sight<'a> {
         }
         foreign
     }
+}
+
+/// The kind of a source, by its name.
+fn find_source_kind(name: &str) -> Option<&'static Kind> {
+    let kinds = [GitRepository::KIND, OciRepository::KIND, Bucket::KIND];
+    kinds.into_iter().find(|kind| kind.name == name)
 }
 
 /// Whether a reference of an object leads to its own namespace.

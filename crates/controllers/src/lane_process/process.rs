@@ -127,7 +127,7 @@ impl LaneProcess {
         let lane_kinds = kinds::list_kinds().lane;
         let mut means = Means::new(config)?;
         means.reach_through(Arc::clone(&dialer) as _);
-        let enclave = Enclave::new(means, lane_kinds, Arc::clone(&line), end.clone());
+        let enclave = Enclave::new(means, lane_kinds, (&line, &dialer), end.clone());
         let rooms = RoomShares::begin(&enclave.means, &line);
         let (tell, told) = mpsc::unbounded_channel();
         let sweeping = async {
@@ -135,6 +135,7 @@ impl LaneProcess {
             loop {
                 sweep.tick().await;
                 enclave.means.depot.sweep();
+                enclave.borrower.sweep(&enclave.list_shards());
             }
         };
         let telling = async {
