@@ -123,7 +123,7 @@ pub(crate) fn start_controllers(
         authorities: Some(read_authorities(server.ca_pem())?),
         tls_name: None,
         unchecked: false,
-    })?;
+    });
     settings.set_into(&mut config, platform_sources);
     config.hooks = hooks;
     Ok(tokio::spawn(async move {

@@ -15,7 +15,7 @@ mod session;
 mod starter;
 mod supervision;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -48,6 +48,10 @@ use supervision::LaneHandle;
 
 /// How long a lane may take to let go of a namespace.
 const LEAVING: Duration = Duration::from_secs(60);
+
+/// Things that a kernel may lack, and how long one is in words.
+const GAPS: usize = 16;
+const LONGEST_GAP: usize = 512;
 
 /// What is given to every lane's process, whosever it is.
 #[derive(Debug)]
@@ -96,6 +100,8 @@ pub(crate) struct Fleet {
     troubles: Mutex<HashMap<String, String>>,
     /// Room that was wanted back from them.
     wanted: WantedRooms,
+    /// What the kernel can't hold processes to, as it was said.
+    gaps: Mutex<BTreeSet<String>>,
 }
 
 /// What is seen of one namespace, and which lane it was told.
@@ -139,6 +145,7 @@ impl Fleet {
             lanes: Mutex::default(),
             troubles: Mutex::default(),
             wanted: WantedRooms::default(),
+            gaps: Mutex::default(),
         }))
     }
 
@@ -273,6 +280,23 @@ impl Fleet {
             home.is_moving = false;
         }
         self.place(namespace);
+    }
+
+    /// Says once of each thing that the kernel could not hold a process to it. It is the same for all of them.
+    fn tell_of_gaps(&self, told: &[String]) -> Result<(), String> {
+        if told.len() > GAPS || told.iter().any(|gap| gap.len() > LONGEST_GAP) {
+            return Err("more than a kernel can lack".to_owned());
+        }
+        let mut gaps = lock(&self.gaps);
+        for gap in told {
+            if gaps.len() < GAPS && gaps.insert(gap.clone()) {
+                tracing::warn!(
+                    ?gap,
+                    "the processes of lanes are less shut in than they should be, on this machine"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Forgets a lane that has nothing any more; whether it has.

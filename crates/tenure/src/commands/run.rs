@@ -15,6 +15,7 @@ use tenure_cluster::Connection;
 use tenure_controllers::{Config, Election, LaneServer, LeaseName, Switches};
 use tokio_util::sync::CancellationToken;
 
+use super::lane_place::{Circumstances, DEFAULT_OF_RUN};
 use super::{controllers, up};
 use crate::connect::Connect;
 use crate::failure::{Failure, chain};
@@ -64,10 +65,11 @@ pub(crate) struct Reconciling {
 
 impl Run {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let settings = self.reconciling.controllers.read_settings()?;
+        let mut settings = self.reconciling.controllers.read_settings()?;
+        settings.settle_lanes(DEFAULT_OF_RUN, Circumstances::here(false))?;
         let cluster = self.connect.read_config_of_cluster().await?;
         let address = cluster.cluster_url.to_string();
-        let lanes = settings.write_lanes(describe_server(&cluster))?;
+        let lanes = settings.write_lanes(describe_server(&cluster));
         let cluster = become_controller(cluster).await?;
         plane::make_folder(&self.data)?;
         let _held_until_the_end = lock_folder(&self.data)?;
