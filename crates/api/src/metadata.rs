@@ -6,6 +6,14 @@ pub const PLATFORM_NAMESPACE: &str = "tenure-system";
 pub const CONTROLLER_SERVICE_ACCOUNT: &str = "tenure-controller";
 /// The Lease of whoever leads among several `tenure run`, in the platform namespace.
 pub const CONTROLLER_LEASE: &str = "tenure-controller";
+/// The same of a shard, before its name.
+pub const SHARD_LEASE_PREFIX: &str = "tenure-controller-shard-";
+/// Annotation of these Leases: up to which revisions of Tenants and namespaces the leader has let go of what is not its.
+pub const LET_GO: &str = "tenure.dev/let-go";
+/// Label of what runs the controllers of a shard: its name.
+pub const SHARD_LABEL: &str = "tenure.dev/shard";
+/// Label that says which shard a Tenant, or a namespace that is nobody's, is in (Flux's).
+pub const SHARDING_KEY: &str = "sharding.fluxcd.io/key";
 /// What Flux's source-controller holds while it reconciles, in its own namespace.
 pub const SOURCE_CONTROLLER_LEASE: &str = "source-controller-leader-election";
 /// What Flux's notification-controller holds while it reconciles, in its own namespace.

@@ -152,6 +152,8 @@ pub(crate) enum FromLane {
     },
     /// What it has done since it told last.
     Figures(Box<Report>),
+    /// What the kernel could not hold it to.
+    Gaps(Vec<String>),
 }
 
 /// What a lane asks.

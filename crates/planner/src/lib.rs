@@ -50,6 +50,7 @@ pub mod receiver;
 pub mod refusal;
 pub mod restart;
 pub mod rights;
+pub mod sharding;
 pub mod source;
 pub mod surface;
 pub mod target;

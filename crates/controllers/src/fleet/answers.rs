@@ -125,6 +125,7 @@ impl Clerk {
                 event,
             } => self.write_event((kind, namespace, name), event),
             FromLane::Figures(report) => self.take_report(*report),
+            FromLane::Gaps(gaps) => self.fleet.tell_of_gaps(&gaps),
             FromLane::Pong(_) | FromLane::Works | FromLane::Left { .. } | FromLane::Hooked { .. } => Ok(()),
         }
     }

@@ -21,5 +21,7 @@ mod metrics;
 #[path = "../it/process.rs"]
 mod process;
 mod run;
+#[cfg(target_os = "linux")]
+mod sharding;
 mod uninstall;
 mod world;
