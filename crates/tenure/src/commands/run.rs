@@ -65,6 +65,8 @@ pub(crate) struct Reconciling {
 impl Run {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let settings = self.reconciling.controllers.read_settings()?;
+        #[cfg(feature = "traces")]
+        let traces = settings.start_traces()?;
         let cluster = self.connect.read_config_of_cluster().await?;
         let address = cluster.cluster_url.to_string();
         let lanes = settings.write_lanes(describe_server(&cluster))?;
@@ -121,7 +123,12 @@ impl Run {
         }
         output::print_note("ending: what is under way ends first, then the Lease is given back");
         shutdown.cancel();
-        finish(leading.await)
+        let ended = leading.await;
+        #[cfg(feature = "traces")]
+        if let Some(traces) = traces {
+            traces.finish().await;
+        }
+        finish(ended)
     }
 
     /// Nothing begins while another reconciles a kind that is reconciled here.

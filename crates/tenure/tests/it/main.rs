@@ -26,3 +26,5 @@ mod killed;
 mod kube_apiserver;
 mod process;
 mod real_repositories;
+#[cfg(feature = "traces")]
+mod traces;
