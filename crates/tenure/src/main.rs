@@ -29,6 +29,8 @@ mod quantity;
 mod repositories;
 mod resources;
 mod targets;
+#[cfg(feature = "traces")]
+mod traces;
 mod uninstallation;
 
 use failure::Failure;
