@@ -5,6 +5,7 @@
 //! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
 //! A [`TrustingFront`] is an API server that believes the tokens of another cluster.
 //! A [`Webhook`] is one that any of them can call.
+//! A [`NoticeServer`] is told of events.
 //! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
 
@@ -12,6 +13,7 @@ mod admin;
 mod cluster;
 pub mod exchange;
 mod kubernetes;
+mod notices;
 mod served;
 mod trusting;
 mod webhook;
@@ -22,6 +24,7 @@ use std::time::{Duration, Instant};
 pub use admin::{Admin, AdminError};
 pub use cluster::{Cluster, DISPOSABLE_LABEL, TEST_KUBECONFIG};
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
+pub use notices::{Manner, Notice, NoticeServer};
 pub use served::ServedCluster;
 pub use trusting::TrustingFront;
 pub use webhook::Webhook;
