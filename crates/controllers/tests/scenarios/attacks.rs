@@ -6,6 +6,7 @@
 //! `EVIL` and `ALPHA` in what is tried stand for the names of the attacker's and the other tenant, which are also the names of
 //! their home namespaces.
 
+mod alerts;
 mod bombs;
 mod buckets;
 mod contents;
@@ -22,7 +23,9 @@ mod variables;
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, Canary, SOON, eventually};
 
-use crate::stage::{BUCKET, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, RECEIVER, Stage, condition};
+use crate::stage::{
+    ALERT, BUCKET, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER, RECEIVER, Stage, condition,
+};
 use crate::tenants::{SURFACE, tenant};
 
 /// Two tenants, and the owner of one of them.
@@ -228,10 +231,17 @@ impl Scene {
 }
 
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
-    [GIT_REPOSITORY, OCI_REPOSITORY, BUCKET, KUSTOMIZATION, RECEIVER, SURFACE]
-        .into_iter()
-        .find(|known| known.1 == kind)
-        .unwrap()
+    let known = [
+        GIT_REPOSITORY,
+        OCI_REPOSITORY,
+        BUCKET,
+        KUSTOMIZATION,
+        RECEIVER,
+        ALERT,
+        PROVIDER,
+        SURFACE,
+    ];
+    known.into_iter().find(|known| known.1 == kind).unwrap()
 }
 
 /// A folder `own/<name>` with a ConfigMap of that name, for every attack.

@@ -23,6 +23,8 @@ pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", 
 pub(crate) const BUCKET: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "Bucket");
 pub(crate) const OCI_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "OCIRepository");
 pub(crate) const RECEIVER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1", "Receiver");
+pub(crate) const ALERT: (&str, &str) = ("notification.toolkit.fluxcd.io/v1beta3", "Alert");
+pub(crate) const PROVIDER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1beta3", "Provider");
 pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 

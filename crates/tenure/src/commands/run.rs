@@ -167,7 +167,11 @@ impl Run {
                     SOURCE_CONTROLLER_LEASE,
                 ),
                 (&["Kustomization"][..], flux, KUSTOMIZE_CONTROLLER_LEASE),
-                (&["Receiver"][..], flux, NOTIFICATION_CONTROLLER_LEASE),
+                (
+                    &["Receiver", "Alert", "Provider"][..],
+                    flux,
+                    NOTIFICATION_CONTROLLER_LEASE,
+                ),
                 (&["Tenant"][..], capsule, CAPSULE_LEASE),
             ]
             .into_iter()

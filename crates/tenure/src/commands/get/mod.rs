@@ -28,6 +28,8 @@ pub(super) const OURS: &[&str] = &[
     "buckets.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "receivers.notification.toolkit.fluxcd.io",
+    "providers.notification.toolkit.fluxcd.io",
+    "alerts.notification.toolkit.fluxcd.io",
 ];
 
 /// Show objects: by default tenants, surfaces, sources and kustomizations.
