@@ -1,7 +1,7 @@
 //! The kinds that are reconciled. The one list of them: a kind that stands here is watched, and driven, and told of what it depends on.
 
 use tenure_api::{
-    ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant,
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant,
 };
 
 use crate::entry::Entry;
@@ -28,6 +28,8 @@ pub(crate) fn list_kinds() -> KindTable {
             Entry::of::<ExternalArtifact>(),
             Entry::of::<Kustomization>(),
             Entry::of::<Receiver>(),
+            Entry::of::<Provider>(),
+            Entry::of::<Alert>(),
         ],
     }
 }

@@ -3,8 +3,9 @@
 
 use serde_json::{Value, json};
 
-/// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile.
-const LOOKED_AT: [(&str, &str); 14] = [
+/// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile, an Alert
+/// at whom it tells.
+const LOOKED_AT: [(&str, &str); 15] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
@@ -19,6 +20,7 @@ const LOOKED_AT: [(&str, &str); 14] = [
     ("GitRepository", RECEIVER),
     ("OCIRepository", RECEIVER),
     ("Kustomization", RECEIVER),
+    ("Provider", ALERT),
 ];
 /// The kinds that another one generates, and which: a Surface's, and an ArtifactGenerator's.
 const GENERATED: [(&str, &str); 3] = [
@@ -29,6 +31,8 @@ const GENERATED: [(&str, &str); 3] = [
 const GENERATOR: &str = "ArtifactGenerator";
 /// Tells whose a namespace is, also when another controller keeps them.
 const TENANT: &str = "Tenant";
+/// Tells a Provider, which may be left to another controller's looking after.
+const ALERT: &str = "Alert";
 const SURFACE: &str = "Surface";
 /// Asks objects to reconcile, also those that another controller reconciles.
 const RECEIVER: &str = "Receiver";

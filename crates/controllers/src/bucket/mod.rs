@@ -4,15 +4,16 @@ mod fetch;
 
 use std::sync::Arc;
 
-use tenure_api::Bucket;
 use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
+use tenure_api::{Bucket, ObjectMeta};
 use tenure_cluster::ServiceAccount;
+use tenure_planner::Event;
 use tenure_planner::bucket::FetchRequest;
 use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
 use crate::drive::Reconciler;
-use crate::figures::Described;
+use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::{Lane, Shard};
 use crate::means::Means;
@@ -33,21 +34,13 @@ impl Reconciled for Bucket {
         SourceReconciler::<Self>::new(shard, key)
     }
 
-    fn is_suspended(&self) -> bool {
-        self.spec.suspend
-    }
-
-    fn describe(&self) -> Described {
-        let artifact = self.status.as_ref().and_then(|status| status.artifact.as_ref());
-        Described {
-            revision: artifact.map(|artifact| artifact.revision.clone()).unwrap_or_default(),
-            more: Some(("bucket_name", self.spec.bucket_name.clone())),
-        }
-    }
-
     /// Those that apply from it in other namespaces listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.tell_listeners(key);
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        herald::tell::<Self>(shard, metadata, event).await;
     }
 
     async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {

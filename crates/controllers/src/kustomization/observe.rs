@@ -11,27 +11,33 @@ use tenure_planner::kustomization::{
 };
 use tenure_sources::SourceKey;
 
-use super::sight::{self, is_beside};
+use super::outlook::{Outlook, SeenSource, is_beside};
 use crate::key::Key;
 use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
-use crate::sight::{FoundKey, Sight};
 use crate::source::find_source_kind;
 
-/// The source that a Kustomization names, if it is there and may be named: what is held for its namespace, and its key in the artifact store.
-pub(super) fn find_source(sight: Sight<'_>, kustomization: &Kustomization) -> Option<(Arc<Shard>, SourceKey)> {
-    match sight::find_source(sight, kustomization) {
-        FoundKey::There(shard, key) => Some((shard, key)),
-        FoundKey::Nothing | FoundKey::Apart => None,
+/// The source that a Kustomization of a namespace names, if it is there and may be named: who has the store that its artifact is in, and its key
+/// there.
+pub(super) fn find_source(
+    own: &Arc<Shard>,
+    outlook: Outlook<'_>,
+    kustomization: &Kustomization,
+) -> Option<(Arc<Shard>, SourceKey)> {
+    match outlook.find_source(kustomization) {
+        SeenSource::Here(shard, key) => Some((shard, key)),
+        SeenSource::Lent(source, _) => Some((Arc::clone(own), source)),
+        SeenSource::Nothing | SeenSource::Unknown(_) => None,
     }
 }
 
 /// What is known of the source.
-pub(super) fn observe_source(sight: Sight<'_>, kustomization: &Kustomization) -> SourceFacts {
-    let (shard, key) = match sight::find_source(sight, kustomization) {
-        FoundKey::There(shard, key) => (shard, key),
-        FoundKey::Nothing => return SourceFacts::NotFound,
-        FoundKey::Apart => return SourceFacts::Apart,
+pub(super) fn observe_source(outlook: Outlook<'_>, kustomization: &Kustomization) -> SourceFacts {
+    let (shard, key) = match outlook.find_source(kustomization) {
+        SeenSource::Here(shard, key) => (shard, key),
+        SeenSource::Nothing => return SourceFacts::NotFound,
+        SeenSource::Lent(_, facts) => return facts,
+        SeenSource::Unknown(why) => return SourceFacts::Unknown(why),
     };
     let kind = find_source_kind(&kustomization.spec.source_ref.kind);
     let Some((_, conditions)) = kind.and_then(|kind| (kind.find)(&shard, key.name())) else {
@@ -43,20 +49,20 @@ pub(super) fn observe_source(sight: Sight<'_>, kustomization: &Kustomization) ->
 
 /// What is known of the Kustomizations that it depends on.
 pub(super) fn observe_dependencies(
-    sight: Sight<'_>,
+    outlook: Outlook<'_>,
     kustomization: &Kustomization,
 ) -> BTreeMap<String, DependencyFacts> {
     find_dependencies(kustomization, |namespace, name| {
-        sight::find_dependency(sight, namespace, name)
+        outlook.find_dependency(namespace, name)
     })
 }
 
 /// The way from dependency to dependency back to it, if there is one: over those that it may name itself.
-pub(super) fn observe_cycle(sight: Sight<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
+pub(super) fn observe_cycle(outlook: Outlook<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
     find_cycle(kustomization, |namespace, name| {
-        match sight::find_dependency(sight, namespace, name) {
+        match outlook.find_dependency(namespace, name) {
             FoundDependency::There(found) => Some(found),
-            FoundDependency::Nothing | FoundDependency::Apart => None,
+            FoundDependency::Nothing | FoundDependency::Unknown(_) => None,
         }
     })
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use tenure_cluster::{Connection, Token};
-use tenure_controllers::{Budgets, Config, Hooks, run};
+use tenure_controllers::{Budgets, Config, Figures, Hooks, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
@@ -25,6 +25,8 @@ pub(crate) const EXTERNAL_ARTIFACT: (&str, &str) = ("source.toolkit.fluxcd.io/v1
 pub(crate) const BUCKET: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "Bucket");
 pub(crate) const OCI_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "OCIRepository");
 pub(crate) const RECEIVER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1", "Receiver");
+pub(crate) const ALERT: (&str, &str) = ("notification.toolkit.fluxcd.io/v1beta3", "Alert");
+pub(crate) const PROVIDER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1beta3", "Provider");
 pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 
@@ -54,6 +56,8 @@ struct Means {
     /// Artifacts of other controllers that an administrator allows.
     externals: Vec<ExternalGrant>,
     way: Way,
+    /// What controllers in this process count.
+    figures: Figures,
 }
 
 /// The controllers that run.
@@ -304,6 +308,18 @@ impl Stage {
         }
     }
 
+    /// The folder of all artifacts, whoever fetched them.
+    pub(crate) fn all_artifacts(&self) -> std::path::PathBuf {
+        self.cluster.folder().join("artifacts")
+    }
+
+    /// What the controllers of this process counted, as it is scraped.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = String::new();
+        self.means.figures.write(&mut text);
+        text
+    }
+
     /// Ends the controllers, and starts them anew on the same folder.
     pub(crate) async fn restart(&mut self) {
         self.pause().await;
@@ -405,6 +421,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.tenant_sources = means.policy.clone();
     config.budgets = means.budgets;
     config.hooks = means.hooks.clone();
+    config.figures = means.figures.clone();
     config.settings.reference_grants = means.grants.clone();
     config.settings.external_grants = means.externals.clone();
     let end = CancellationToken::new();

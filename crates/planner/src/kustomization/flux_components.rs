@@ -16,16 +16,18 @@ use super::{Plan, elsewhere, ending};
 use crate::ending::name_some;
 use crate::plan::EventKind;
 
-/// Flux's controllers that do nothing but what is done here. Its notification-controller does more: Receivers can be left to it.
+/// Flux's controllers that do nothing but what is done here. Its notification-controller does more: Receivers and Alerts can be left to it.
 const CONTROLLERS: [&str; 3] = ["source-controller", "kustomize-controller", "source-watcher"];
 /// The definitions of Flux's kinds that are reconciled here.
-const DEFINITIONS: [&str; 7] = [
+const DEFINITIONS: [&str; 9] = [
+    "alerts.notification.toolkit.fluxcd.io",
     "artifactgenerators.source.extensions.fluxcd.io",
     "buckets.source.toolkit.fluxcd.io",
     "externalartifacts.source.toolkit.fluxcd.io",
     "gitrepositories.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
+    "providers.notification.toolkit.fluxcd.io",
     "receivers.notification.toolkit.fluxcd.io",
 ];
 const COMPONENT: &str = "app.kubernetes.io/component";
