@@ -7,9 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
 use tenure_cluster::{ClusterError, EventHistory, LaneAccess};
-use tenure_planner::artifact_generator::{
-    FolderRequest, MatchedFolders, Memory, Plan, Snapshot, SourceState, Step, plan,
-};
+use tenure_planner::artifact_generator::{FolderRequest, MatchedFolders, Plan, Snapshot, SourceState, Step, plan};
 use tenure_planner::dependents::Attempt;
 use tenure_planner::{Answered, Next, Request};
 use tenure_sources::SourceKey;
@@ -75,7 +73,7 @@ impl GeneratorReconciler {
             live,
             stored,
             attempt: attempt.unwrap_or_else(|| Attempt::begin(Timestamp::now(), &generator.metadata)),
-            memory: memory.unwrap_or_else(Memory::default),
+            memory: memory.unwrap_or_default(),
         })
     }
 

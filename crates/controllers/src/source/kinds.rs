@@ -10,11 +10,14 @@ use crate::artifacts::make_source_key;
 use crate::key::Kind;
 use crate::lane::Shard;
 
+/// A source: its key in the artifact store, and its conditions.
+type Found = (SourceKey, Vec<Condition>);
+
 /// A kind of sources.
 pub(crate) struct SourceKind {
     pub(crate) kind: &'static Kind,
-    /// One of a namespace, by name: its key in the artifact store, and its conditions.
-    pub(crate) find: fn(&Shard, &str) -> Option<(SourceKey, Vec<Condition>)>,
+    /// One of a namespace, by name.
+    pub(crate) find: fn(&Shard, &str) -> Option<Found>,
 }
 
 /// All of them.
@@ -39,7 +42,7 @@ pub(crate) fn find_source_kind(name: &str) -> Option<&'static SourceKind> {
     KINDS.iter().find(|known| known.kind.name == name)
 }
 
-fn find<S: Fetching>(shard: &Shard, name: &str) -> Option<(SourceKey, Vec<Condition>)> {
+fn find<S: Fetching>(shard: &Shard, name: &str) -> Option<Found> {
     let source = shard.caches.of::<S>().get(&shard.namespace, name)?;
     let key = make_source_key(S::NAME, source.metadata()).ok()?;
     let status = Source::status(source.as_ref());

@@ -248,8 +248,7 @@ mod tests {
 
     #[test]
     fn a_pattern_that_takes_long_is_refused() {
-        let pattern =
-            PathPattern::read("{a}b{c}d{e}f{g}h{i}j{k}l").unwrap_or(PathPattern { parts: Vec::new() });
+        let pattern = PathPattern::read("{a}b{c}d{e}f{g}h{i}j{k}l").unwrap_or(PathPattern { parts: Vec::new() });
         let folder = "a".repeat(1000);
         let many = std::iter::repeat_n(folder.as_str(), 100_000);
         assert!(pattern.find_matches(many).is_err());

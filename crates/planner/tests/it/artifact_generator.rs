@@ -1,23 +1,21 @@
-//! An ArtifactGenerator's plans and those of what it makes: what is asked for, what is refused by name, and what statuses say.
+//! An ArtifactGenerator's plans: what it makes, what is refused by name, and what its status says.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
+use tenure_api::{ArtifactGenerator, ObjectId};
 use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
-use tenure_planner::artifact_generator::{FoundSource, Plan, Snapshot, SourceState, Step, Told, find_circle, plan};
+use tenure_planner::artifact_generator::{FoundSource, Plan, Snapshot, SourceState, Step, find_circle, plan};
 use tenure_planner::dependents::Attempt;
-use tenure_planner::external_artifact::{self, Beside, FetchRequest, Written, find_maker};
-use tenure_planner::source::Fetched;
 use tenure_planner::{Live, Next, Object, Request};
-use tenure_tenancy::{ExternalGrant, Placement, Realm};
+use tenure_tenancy::{Placement, Realm};
 
-fn start() -> Timestamp {
+pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn placement() -> Placement {
+pub(crate) fn placement() -> Placement {
     let realm: Realm = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t" }],
         "namespaces": [{ "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
@@ -34,7 +32,7 @@ fn generator(spec: Value) -> ArtifactGenerator {
     .unwrap()
 }
 
-fn found(name: &str, digest: &str) -> FoundSource {
+pub(crate) fn found(name: &str, digest: &str) -> FoundSource {
     let facts = ArtifactFacts {
         revision: format!("main@sha1:{digest}"),
         digest: format!("sha256:{digest}"),
@@ -54,7 +52,7 @@ fn found(name: &str, digest: &str) -> FoundSource {
     }
 }
 
-fn usual() -> Value {
+pub(crate) fn usual() -> Value {
     json!({
         "sources": [
             { "alias": "repo", "kind": "GitRepository", "name": "mono" },
@@ -71,7 +69,7 @@ fn usual() -> Value {
     })
 }
 
-fn snapshot(spec: Value) -> Snapshot {
+pub(crate) fn snapshot(spec: Value) -> Snapshot {
     let generator = generator(spec);
     let attempt = Attempt::begin(start(), &generator.metadata);
     let sources = [("repo", found("mono", "1")), ("other", found("base", "2"))];
@@ -110,7 +108,7 @@ fn ready(plan: &Plan) -> String {
 }
 
 /// Answers reads with nothing, and applies with what is applied.
-fn carry_out(snapshot: &mut Snapshot) -> Plan {
+pub(crate) fn carry_out(snapshot: &mut Snapshot) -> Plan {
     for _ in 0..10 {
         let plan = planned(snapshot);
         if plan.next != Next::Again {
@@ -403,208 +401,6 @@ fn folders_that_match_make_an_artifact_each() {
         ready(&planned(&mut missing)),
         "False SourceFetchFailed: source 'GitRepository/blue/mono' not found"
     );
-}
-
-fn artifact(source_ref: Value) -> ExternalArtifact {
-    serde_json::from_value(json!({
-        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact",
-        "metadata": { "name": "web", "namespace": "blue", "generation": 1, "uid": "e" },
-        "spec": { "sourceRef": source_ref },
-        "status": { "artifact": {
-            "digest": "sha256:forged", "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "x", "revision": "forged",
-            "url": "http://127.0.0.1/x"
-        } }
-    }))
-    .unwrap()
-}
-
-fn observe(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Snapshot {
-    serde_json::from_value(json!({
-        "repository": artifact, "placement": placement(), "beside": beside,
-        "attempt": external_artifact::Attempt::begin(start(), artifact),
-    }))
-    .unwrap()
-}
-
-#[test]
-fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
-    let mut generating = snapshot(usual());
-    carry_out(&mut generating);
-    let told = generating.memory.told.clone().unwrap();
-    let own =
-        json!({ "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "name": "gen" });
-    let made = artifact(own);
-    let beside = |told: Option<Told>| find_maker(&made, &[], |_| true, |_| told.as_ref());
-    let mut known = observe(&made, beside(Some(told.clone())));
-    let plan = external_artifact::plan(&known, start());
-    let [external_artifact::Step::Fetch(request)] = plan.steps.as_slice() else {
-        panic!("{plan}")
-    };
-    let FetchRequest::Compose(request) = request.as_ref() else {
-        panic!("{plan}")
-    };
-    assert_eq!(request.recipe.name, "web");
-    assert_eq!(
-        request.sources.keys().collect::<Vec<_>>(),
-        ["repo"],
-        "only what it is made of"
-    );
-    // The same once more, soon after something changed: it waits a second, whatever feeds what.
-    known.memory = plan.memory.clone();
-    let mut other = told.clone();
-    other.sources.insert("repo".to_owned(), found("mono", "7"));
-    known.beside = beside(Some(other));
-    let soon = external_artifact::plan(&known, start());
-    assert!(
-        soon.steps.is_empty() && soon.next == Next::Done(Some("2026-01-01T00:00:01Z".parse().unwrap())),
-        "{soon}"
-    );
-    // What came of it.
-    let stored = StoredArtifact {
-        facts: ArtifactFacts {
-            revision: "latest@sha256:5".to_owned(),
-            digest: "sha256:5".to_owned(),
-            origin_revision: Some("main@sha1:1".to_owned()),
-        },
-        metadata: BTreeMap::from([("org.opencontainers.image.revision".to_owned(), "main@sha1:1".to_owned())]),
-        ..StoredArtifact::default()
-    };
-    known.attempt.fetched = Some(Ok(Fetched::Stored {
-        artifact: stored.clone(),
-        subject: None,
-    }));
-    known.stored = Some(stored);
-    let plan = external_artifact::plan(&known, start());
-    let status = plan.status.unwrap();
-    assert_eq!(
-        status.artifact.as_ref().unwrap().digest.as_deref(),
-        Some("sha256:5"),
-        "what was forged is gone"
-    );
-    assert!(
-        status
-            .artifact
-            .unwrap()
-            .metadata
-            .unwrap()
-            .contains_key("org.opencontainers.image.revision")
-    );
-
-    for (beside, withheld) in [
-        (beside(None), "has not told yet"),
-        (
-            beside(Some(Told {
-                is_suspended: true,
-                ..told.clone()
-            })),
-            "is disabled",
-        ),
-        (
-            beside(Some(Told {
-                problem: Some("a circle".to_owned()),
-                ..told.clone()
-            })),
-            "makes nothing: a circle",
-        ),
-    ] {
-        let plan = external_artifact::plan(&observe(&made, beside), start());
-        assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
-        assert!(plan.to_string().contains(withheld), "{plan}");
-    }
-    let mut without = told;
-    without.recipes.clear();
-    let plan = external_artifact::plan(&observe(&made, beside(Some(without))), start());
-    assert!(
-        plan.to_string()
-            .contains("ArtifactGenerator gen makes no artifact of this name"),
-        "{plan}"
-    );
-}
-
-/// Whoever may write its status could name any address there, loopback included.
-#[test]
-fn an_artifact_that_is_made_elsewhere_is_refused_and_its_status_left() {
-    for source_ref in [
-        json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "gen" }),
-        json!({ "apiVersion": "example.com/v1", "kind": "ArtifactGenerator", "name": "gen" }),
-        json!({ "kind": "ArtifactGenerator", "name": "gen", "namespace": "red" }),
-    ] {
-        let forged = artifact(source_ref);
-        for grants in [
-            Vec::new(),
-            grants(&["red/*=http://127.0.0.1/", "blue/other=http://127.0.0.1/"]),
-        ] {
-            let beside = find_maker(&forged, &grants, |_| true, |_| Some(Box::new(Told::default())));
-            assert_eq!(beside, Beside::Elsewhere(Written::NotAllowed));
-            let plan = external_artifact::plan(&observe(&forged, beside), start());
-            assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
-            assert!(plan.to_string().contains("no administrator has named it"), "{plan}");
-        }
-    }
-}
-
-fn grants(texts: &[&str]) -> Vec<ExternalGrant> {
-    texts.iter().map(|text| text.parse().unwrap()).collect()
-}
-
-#[test]
-fn what_an_administrator_named_is_fetched_by_its_digest_from_below_its_address() {
-    let digest = format!("sha256:{}", "a1".repeat(32));
-    let look = |told: Value| {
-        let mut made = artifact(json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "x" }));
-        let mut usual = json!({
-            "digest": digest, "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "x", "revision": "v1@x",
-            "url": "http://builder/artifacts/x.tar.gz"
-        });
-        for (key, value) in told.as_object().unwrap() {
-            usual[key] = value.clone();
-        }
-        made.status.as_mut().unwrap().artifact = serde_json::from_value(usual).unwrap();
-        let grants = grants(&["blue/web=http://builder/artifacts/"]);
-        let beside = find_maker(&made, &grants, |_| true, |_| None::<Box<Told>>);
-        external_artifact::plan(&observe(&made, beside), start())
-    };
-    let plan = look(json!({}));
-    let [external_artifact::Step::Fetch(request)] = plan.steps.as_slice() else {
-        panic!("{plan}")
-    };
-    let FetchRequest::Download(request) = request.as_ref() else {
-        panic!("{plan}")
-    };
-    assert_eq!(
-        (request.url.as_str(), request.digest.as_str()),
-        ("http://builder/artifacts/x.tar.gz", digest.as_str())
-    );
-    assert!(!request.platform && plan.status.is_none(), "its status is its maker's");
-    for (told, expected) in [
-        (
-            json!({ "url": "http://127.0.0.1/artifacts/x" }),
-            "status.artifact.url is not below an address",
-        ),
-        (
-            json!({ "url": "http://builder/artifacts/../x" }),
-            "status.artifact.url is not below an address",
-        ),
-        (
-            json!({ "url": "http://builder.evil/artifacts/x" }),
-            "status.artifact.url is not below an address",
-        ),
-        (json!({ "digest": null }), "status.artifact.digest must be sha256:"),
-        (
-            json!({ "digest": "sha256:../../x" }),
-            "status.artifact.digest must be sha256:",
-        ),
-        (
-            json!({ "digest": "md5:900150983cd24fb0d6963f7d28e17f72" }),
-            "status.artifact.digest must be sha256:",
-        ),
-        (json!({ "revision": "" }), "status.artifact.revision"),
-        (json!({ "revision": "a\nb" }), "status.artifact.revision"),
-    ] {
-        let plan = look(told);
-        assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
-        assert!(plan.to_string().contains(expected), "{expected}: {plan}");
-    }
 }
 
 #[test]
