@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_planner::artifact_generator::Told;
+use tenure_planner::maxima::NAMESPACE_RECIPES;
 
 /// What was told, by the generator's name.
 #[derive(Debug, Default)]
@@ -17,11 +18,18 @@ impl RecipeBoard {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes that are left for what a generator tells.
+    pub(crate) fn find_room(&self, generator: &str) -> usize {
+        let all = self.lock();
+        let others = all.iter().filter(|(name, _)| *name != generator);
+        NAMESPACE_RECIPES.saturating_sub(others.map(|(_, told)| told.bytes).sum())
+    }
+
     /// Takes what a generator tells; if that is news, the names of what is, or was, made.
-    pub(crate) fn tell(&self, generator: &str, told: Told) -> Vec<String> {
+    pub(crate) fn tell(&self, generator: &str, told: Arc<Told>) -> Vec<String> {
         let mut all = self.lock();
         let before = all.get(generator);
-        if before.is_some_and(|before| **before == told) {
+        if before.is_some_and(|before| *before == told) {
             return Vec::new();
         }
         let before = before.map(|before| before.recipes.keys().cloned().collect::<Vec<_>>());
@@ -29,7 +37,7 @@ impl RecipeBoard {
         names.extend(told.recipes.keys().cloned());
         names.sort_unstable();
         names.dedup();
-        all.insert(generator.to_owned(), Arc::new(told));
+        all.insert(generator.to_owned(), told);
         names
     }
 

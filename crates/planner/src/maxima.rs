@@ -55,8 +55,10 @@ pub const COPIES: usize = 500;
 pub const EXCLUDES: usize = 100;
 /// Bytes of a pattern, and of a path, of an ArtifactGenerator.
 pub const PATTERN: usize = 1 << 10;
-/// Bytes of everything that is copied for all artifacts of an ArtifactGenerator, as it is written: a pattern multiplies it.
-pub const RECIPES: usize = 4 << 20;
+/// Bytes that what an ArtifactGenerator tells takes in memory, about: a pattern multiplies what is written.
+pub const RECIPES: usize = 1 << 20;
+/// The same of all ArtifactGenerators of a namespace.
+pub const NAMESPACE_RECIPES: usize = 16 << 20;
 /// A Receiver's `spec.resources`.
 pub const RECEIVER_RESOURCES: usize = 100;
 /// A Receiver's `spec.events`, and labels of one of its `resources`.

@@ -67,6 +67,7 @@ impl GeneratorReconciler {
         self.snapshot.insert(Snapshot {
             generator: generator.clone(),
             grants: self.shard.means.settings.reference_grants.clone(),
+            room: self.shard.recipes.find_room(&self.key.name),
             placement,
             sources,
             cycle,

@@ -11,6 +11,7 @@ mod template;
 mod validate;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ use crate::answer::Live;
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 use crate::cycle;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
-use crate::maxima::GENERATOR_ENTRIES;
+use crate::maxima::{GENERATOR_ENTRIES, NAMESPACE_RECIPES};
 use crate::plan::{FinalizerChange, Next, Request, Withheld};
 
 const KIND: &str = "ArtifactGenerator";
@@ -114,6 +115,8 @@ pub struct Snapshot {
     pub placement: Placement,
     /// What an administrator grants.
     pub grants: Vec<ReferenceGrant>,
+    /// Bytes that are left for what it tells, beside the other generators of its namespace.
+    pub room: usize,
     /// Its sources by alias, those that it may look at.
     pub sources: BTreeMap<String, FoundSource>,
     /// The way from one generator to the next back to this one.
@@ -135,7 +138,7 @@ pub struct Memory {
     /// The last answer about folders.
     folders: Option<Folders>,
     /// What is told to those that it makes, once that is known.
-    pub told: Option<Told>,
+    pub told: Option<Arc<Told>>,
 }
 
 impl Memory {
@@ -220,7 +223,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     if is_disabled(&snapshot.generator) {
-        plan.memory.told.get_or_insert_default().is_suspended = true;
+        Arc::make_mut(plan.memory.told.get_or_insert_default()).is_suspended = true;
         plan.withheld.push(Withheld {
             what: "everything".to_owned(),
             why: format!("the annotation {GENERATOR_SWITCH} is disabled"),
@@ -245,8 +248,15 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             Err((reason, message)) => return status::waiting(snapshot, now, plan, reason, message),
         },
     };
-    let recipes = match validate::list_recipes(&snapshot.generator.spec, matched.as_deref()) {
+    let (recipes, bytes) = match validate::list_recipes(&snapshot.generator.spec, matched.as_deref(), snapshot.room) {
         Ok(recipes) => recipes,
+        Err(validate::Mistake::NoRoom) => {
+            let message = format!(
+                "all ArtifactGenerators of this namespace together make more than {NAMESPACE_RECIPES} bytes of recipes, about: make \
+                 spec.pathPattern match less"
+            );
+            return status::waiting(snapshot, now, plan, reason::BUILD_FAILED, message);
+        }
         Err(mistake) => {
             let (reason, message) = judge_mistake(mistake);
             let reason = if matched.is_some() {
@@ -261,12 +271,13 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         .values()
         .map(|recipe| children::want(&snapshot.generator, recipe));
     let wanted: Vec<Wanted> = wanted.collect();
-    plan.memory.told = Some(Told {
+    plan.memory.told = Some(Arc::new(Told {
         is_suspended: false,
         problem: None,
         recipes,
         sources: snapshot.sources.clone(),
-    });
+        bytes,
+    }));
     plan.identity = Some(identity::decide_for_lane(&snapshot.placement, namespace));
     plan.watch = wanted.iter().map(Wanted::watched).collect();
     match write(snapshot, now, &wanted, &mut plan) {
@@ -283,6 +294,8 @@ fn judge_mistake(mistake: validate::Mistake) -> (&'static str, String) {
     match mistake {
         validate::Mistake::Invalid(message) => (reason::VALIDATION_FAILED, message),
         validate::Mistake::Unsupported(message) => (reason::UNSUPPORTED_FIELD, message),
+        // Of what has to be found out first; it is told with what is there then.
+        validate::Mistake::NoRoom => (reason::BUILD_FAILED, "there is no room for it".to_owned()),
     }
 }
 

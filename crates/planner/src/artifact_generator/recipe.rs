@@ -157,4 +157,6 @@ pub struct Told {
     pub recipes: BTreeMap<String, Recipe>,
     /// Of what, by alias.
     pub sources: BTreeMap<String, FoundSource>,
+    /// Bytes that the recipes take, about.
+    pub bytes: usize,
 }

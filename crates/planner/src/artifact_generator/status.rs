@@ -1,5 +1,7 @@
 //! What an ArtifactGenerator's status says: what became of each artifact that it makes, and one Ready that sums that up.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::json;
 use tenure_api::artifact_generator::GeneratedArtifact;
@@ -69,7 +71,7 @@ pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reaso
     );
     announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
     plan.steps.clear();
-    plan.memory.told.get_or_insert_default().problem = Some(message.clone());
+    Arc::make_mut(plan.memory.told.get_or_insert_default()).problem = Some(message.clone());
     plan.withheld.push(Withheld {
         what: "everything".to_owned(),
         why: message,
@@ -143,12 +145,8 @@ pub(super) fn written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Pl
     condition::remove(&mut status.conditions, condition::STALLED);
     let namespace = snapshot.generator.metadata.namespace.as_deref().unwrap_or_default();
     let artifacts = list_artifacts(&snapshot.sources);
-    let recipes = plan
-        .memory
-        .told
-        .as_ref()
-        .map(|told| told.recipes.clone())
-        .unwrap_or_default();
+    let told = plan.memory.told.clone().unwrap_or_default();
+    let recipes = &told.recipes;
     let mut inventory = Vec::new();
     let (mut failures, mut waits, mut under_way) = (Vec::new(), true, 0);
     for recipe in recipes.values() {

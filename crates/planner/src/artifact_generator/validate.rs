@@ -17,6 +17,9 @@ use crate::maxima::{COPIES, EXCLUDES, GENERATOR_ENTRIES, PATTERN, RECIPES};
 const KINDS: [&str; 4] = ["Bucket", "ExternalArtifact", "GitRepository", "OCIRepository"];
 /// Commas within braces of one pattern: more alternatives than this are more than anybody needs.
 const ALTERNATIVES: usize = 20;
+/// What a recipe, a copy, and a text take besides what is written.
+const ENTRY: usize = 256;
+const TEXT: usize = 24;
 /// Longest value of a label.
 const LABEL: usize = 63;
 
@@ -27,6 +30,8 @@ pub(super) enum Mistake {
     Invalid(String),
     /// It is not implemented.
     Unsupported(String),
+    /// There is no room for it beside the other generators of its namespace.
+    NoRoom,
 }
 
 fn invalid<T>(message: impl Into<String>) -> Result<T, Mistake> {
@@ -72,7 +77,7 @@ pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<Folders>, Mi
     };
     if folders.is_none() {
         // With a pattern they are read once it is known what its names stand for.
-        list_recipes(spec, None)?;
+        list_recipes(spec, None, usize::MAX)?;
     }
     Ok(folders)
 }
@@ -132,11 +137,13 @@ fn read_source_path<'a>(field: &str, text: &'a str, aliases: &BTreeSet<&str>) ->
     Ok((alias, path))
 }
 
-/// The recipes, by name: one for each artifact, or for each and each folder that a pattern matched.
+/// The recipes, by name: one for each artifact, or for each and each folder that a pattern matched; and the bytes that they take, for which
+/// there has to be room.
 pub(super) fn list_recipes(
     spec: &ArtifactGeneratorSpec,
     matched: Option<&[(String, Captures)]>,
-) -> Result<BTreeMap<String, Recipe>, Mistake> {
+    room: usize,
+) -> Result<(BTreeMap<String, Recipe>, usize), Mistake> {
     let aliases: BTreeSet<&str> = spec.sources.iter().map(|source| source.alias.as_str()).collect();
     let mut recipes: BTreeMap<String, Recipe> = BTreeMap::new();
     let mut made_for: BTreeMap<String, &str> = BTreeMap::new();
@@ -160,6 +167,9 @@ pub(super) fn list_recipes(
                      spec.pathPattern match less, or use several generators"
                 ));
             }
+            if bytes > room {
+                return Err(Mistake::NoRoom);
+            }
             if let Some(before) = made_for.insert(recipe.name.clone(), folder) {
                 return if matched.is_some() {
                     invalid(format!(
@@ -173,7 +183,7 @@ pub(super) fn list_recipes(
             recipes.insert(recipe.name.clone(), recipe);
         }
     }
-    Ok(recipes)
+    Ok((recipes, bytes))
 }
 
 /// What a pattern's names stand for, as labels.
@@ -219,11 +229,13 @@ fn fill_in(
     Ok(filled)
 }
 
+/// What a recipe takes in memory, about.
 fn count_bytes(artifact: &OutputArtifact) -> usize {
-    let copies = artifact.copy.iter();
-    let copies =
-        copies.map(|copy| copy.from.len() + copy.to.len() + copy.exclude.iter().map(String::len).sum::<usize>());
-    artifact.name.len() + copies.sum::<usize>()
+    let of_copy = |copy: &CopyOperation| {
+        let exclude: usize = copy.exclude.iter().map(|pattern| pattern.len() + TEXT).sum();
+        copy.from.len() + copy.to.len() + exclude + ENTRY
+    };
+    artifact.name.len() + ENTRY + artifact.copy.iter().map(of_copy).sum::<usize>()
 }
 
 fn read_recipe(

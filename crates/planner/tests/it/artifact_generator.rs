@@ -77,6 +77,7 @@ pub(crate) fn snapshot(spec: Value) -> Snapshot {
         generator,
         placement: placement(),
         grants: Vec::new(),
+        room: usize::MAX,
         sources: sources
             .into_iter()
             .map(|(alias, source)| (alias.to_owned(), source))
@@ -394,6 +395,19 @@ fn folders_that_match_make_an_artifact_each() {
         spec["pathPattern"] = json!(pattern);
         assert!(ready(&planned(&mut snapshot(spec))).contains(expected));
     }
+    // What all generators of the namespace tell takes memory: one for which none is left waits, and says so.
+    let (_, mut full) = with_folders(&spec, &["apps/a/envs/x", "apps/b/envs/x"]);
+    full.room = 700;
+    let plan = planned(&mut full);
+    assert!(
+        ready(&plan).contains("all ArtifactGenerators of this namespace together make more than"),
+        "{plan}"
+    );
+    full.room = 7000;
+    assert!(
+        ready(&planned(&mut full)).is_empty(),
+        "the control: there is room again"
+    );
     // A source that isn't there is waited for.
     let mut missing = snapshot(spec);
     missing.sources.get_mut("repo").unwrap().state = SourceState::NotFound;

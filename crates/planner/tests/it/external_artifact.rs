@@ -38,7 +38,7 @@ fn observe(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Sn
 fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
     let mut generating = snapshot(usual());
     carry_out(&mut generating);
-    let told = generating.memory.told.clone().unwrap();
+    let told = Told::clone(&generating.memory.told.clone().unwrap());
     let own =
         json!({ "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "name": "gen" });
     let made = artifact(own);
