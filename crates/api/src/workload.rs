@@ -390,6 +390,7 @@ mod tests {
             metrics_from: None,
             memory: (1 << 30) + 1,
             disk: 1 << 30,
+            shards: Vec::new(),
         }
     }
 
