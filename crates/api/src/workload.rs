@@ -391,7 +391,6 @@ mod tests {
             shards: Vec::new(),
             memory: (1 << 30) + 1,
             disk: 1 << 30,
-            shards: Vec::new(),
         }
     }
 
