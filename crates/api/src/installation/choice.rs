@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 
 /// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile, an Alert
 /// at whom it tells.
-const LOOKED_AT: [(&str, &str); 9] = [
+const LOOKED_AT: [(&str, &str); 10] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
     ("OCIRepository", "Kustomization"),
     ("Bucket", "Kustomization"),
+    ("Bucket", RECEIVER),
     ("GitRepository", RECEIVER),
     ("OCIRepository", RECEIVER),
     ("Kustomization", RECEIVER),
