@@ -30,9 +30,11 @@ use crate::herald_books::HeraldBooks;
 use crate::inventories::Inventories;
 use crate::key::Key;
 use crate::live::LiveObjects;
+use crate::loans::Borrowed;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::receiver_books::ReceiverBooks;
+use crate::recipes::RecipeBoard;
 use crate::reconciled::Home;
 use crate::turnovers::TurnoverBoard;
 
@@ -59,6 +61,12 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
 
     /// What is held for another namespace, for a reference that may lead there.
     fn find_neighbour(&self, namespace: &str) -> Neighbour;
+
+    /// What another lane's process has, for a reference of a namespace here that may lead there; asked only where a neighbour is
+    /// [`Neighbour::Apart`].
+    fn borrow<'a>(&'a self, _from: &'a str, _key: &'a Key) -> BoxFuture<'a, Borrowed> {
+        Box::pin(std::future::ready(Borrowed::Nothing))
+    }
 
     /// What is ending about a namespace, by what is known of Tenants and namespaces.
     fn find_ending(&self, namespace: &str) -> Option<Ending>;
@@ -106,7 +114,7 @@ pub(crate) enum Neighbour {
     Here(Arc<Shard>),
     /// Nothing: there is no such namespace, or nothing in it is reconciled.
     Nothing,
-    /// It is another lane's, and that is in another process.
+    /// It may be another lane's, and that is in another process: the hub has to be asked.
     Apart,
 }
 
@@ -225,6 +233,8 @@ pub(crate) struct Shard {
     /// What Kustomizations of one source tell each other.
     pub(crate) turnovers: TurnoverBoard,
     pub(crate) artifacts: ArtifactRecords,
+    /// What ArtifactGenerators tell of what they make.
+    pub(crate) recipes: RecipeBoard,
     /// The tokens that GitHub Apps of sources have been given.
     pub(crate) app_tokens: AppTokens,
     /// What requests leave of Receivers.
@@ -253,6 +263,7 @@ impl Shard {
             inventories: Inventories::default(),
             turnovers: TurnoverBoard::default(),
             artifacts: ArtifactRecords::new(Arc::clone(&means.depot)),
+            recipes: RecipeBoard::default(),
             app_tokens: AppTokens::default(),
             receivers: ReceiverBooks::default(),
             surroundings,

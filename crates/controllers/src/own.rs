@@ -12,6 +12,7 @@ use tenure_planner::{Event, EventPlace, FinalizerChange, crash, restart};
 
 use crate::key::Key;
 use crate::reconciled::{Home as _, Reconciled, take_written};
+use crate::spans;
 
 /// How often a write is tried again when the object changed meanwhile.
 const ATTEMPTS: u32 = 4;
@@ -109,6 +110,7 @@ impl<R: Reconciled> Own<R> {
 
     /// Writes the status: only what differs, and nothing when nothing does. That the object is gone is no error.
     pub(crate) async fn write_status(&self, home: &R::Home, status: &R::Status) -> Result<Written, ClusterError> {
+        spans::note_status(status);
         let status = &serde_json::to_value(status).unwrap_or(Value::Null);
         let resource = self.resource(home).await?;
         let mut old = self.status.clone();

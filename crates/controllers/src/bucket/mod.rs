@@ -34,6 +34,11 @@ impl Reconciled for Bucket {
         SourceReconciler::<Self>::new(shard, key)
     }
 
+    /// Those that apply from it in other namespaces listen to it.
+    fn refresh(shard: &Shard, key: &Key) {
+        shard.tell_listeners(key);
+    }
+
     async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
         herald::tell::<Self>(shard, metadata, event).await;
     }

@@ -1,12 +1,13 @@
 //! Reconciles Kustomizations: observe → plan → execute → write.
 
 mod here;
+mod loan_book;
 mod look;
 mod observe;
+mod outlook;
 mod owners;
 mod put_away;
 mod reconcile;
-mod sight;
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
-use sight::is_beside;
+use outlook::is_beside;
 
 pub(crate) use owners::{answer_owner, describe_rival, list_labelled};
 

@@ -18,11 +18,13 @@ use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::here::Here;
+use super::loan_book::LoanBook;
 use super::look::{self, Looked};
+use super::outlook::Outlook;
 use super::put_away::{self, PutAway};
-use super::sight::Sight;
 use super::{observe, owners};
 use crate::drive::Reconciler;
 use crate::elsewhere::OtherCluster;
@@ -34,6 +36,7 @@ use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
 use crate::reconciled::Reconciled as _;
 use crate::seen_files::SeenFiles;
+use crate::spans;
 use crate::under_way::UnderWay;
 
 /// How long an attempt waits for room for what it looks at.
@@ -73,6 +76,9 @@ pub(crate) struct KustomizationReconciler {
     room: Option<HeldBytes>,
     /// What this attempt has rendered, when its objects were not kept while it waits.
     begun: Option<Rendered>,
+    /// What it refers to in other lanes' processes, and whether they are to be asked again.
+    loans: LoanBook,
+    asks_for_loans: bool,
     /// Who acted last: what is watched was seen by that account.
     acted: Option<ServiceAccount>,
 }
@@ -99,6 +105,8 @@ impl KustomizationReconciler {
             seen: None,
             room: None,
             begun: None,
+            loans: LoanBook::default(),
+            asks_for_loans: true,
             acted: None,
         }
     }
@@ -120,10 +128,13 @@ impl KustomizationReconciler {
     async fn observe(&mut self, kustomization: &Kustomization, turns: &WorkTurns) {
         let shard = &self.shard;
         let placement = shard.place().await;
-        let sight = Sight::new(shard, &placement);
-        let source = observe::observe_source(sight, kustomization);
-        let dependencies = observe::observe_dependencies(sight, kustomization);
-        let cycle = observe::observe_cycle(sight, kustomization);
+        if std::mem::take(&mut self.asks_for_loans) {
+            self.loans.renew(shard, &placement, kustomization).await;
+        }
+        let outlook = Outlook::new(shard, &placement, &self.loans);
+        let source = observe::observe_source(outlook, kustomization);
+        let dependencies = observe::observe_dependencies(outlook, kustomization);
+        let cycle = observe::observe_cycle(outlook, kustomization);
         let endings = observe::observe_endings(shard, kustomization).await;
         let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
@@ -271,7 +282,12 @@ impl KustomizationReconciler {
             return Ok(None);
         };
         let bytes = bytes.saturating_add(snapshot.estimate_expression_work());
-        let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
+        let planned = turns.run(bytes, || plan(snapshot, Timestamp::now()));
+        let mut plan = planned.instrument(spans::begin_plan()).await;
+        let attempted = plan.status.as_ref();
+        if let Some(revision) = attempted.and_then(|status| status.last_attempted_revision.as_deref()) {
+            spans::note_revision(revision);
+        }
         tracing::debug!(plan = %plan, "planned");
         if let Some(account) = &plan.identity
             && self
@@ -298,7 +314,7 @@ impl KustomizationReconciler {
         };
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
-        let foreign = Sight::new(&self.shard, &snapshot.placement).list_foreign(&kustomization);
+        let foreign = Outlook::new(&self.shard, &snapshot.placement, &self.loans).list_foreign(&kustomization);
         self.shard.listen(&key, heard.chain(foreign).collect());
         if let Some(turnover) = &plan.memory.turnover {
             self.shard.tell_turnover(&key, turnover);
@@ -343,7 +359,10 @@ impl KustomizationReconciler {
         let mut requests = Vec::new();
         for step in std::mem::take(&mut plan.steps) {
             match step {
-                Step::Render(request) => self.render(&request, &kustomization).await,
+                Step::Render(request) => {
+                    let rendering = self.render(&request, &kustomization);
+                    rendering.instrument(spans::begin_rendering()).await;
+                }
                 Step::Survey(request) => self.asked = Some(request),
                 Step::ReadHere(target) => {
                     if !self
@@ -365,7 +384,8 @@ impl KustomizationReconciler {
                 }
                 (None, Some((clients, client))) => {
                     let admit = |answer| self.looking.admit(answer);
-                    execute(&clients, &client, &requests, plan.deadline, admit).await
+                    let executed = execute(&clients, &client, &requests, plan.deadline, admit);
+                    executed.instrument(spans::begin_requests()).await
                 }
                 // The next plan says what is wrong with the identity.
                 (None, None) => return Ok(Some(Next::Again)),
@@ -412,7 +432,10 @@ impl Reconciler for KustomizationReconciler {
         let SourceFacts::Found {
             artifact: Some(artifact),
             ..
-        } = observe::observe_source(Sight::new(&self.shard, &self.shard.place().await), &kustomization)
+        } = observe::observe_source(
+            Outlook::new(&self.shard, &self.shard.place().await, &self.loans),
+            &kustomization,
+        )
         else {
             return None;
         };
@@ -447,6 +470,7 @@ impl Reconciler for KustomizationReconciler {
         self.looking.begin_attempt();
         self.asked = None;
         self.begun = None;
+        self.asks_for_loans = true;
         let Some(kustomization) = self.current() else {
             self.snapshot = None;
             return;
@@ -465,12 +489,13 @@ impl Reconciler for KustomizationReconciler {
         let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
         let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
         let placement = shard.place().await;
-        let sight = Sight::new(shard, &placement);
+        self.loans.renew(shard, &placement, &kustomization).await;
+        let outlook = Outlook::new(shard, &placement, &self.loans);
         let now = Observed {
             kustomization: &kustomization,
             placement: &placement,
-            source: &observe::observe_source(sight, &kustomization),
-            dependencies: &observe::observe_dependencies(sight, &kustomization),
+            source: &observe::observe_source(outlook, &kustomization),
+            dependencies: &observe::observe_dependencies(outlook, &kustomization),
             endings: &observe::observe_endings(shard, &kustomization).await,
             survey: survey.as_ref(),
         };
@@ -527,6 +552,7 @@ impl Reconciler for KustomizationReconciler {
         (self.rendered, self.seen) = (None, None);
         self.room = None;
         self.begun = None;
+        (self.loans, self.asks_for_loans) = (LoanBook::default(), true);
         self.answered.clear();
         self.looked.clear();
         self.labelled.clear();

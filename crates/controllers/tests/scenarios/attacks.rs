@@ -1,15 +1,18 @@
 //! Attacks by a tenant: as an owner who may also write Flux's kinds and their statuses in the home namespace, and as what the
 //! tenant's repository contains. Every denial stands beside a control, the same thing within the tenant's rights, that succeeds:
-//! a denial by something that never works proves nothing.
+//! a denial by something that never works proves nothing. And in the other tenant and in the platform's namespace sits a canary, a Secret
+//! whose value must be nowhere in the end: in no log, object, event, status, figure or artifact. That it would be heard is tried in `testkit`.
 //!
 //! `EVIL` and `ALPHA` in what is tried stand for the names of the attacker's and the other tenant, which are also the names of
 //! their home namespaces.
 
 mod alerts;
+mod artifacts;
 mod bombs;
 mod buckets;
 mod contents;
 mod expressions;
+mod fetches;
 mod fields;
 mod forgery;
 mod lanes;
@@ -19,10 +22,11 @@ mod registries;
 mod variables;
 
 use serde_json::{Value, json};
-use tenure_testkit::{Admin, SOON, eventually};
+use tenure_testkit::{Admin, Canary, SOON, eventually};
 
 use crate::stage::{
-    ALERT, BUCKET, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER, RECEIVER, Stage, condition,
+    ALERT, ARTIFACT_GENERATOR, BUCKET, EXTERNAL_ARTIFACT, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER,
+    RECEIVER, Stage, condition,
 };
 use crate::tenants::{SURFACE, tenant};
 
@@ -33,6 +37,8 @@ struct Scene {
     alpha: String,
     /// The owner of `EVIL`.
     mallory: Admin,
+    /// What nobody may hear of: Secrets of `ALPHA` and of the platform.
+    canary: Canary,
 }
 
 /// One way out, and the way that is allowed.
@@ -42,16 +48,16 @@ struct Attack {
     /// Laid over the spec of the attempt.
     attempt: Value,
     /// What mallory reads, from the API server or in the Ready condition.
-    expected: &'static str,
+    expected: String,
     /// Laid over the spec of the control.
     control: Value,
 }
 
-fn attack(name: &'static str, attempt: Value, expected: &'static str, control: Value) -> Attack {
+fn attack(name: &'static str, attempt: Value, expected: &str, control: Value) -> Attack {
     Attack {
         name,
         attempt,
-        expected,
+        expected: expected.to_owned(),
         control,
     }
 }
@@ -66,13 +72,14 @@ impl Scene {
         let (evil, alpha) = (format!("{prefix}-evil"), format!("{prefix}-alpha"));
         tenant(&stage, &evil).await;
         tenant(&stage, &alpha).await;
+        let canary = Canary::plant(&stage.admin, &[&alpha, "tenure-system"]).await.unwrap();
         let owner = format!("{evil}-owner");
         for object in [
             json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
                 "metadata": { "name": "flux", "namespace": evil },
                 "rules": [{
-                    "apiGroups": ["kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "source.toolkit.fluxcd.io", "tenure.dev"],
+                    "apiGroups": ["kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "source.extensions.fluxcd.io", "source.toolkit.fluxcd.io", "tenure.dev"],
                     "resources": ["*"], "verbs": ["*"]
                 }]
             }),
@@ -91,7 +98,21 @@ impl Scene {
             evil,
             alpha,
             mallory,
+            canary,
         }
+    }
+
+    /// Listens for the canary everywhere, and ends the controllers.
+    async fn end(self) {
+        let metrics = self.stage.metrics();
+        let folder = self.stage.all_artifacts();
+        let folders: Vec<&std::path::Path> = folder.is_dir().then_some(folder.as_path()).into_iter().collect();
+        let texts = [("the figures", metrics.as_str())];
+        let heard = self.canary.check(&self.stage.admin, &texts, &folders);
+        if let Err(place) = heard.await {
+            panic!("{place}");
+        }
+        self.stage.end().await;
     }
 
     fn fill(&self, text: &str) -> String {
@@ -162,10 +183,10 @@ impl Scene {
         for attack in attacks {
             let attempt = make(attack, attack.name, &attack.attempt);
             match self.mallory.apply(attempt.clone()).await {
-                Ok(_) => pending.push((attempt, Some(attack.expected))),
+                Ok(_) => pending.push((attempt, Some(attack.expected.as_str()))),
                 Err(error) => {
                     let message = error.to_string();
-                    assert!(message.contains(attack.expected), "{}: {message}", attack.name);
+                    assert!(message.contains(&attack.expected), "{}: {message}", attack.name);
                 }
             }
             let control = make(attack, &format!("{}-control", attack.name), &attack.control);
@@ -212,17 +233,9 @@ impl Scene {
 }
 
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
-    let known = [
-        GIT_REPOSITORY,
-        OCI_REPOSITORY,
-        BUCKET,
-        KUSTOMIZATION,
-        RECEIVER,
-        ALERT,
-        PROVIDER,
-        SURFACE,
-    ];
-    known.into_iter().find(|known| known.1 == kind).unwrap()
+    let flux = [GIT_REPOSITORY, OCI_REPOSITORY, BUCKET, KUSTOMIZATION, RECEIVER];
+    let more = [ALERT, PROVIDER, ARTIFACT_GENERATOR, EXTERNAL_ARTIFACT, SURFACE];
+    flux.into_iter().chain(more).find(|known| known.1 == kind).unwrap()
 }
 
 /// A folder `own/<name>` with a ConfigMap of that name, for every attack.

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
 
-use crate::stage::{BUCKET, CONFIG_MAP, GIT_REPOSITORY, OCI_REPOSITORY, RECEIVER, Stage, commit, condition, config_map};
+use crate::stage::{
+    BUCKET, CONFIG_MAP, GIT_REPOSITORY, OCI_REPOSITORY, RECEIVER, Stage, commit, condition, config_map,
+};
 
 const SECRET: (&str, &str) = ("v1", "Secret");
 
@@ -138,7 +140,10 @@ async fn a_push_is_applied_when_the_host_says_so() {
     let stored = find_path(&stage, (namespace, "stored"), "").await;
     post_until(&stage, &stored, ("sesame", ""), 200).await;
     let files = stage.get(BUCKET, (namespace, "files")).await.unwrap();
-    assert!(files["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].is_string(), "{files}");
+    assert!(
+        files["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].is_string(),
+        "{files}"
+    );
     let is_asked = |object: Option<&Value>| {
         object.is_some_and(|object| object["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"] != asked)
     };

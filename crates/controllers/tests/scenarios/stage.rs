@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use tenure_cluster::{Connection, Token};
-use tenure_controllers::{Budgets, Config, Hooks, run};
+use tenure_controllers::{Budgets, Config, Figures, Hooks, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::ReferenceGrant;
@@ -20,6 +20,8 @@ use crate::program;
 
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
 pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
+pub(crate) const ARTIFACT_GENERATOR: (&str, &str) = ("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator");
+pub(crate) const EXTERNAL_ARTIFACT: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "ExternalArtifact");
 pub(crate) const BUCKET: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "Bucket");
 pub(crate) const OCI_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "OCIRepository");
 pub(crate) const RECEIVER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1", "Receiver");
@@ -52,6 +54,8 @@ struct Means {
     /// References to other namespaces that an administrator allows.
     grants: Vec<ReferenceGrant>,
     way: Way,
+    /// What controllers in this process count.
+    figures: Figures,
 }
 
 /// The controllers that run.
@@ -293,6 +297,18 @@ impl Stage {
         }
     }
 
+    /// The folder of all artifacts, whoever fetched them.
+    pub(crate) fn all_artifacts(&self) -> std::path::PathBuf {
+        self.cluster.folder().join("artifacts")
+    }
+
+    /// What the controllers of this process counted, as it is scraped.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = String::new();
+        self.means.figures.write(&mut text);
+        text
+    }
+
     /// Ends the controllers, and starts them anew on the same folder.
     pub(crate) async fn restart(&mut self) {
         self.pause().await;
@@ -394,6 +410,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.tenant_sources = means.policy.clone();
     config.budgets = means.budgets;
     config.hooks = means.hooks.clone();
+    config.figures = means.figures.clone();
     config.settings.reference_grants = means.grants.clone();
     let end = CancellationToken::new();
     let running = tokio::spawn({

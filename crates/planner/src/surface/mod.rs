@@ -23,6 +23,7 @@ use crate::answer::Live;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
+pub(crate) use children::{name_kustomizations, name_repository};
 
 /// A plan for a Surface: carried out by the account of its lane,
 ///
@@ -158,7 +159,7 @@ fn write(
     let judge = |live: &Value, wanted: &Wanted| {
         if !is_child(snapshot, live) {
             Verdict::Foreign("was not made by this surface: rename the source, or delete it")
-        } else if children::is_as_desired(live, &wanted.object) {
+        } else if dependents::is_as_desired(live, &wanted.object) {
             Verdict::AsWanted
         } else {
             Verdict::Differs
