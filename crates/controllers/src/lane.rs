@@ -187,6 +187,11 @@ impl Lane {
         shard
     }
 
+    /// Holds what was made for a namespace, in place of what was held for it before.
+    pub(crate) fn hold_shard(&self, shard: &Arc<Shard>) {
+        self.shards().insert(shard.namespace.clone(), Arc::downgrade(shard));
+    }
+
     /// Takes over what another lane held for a namespace.
     pub(crate) fn take_shard(&self, namespace: &str, from: &Self) {
         let moved = from.shards().remove(namespace);
@@ -208,7 +213,8 @@ impl Lane {
 
     /// Whether nobody has it, it holds nothing, and nothing that works in it is under way.
     pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1 && self.shards().is_empty() && self.bounds.are_idle() && self.herald.is_idle()
+        let holds_none = self.shards().values().all(|shard| shard.strong_count() == 0);
+        Arc::strong_count(self) == 1 && holds_none && self.bounds.are_idle() && self.herald.is_idle()
     }
 }
 

@@ -13,10 +13,12 @@ use crate::maxima::{EVENT_MESSAGE_BYTES, EVENT_METADATA_BYTES};
 use crate::plan::{Event, EventKind, EventPlace};
 
 /// The kinds whose events are told, and their API groups. Of others nobody here says anything.
-pub const TOLD: [(&str, &str); 4] = [
+pub const TOLD: [(&str, &str); 6] = [
     ("GitRepository", "source.toolkit.fluxcd.io"),
     ("OCIRepository", "source.toolkit.fluxcd.io"),
     ("Bucket", "source.toolkit.fluxcd.io"),
+    ("ExternalArtifact", "source.toolkit.fluxcd.io"),
+    ("ArtifactGenerator", "source.extensions.fluxcd.io"),
     ("Kustomization", "kustomize.toolkit.fluxcd.io"),
 ];
 
@@ -27,9 +29,11 @@ const UPDATE: &str = "update";
 /// What is told to nobody, behind the object's group (Flux's).
 const KEPT_BACK: [&str; 3] = ["checksum", "digest", "token"];
 
-/// Reasons of events that are told to nobody, as in Flux: that nothing is new; and that a Kustomization waits for its source, which says itself what is
+/// Whether an event is told to nobody, as in Flux: that nothing is new; and that a Kustomization waits for its source, which says itself what is
 /// wrong with it.
-const SAID_TO_NOBODY: [&str; 2] = [reason::ARTIFACT_UP_TO_DATE, reason::ARTIFACT_FAILED];
+fn is_kept_back(kind: &str, why: &str) -> bool {
+    why == reason::ARTIFACT_UP_TO_DATE || (kind == "Kustomization" && why == reason::ARTIFACT_FAILED)
+}
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +133,7 @@ impl News {
     ) -> Option<Self> {
         let group = api_version.split('/').next().unwrap_or_default();
         let is_told = TOLD.contains(&(kind, group)) && event.place == EventPlace::Beside;
-        if !is_told || SAID_TO_NOBODY.contains(&event.reason.as_str()) {
+        if !is_told || is_kept_back(kind, &event.reason) {
             return None;
         }
         let text = |text: &Option<String>| text.clone().unwrap_or_default();

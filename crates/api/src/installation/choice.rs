@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile, an Alert
 /// at whom it tells.
-const LOOKED_AT: [(&str, &str); 15] = [
+const LOOKED_AT: [(&str, &str); 16] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
@@ -17,6 +17,7 @@ const LOOKED_AT: [(&str, &str); 15] = [
     ("Bucket", GENERATOR),
     ("ExternalArtifact", GENERATOR),
     (GENERATOR, "ExternalArtifact"),
+    ("Bucket", RECEIVER),
     ("GitRepository", RECEIVER),
     ("OCIRepository", RECEIVER),
     ("Kustomization", RECEIVER),

@@ -6,10 +6,12 @@ mod reconcile;
 use std::sync::Arc;
 
 use tenure_api::metadata::SOURCE_WATCHER;
-use tenure_api::{ArtifactGenerator, ExternalArtifact};
+use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectMeta};
+use tenure_planner::Event;
 use tenure_planner::external_artifact::find_generator;
 
 use crate::drive::Reconciler;
+use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
@@ -26,6 +28,10 @@ impl Reconciled for ArtifactGenerator {
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
         reconcile::GeneratorReconciler::new(shard, key)
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        herald::tell::<Self>(shard, metadata, event).await;
     }
 
     /// Those that take files of a source, those that make an ExternalArtifact, and those that may be fed by another generator.

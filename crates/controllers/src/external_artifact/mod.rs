@@ -5,14 +5,16 @@ mod compose;
 use std::sync::Arc;
 
 use tenure_api::metadata::SOURCE_WATCHER;
-use tenure_api::{ArtifactGenerator, ExternalArtifact};
+use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectMeta};
 use tenure_cluster::ServiceAccount;
+use tenure_planner::Event;
 use tenure_planner::external_artifact::{Beside, DownloadRequest, FetchRequest, find_generator, find_maker};
 use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::{DownloadError, SourceKey, download};
 
 use crate::drive::Reconciler;
 use crate::figures::Described;
+use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::{Lane, Shard};
 use crate::means::Means;
@@ -31,6 +33,10 @@ impl Reconciled for ExternalArtifact {
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
         SourceReconciler::<Self>::new(shard, key)
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        herald::tell::<Self>(shard, metadata, event).await;
     }
 
     /// Those that a generator makes; what it tells, it tells them itself.

@@ -128,8 +128,10 @@ impl Enclave {
         drop(known);
         let new = || {
             let surroundings: Arc<dyn Surroundings> = Arc::clone(self) as _;
+            let shard = Arc::new(Shard::new(name, &self.kinds, surroundings, &self.means));
+            self.lanes.of(&self.place_known(name), name).hold_shard(&shard);
             NamespaceHome {
-                shard: Arc::new(Shard::new(name, &self.kinds, surroundings, &self.means)),
+                shard,
                 tasks: TaskTracker::new(),
                 end: self.end.child_token(),
                 abort: CancellationToken::new(),

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
 
-use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, OCI_REPOSITORY, RECEIVER, Stage, commit, condition, config_map};
+use crate::stage::{
+    BUCKET, CONFIG_MAP, GIT_REPOSITORY, OCI_REPOSITORY, RECEIVER, Stage, commit, condition, config_map,
+};
 
 const SECRET: (&str, &str) = ("v1", "Secret");
 
@@ -127,6 +129,21 @@ async fn a_push_is_applied_when_the_host_says_so() {
     stage.admin.apply(receiver(namespace, "other", &named)).await.unwrap();
     let other = find_path(&stage, (namespace, "other"), "").await;
     post_until(&stage, &other, ("sesame", ""), 500).await;
+    // A Bucket is asked like any other source.
+    let bucket = json!({
+        "apiVersion": BUCKET.0, "kind": BUCKET.1, "metadata": { "name": "files", "namespace": namespace },
+        "spec": { "bucketName": "apps", "endpoint": "store.example:9000", "interval": "1h" }
+    });
+    stage.admin.apply(bucket).await.unwrap();
+    let stored = json!({ "resources": [{ "kind": "Bucket", "name": "files" }] });
+    stage.admin.apply(receiver(namespace, "stored", &stored)).await.unwrap();
+    let stored = find_path(&stage, (namespace, "stored"), "").await;
+    post_until(&stage, &stored, ("sesame", ""), 200).await;
+    let files = stage.get(BUCKET, (namespace, "files")).await.unwrap();
+    assert!(
+        files["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].is_string(),
+        "{files}"
+    );
     let is_asked = |object: Option<&Value>| {
         object.is_some_and(|object| object["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"] != asked)
     };

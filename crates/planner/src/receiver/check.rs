@@ -16,7 +16,8 @@ use crate::maxima;
 const INTERVAL: Duration = Duration::from_secs(600);
 
 /// The kinds that can be asked to reconcile here, and their API versions. Others have nobody here that would.
-pub const RECONCILED: [(&str, &str); 3] = [
+pub const RECONCILED: [(&str, &str); 4] = [
+    ("Bucket", "source.toolkit.fluxcd.io/v1"),
     ("GitRepository", "source.toolkit.fluxcd.io/v1"),
     ("OCIRepository", "source.toolkit.fluxcd.io/v1"),
     ("Kustomization", "kustomize.toolkit.fluxcd.io/v1"),

@@ -320,6 +320,16 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
         News::of(SOURCE, &object("blue", "a"), &warning, at).is_some(),
         "the control"
     );
+    let of = (
+        "source.extensions.fluxcd.io/v1beta1",
+        "ArtifactGenerator",
+        "source-watcher",
+    );
+    let made = event(EventKind::Warning, "ArtifactFailed", "x", &[]);
+    assert!(
+        News::of(of, &object("blue", "a"), &made, at).is_some(),
+        "what it says of itself is told"
+    );
     // Whoever waits for others has not failed.
     let waits = event(EventKind::Warning, "DependencyNotReady", "x", &[]);
     let waits = News::of(KUSTOMIZE, &object("blue", "a"), &waits, at).unwrap();

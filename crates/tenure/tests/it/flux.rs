@@ -24,6 +24,16 @@ spec:
   targetNamespace: default
   sourceRef: {{kind: GitRepository, name: app}}
 ---
+apiVersion: notification.toolkit.fluxcd.io/v1beta3
+kind: Provider
+metadata: {{name: chat, namespace: default}}
+spec: {{type: slack, address: \"https://hooks.example/x\"}}
+---
+apiVersion: notification.toolkit.fluxcd.io/v1beta3
+kind: Alert
+metadata: {{name: chat, namespace: default}}
+spec: {{providerRef: {{name: chat}}, eventSources: [{{kind: GitRepository, name: none}}]}}
+---
 apiVersion: v1
 kind: ServiceAccount
 metadata: {{name: applier, namespace: default}}
@@ -132,6 +142,8 @@ fn the_flux_command_works() {
         0,
         &["app", "Applied revision: main@sha1:"],
     );
+    place.flux(&of(&["get", "alerts"]), 0, &["chat", "Alert is Ready"]);
+    place.flux(&of(&["get", "alert-providers"]), 0, &["chat", "Provider is Ready"]);
     place.flux(&of(&["get", "all"]), 0, &["gitrepository/app", "kustomization/app"]);
     place.flux(
         &of(&["reconcile", "kustomization", "app", "--with-source"]),
