@@ -3,7 +3,9 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{Bucket, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
+use crate::{
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant,
+};
 
 /// A CustomResourceDefinition could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
@@ -22,10 +24,14 @@ pub struct CrdError {
 /// [`CrdError`] when a generated schema is not representable as JSON; that would be a defect, and a test keeps it from happening.
 pub fn crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
+        finished::<Alert>("Alert", None)?,
+        finished::<ArtifactGenerator>("ArtifactGenerator", None)?,
         finished::<Bucket>("Bucket", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<ExternalArtifact>("ExternalArtifact", None)?,
         finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
         finished::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<Provider>("Provider", None)?,
         finished::<Receiver>("Receiver", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Surface>("Surface", None)?,
         finished::<Tenant>("Tenant", None)?,
@@ -33,7 +39,9 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
     for crd in &mut crds {
         match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
             Some("Tenant") => preserve_what_capsule_knows(crd),
+            Some("Provider") => declare_where_commits_have_statuses(crd),
             Some("Receiver") => declare_how_receivers_are_verified(crd),
+            Some("ArtifactGenerator") => declare_what_artifacts_are_called(crd),
             _ => {}
         }
         declare_flux_defaults(crd);
@@ -133,6 +141,7 @@ fn is_empty_default(default: &Value) -> bool {
 /// The defaults that Flux's CRDs declare, so that an object reads back the same from either.
 fn declare_flux_defaults(crd: &mut Value) {
     let defaults: &[(&str, Value)] = match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
+        Some("Alert") => &[("eventSeverity", json!("info"))],
         Some("Bucket") => &[("timeout", json!("60s")), ("provider", json!("generic"))],
         Some("GitRepository") => &[("timeout", json!("60s")), ("verify/properties/mode", json!("HEAD"))],
         Some("OCIRepository") => &[
@@ -178,6 +187,41 @@ fn declare_how_receivers_are_verified(crd: &mut Value) {
             "message": "secretRef is missing: every type but generic-oidc needs a Secret with the key token"
         }
     ]);
+    declare_rules(crd, rules);
+}
+
+/// The name of a commit's status is for those that have some, as Flux's definition demands it.
+fn declare_where_commits_have_statuses(crd: &mut Value) {
+    let types = [
+        "github",
+        "gitlab",
+        "gitea",
+        "bitbucketserver",
+        "bitbucket",
+        "azuredevops",
+    ];
+    let is_of_these = types.map(|name| format!("self.type == '{name}'")).join(" || ");
+    let rules = json!([{
+        "rule": format!("{is_of_these} || !has(self.commitStatusExpr)"),
+        "message": format!("commitStatusExpr is for the types {} alone", types.join(", "))
+    }]);
+    declare_rules(crd, rules);
+}
+
+fn declare_rules(crd: &mut Value, rules: Value) {
+    let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    if let Some(schema) = crd.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        schema.insert("x-kubernetes-validations".to_owned(), rules);
+    }
+}
+
+/// What an ArtifactGenerator calls what it makes, as Flux's definition demands it: names are templates only where there is a pattern.
+fn declare_what_artifacts_are_called(crd: &mut Value) {
+    let name = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+    let rules = json!([{
+        "rule": format!("has(self.pathPattern) && size(self.pathPattern) > 0 || self.artifacts.all(a, a.name.matches('{name}'))"),
+        "message": "artifact names must be valid Kubernetes object names when pathPattern is not set"
+    }]);
     let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     if let Some(schema) = crd.pointer_mut(pointer).and_then(Value::as_object_mut) {
         schema.insert("x-kubernetes-validations".to_owned(), rules);

@@ -9,7 +9,7 @@ use crate::crds::{CrdError, crds};
 use crate::metadata::{
     CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
     LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE,
-    PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
+    PLATFORM_NAMESPACE, SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 pub(crate) use choice::ControllerChoice;
@@ -42,6 +42,14 @@ pub fn objects() -> Result<Vec<Value>, CrdError> {
 /// # Errors
 /// As [`objects`].
 pub fn objects_for(is_on: &dyn Fn(&str) -> bool) -> Result<Vec<Value>, CrdError> {
+    objects_of_shards(is_on, &[])
+}
+
+/// The same, with what instances for these shards need, too.
+///
+/// # Errors
+/// As [`objects`].
+pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Result<Vec<Value>, CrdError> {
     let mut objects = crds()?;
     let choice = ControllerChoice::of(&objects, is_on);
     objects.extend(cluster_roles(&choice));
@@ -50,7 +58,7 @@ pub fn objects_for(is_on: &dyn Fn(&str) -> bool) -> Result<Vec<Value>, CrdError>
         service_account(),
         controller_cluster_role(&choice),
         controller_cluster_role_binding(),
-        leader_role(),
+        leader_role(shards),
         controller_role_binding(LEADER_ROLE, PLATFORM_NAMESPACE),
         lane_tokens_role(&choice),
         controller_role_binding(LANE_TOKENS_ROLE, PLATFORM_NAMESPACE),
@@ -97,9 +105,10 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = vec![
         // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
         json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
-        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": seen}),
+        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": seen}),
+        json!({"apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": seen}),
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
-        json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": seen}),
+        json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": seen}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]}),
         // A Tenant's home namespace is made when it is not there.
@@ -114,8 +123,9 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     // Who else reconciles the same kinds.
     let others = choice.select(&[
         (SOURCE_CONTROLLER_LEASE, &["Bucket", "GitRepository", "OCIRepository"]),
+        (SOURCE_WATCHER_LEASE, &["ArtifactGenerator", "ExternalArtifact"]),
         (KUSTOMIZE_CONTROLLER_LEASE, &["Kustomization"]),
-        (NOTIFICATION_CONTROLLER_LEASE, &["Receiver"]),
+        (NOTIFICATION_CONTROLLER_LEASE, &["Alert", "Provider", "Receiver"]),
         (CAPSULE_LEASE, &["Tenant"]),
     ]);
     if !others.is_empty() {
@@ -181,14 +191,18 @@ fn events_role(choice: &ControllerChoice) -> Value {
 }
 
 /// What a leader does with its Lease. Who may create is not bound to a name: a request to create has none that RBAC could look at.
-fn leader_role() -> Value {
+fn leader_role(shards: &[String]) -> Value {
+    let of_shards = shards.iter().map(|shard| format!("{SHARD_LEASE_PREFIX}{shard}"));
+    let leases: Vec<String> = std::iter::once(CONTROLLER_LEASE.to_owned()).chain(of_shards).collect();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"name": LEADER_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
         "rules": [
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+            // Who leads the other instances, whatever shards they are for; nobody else's are here.
+            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "patch"],
-             "resourceNames": [CONTROLLER_LEASE]}
+             "resourceNames": leases}
         ]
     })
 }

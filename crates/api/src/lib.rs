@@ -4,11 +4,14 @@
 //! it is used), and strictly where a wrong guess would be unsafe. The crate decides nothing: `tenancy` and `planner` do.
 //! It refuses I/O of any kind; kube is here only for its derive and its object types.
 
+pub mod alert;
 pub mod artifact;
+pub mod artifact_generator;
 pub mod bucket;
 pub mod condition;
 pub mod crds;
 pub mod duration;
+pub mod external_artifact;
 pub mod git_repository;
 pub mod installation;
 pub mod inventory;
@@ -16,6 +19,7 @@ pub mod kustomization;
 pub mod metadata;
 pub mod names;
 pub mod oci_repository;
+pub mod provider;
 pub mod reason;
 pub mod receiver;
 pub mod reference;
@@ -29,13 +33,17 @@ pub mod time;
 pub mod view;
 pub mod workload;
 
+pub use alert::{Alert, AlertSpec, AlertStatus};
+pub use artifact_generator::{ArtifactGenerator, ArtifactGeneratorSpec, ArtifactGeneratorStatus};
 pub use bucket::{Bucket, BucketSpec, BucketStatus};
 pub use condition::{Condition, ConditionStatus};
 pub use duration::DurationText;
+pub use external_artifact::{ExternalArtifact, ExternalArtifactSpec, ExternalArtifactStatus};
 pub use git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
 pub use inventory::ObjectId;
 pub use kustomization::{Kustomization, KustomizationSpec, KustomizationStatus};
 pub use oci_repository::{OciRepository, OciRepositorySpec, OciRepositoryStatus};
+pub use provider::{Provider, ProviderSpec, ProviderStatus};
 pub use receiver::{Receiver, ReceiverSpec, ReceiverStatus};
 pub use source_url::SourceUrl;
 pub use surface::{Surface, SurfaceSpec, SurfaceStatus};

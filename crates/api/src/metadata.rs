@@ -6,12 +6,22 @@ pub const PLATFORM_NAMESPACE: &str = "tenure-system";
 pub const CONTROLLER_SERVICE_ACCOUNT: &str = "tenure-controller";
 /// The Lease of whoever leads among several `tenure run`, in the platform namespace.
 pub const CONTROLLER_LEASE: &str = "tenure-controller";
+/// The same of a shard, before its name.
+pub const SHARD_LEASE_PREFIX: &str = "tenure-controller-shard-";
+/// Annotation of these Leases: up to which revisions of Tenants and namespaces the leader has let go of what is not its.
+pub const LET_GO: &str = "tenure.dev/let-go";
+/// Label of what runs the controllers of a shard: its name.
+pub const SHARD_LABEL: &str = "tenure.dev/shard";
+/// Label that says which shard a Tenant, or a namespace that is nobody's, is in (Flux's).
+pub const SHARDING_KEY: &str = "sharding.fluxcd.io/key";
 /// What Flux's source-controller holds while it reconciles, in its own namespace.
 pub const SOURCE_CONTROLLER_LEASE: &str = "source-controller-leader-election";
 /// What Flux's notification-controller holds while it reconciles, in its own namespace.
 pub const NOTIFICATION_CONTROLLER_LEASE: &str = "notification-controller-leader-election";
 /// What Flux's kustomize-controller holds while it reconciles, in its own namespace.
 pub const KUSTOMIZE_CONTROLLER_LEASE: &str = "kustomize-controller-leader-election";
+/// Lease by which Flux's controller of ArtifactGenerators elects its leader.
+pub const SOURCE_WATCHER_LEASE: &str = "source-watcher-leader-election";
 /// What Capsule's controller holds while it reconciles, in its own namespace.
 pub const CAPSULE_LEASE: &str = "42c733ea.clastix.capsule.io";
 
@@ -21,7 +31,9 @@ pub const KUSTOMIZE_CONTROLLER: &str = "kustomize-controller";
 pub const KUSTOMIZE_CONTROLLER_STATUS: &str = "gotk-kustomize-controller";
 /// Field manager of a source's own status and finalizer (Flux's).
 pub const SOURCE_CONTROLLER_STATUS: &str = "gotk-source-controller";
-/// Field manager of a Receiver's own status, and of the requests to reconcile that it makes (Flux's).
+/// Field manager of what Flux's controller of ArtifactGenerators writes.
+pub const SOURCE_WATCHER: &str = "source-watcher";
+/// Field manager of the own status of a Receiver, an Alert and a Provider, and of the requests to reconcile that it makes (Flux's).
 pub const NOTIFICATION_CONTROLLER: &str = "notification-controller";
 /// Field manager of what Tenure writes for a Surface or a Tenant.
 pub const TENURE_CONTROLLER: &str = "tenure-controller";
@@ -33,6 +45,12 @@ pub const KUBECTL_PREFIX: &str = "kubectl";
 
 /// The finalizer of Kustomizations and sources (Flux's).
 pub const FLUX_FINALIZER: &str = "finalizers.fluxcd.io";
+/// Finalizer that Flux's controller puts on an ArtifactGenerator.
+pub const GENERATOR_FINALIZER: &str = "source.extensions.fluxcd.io/finalizer";
+/// Label of an ExternalArtifact: uid of the ArtifactGenerator that makes it.
+pub const GENERATOR_LABEL: &str = "source.extensions.fluxcd.io/generator";
+/// Annotation of an ArtifactGenerator: `disabled` keeps it from being reconciled.
+pub const GENERATOR_SWITCH: &str = "source.extensions.fluxcd.io/reconcile";
 /// The finalizer of Surfaces and Tenants.
 pub const TENURE_FINALIZER: &str = "tenure.dev/finalizer";
 
@@ -54,6 +72,8 @@ pub const EVENT_REVISION: &str = "kustomize.toolkit.fluxcd.io/revision";
 pub const EVENT_ORIGIN_REVISION: &str = "kustomize.toolkit.fluxcd.io/originRevision";
 /// Annotation on a source's event: the revision that it is about.
 pub const SOURCE_EVENT_REVISION: &str = "source.toolkit.fluxcd.io/revision";
+/// What stands before the name of an annotation on an object that is told beside its events.
+pub const EVENT_METADATA_PREFIX: &str = "event.toolkit.fluxcd.io/";
 /// Annotation that asks for a reconciliation now; its value comes back as `status.lastHandledReconcileAt`.
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 

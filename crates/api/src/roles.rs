@@ -75,12 +75,16 @@ fn list_book_rules() -> Vec<Value> {
     let told = json!(["get", "update", "patch"]);
     vec![
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": ["get", "patch"] }),
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"], "verbs": generated }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts", "gitrepositories"], "verbs": generated }),
+        json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": ["get", "patch"] }),
+        json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators/status", "artifactgenerators/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts/status", "externalartifacts/finalizers"], "verbs": told }),
         // Nothing makes one but people and repositories: no create, no delete.
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "ocirepositories"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
-        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": ["get", "patch"] }),
+        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers/status", "receivers/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts/status", "alerts/finalizers", "providers/status", "providers/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces/status", "surfaces/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories/status", "ocirepositories/finalizers"], "verbs": told }),
@@ -129,9 +133,10 @@ pub fn view_cluster_role() -> Value {
         },
         "rules": [
             { "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see },
-            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": see },
+            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": see },
+            { "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": see },
             { "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see },
-            { "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": see }
+            { "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": see }
         ]
     })
 }

@@ -6,7 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
-use crate::metadata::{CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
+use crate::metadata::{
+    CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, SHARD_LABEL, SHARD_LEASE_PREFIX,
+    SHARDING_KEY,
+};
 
 /// The user and the group that the process has: numbers, so that a kubelet can tell that they aren't root's.
 pub const USER: u32 = 65532;
@@ -81,6 +84,14 @@ pub struct Workload {
     pub memory: u64,
     /// How many bytes of disk it may take.
     pub disk: u64,
+    /// The shards that have Pods of their own; with any, the others see to what is in none.
+    pub shards: Vec<String>,
+}
+
+/// What one instance of the controllers consists of: the main one, or a shard's.
+struct Part<'a> {
+    workload: &'a Workload,
+    shard: Option<&'a str>,
 }
 
 impl Workload {
@@ -100,11 +111,21 @@ impl Workload {
 /// All that runs the controllers, in an order in which it can be applied: who may talk to whom comes before anybody talks.
 #[must_use]
 pub fn objects(workload: &Workload) -> Vec<Value> {
-    let mut objects = vec![closed_namespace(), controller_traffic(workload)];
+    let shards = workload.shards.iter().map(|shard| Some(shard.as_str()));
+    let parts: Vec<Part<'_>> = std::iter::once(None)
+        .chain(shards)
+        .map(|shard| Part { workload, shard })
+        .collect();
+    let mut objects = vec![closed_namespace()];
+    objects.extend(parts.iter().map(Part::traffic));
     if workload.hooks {
         objects.push(hook_service());
     }
-    objects.extend([disruption_budget(), deployment(workload)]);
+    objects.extend(
+        parts
+            .iter()
+            .flat_map(|part| [part.disruption_budget(), part.deployment()]),
+    );
     objects
 }
 
@@ -128,7 +149,175 @@ fn selector() -> Value {
 }
 
 fn labels() -> Value {
-    json!({"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "controllers", MANAGED_BY: MANAGED_BY_TENURE})
+    labelled(selector(), MANAGED_BY, MANAGED_BY_TENURE)
+}
+
+fn labelled(mut labels: Value, label: &str, value: &str) -> Value {
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert(label.to_owned(), json!(value));
+    }
+    labels
+}
+
+impl Part<'_> {
+    fn name(&self) -> String {
+        self.shard.map_or_else(
+            || CONTROLLER_SERVICE_ACCOUNT.to_owned(),
+            |shard| format!("{SHARD_LEASE_PREFIX}{shard}"),
+        )
+    }
+
+    /// What its Pods are selected by, and no other part's.
+    fn selector(&self) -> Value {
+        match self.shard {
+            None => selector(),
+            Some(shard) => {
+                json!({"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": "controllers-of-shard", SHARD_LABEL: shard})
+            }
+        }
+    }
+
+    fn labels(&self) -> Value {
+        labelled(self.selector(), MANAGED_BY, MANAGED_BY_TENURE)
+    }
+
+    fn metadata(&self) -> Value {
+        json!({"name": self.name(), "namespace": PLATFORM_NAMESPACE, "labels": self.labels()})
+    }
+
+    /// Where the controllers may connect to. The dialer decides that for each source, after names were resolved; this is the second line,
+    /// for a day on which something gets past the first. It can be no narrower than the dialer's policy, or a source that tenants may have
+    /// could not be fetched: any port of any public address.
+    fn traffic(&self) -> Value {
+        let workload = self.workload;
+        let tcp = |ports: &[u16]| -> Value {
+            ports
+                .iter()
+                .map(|port| json!({"protocol": "TCP", "port": port}))
+                .collect()
+        };
+        let dns: Vec<Value> = DNS_PORTS
+            .iter()
+            .flat_map(|port| ["UDP", "TCP"].map(|protocol| json!({"protocol": protocol, "port": port})))
+            .collect();
+        let mut egress = vec![
+            json!({"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": NODE_LOCAL_DNS}}], "ports": dns}),
+            json!({"to": open_blocks(&workload.cluster_ranges), "ports": [{"protocol": "TCP"}]}),
+        ];
+        if workload.api_servers.is_empty() {
+            // Its address is another one in every cluster, and none that a selector finds.
+            egress.push(json!({"ports": tcp(&API_SERVER_PORTS)}));
+        }
+        for address in workload.api_servers.iter().chain(&workload.source_addresses) {
+            egress.push(json!({"to": [{"ipBlock": {"cidr": only(address.ip())}}], "ports": tcp(&[address.port()])}));
+        }
+        if !workload.source_networks.is_empty() {
+            let blocks: Vec<Value> = workload
+                .source_networks
+                .iter()
+                .map(|network| json!({"ipBlock": {"cidr": network}}))
+                .collect();
+            egress.push(json!({"to": blocks, "ports": [{"protocol": "TCP"}]}));
+        }
+        let mut policy = json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": self.metadata(),
+            "spec": {"podSelector": {"matchLabels": self.selector()}, "policyTypes": ["Ingress", "Egress"], "egress": egress}
+        });
+        let mut ingress = Vec::new();
+        if let Some(namespace) = &workload.metrics_from {
+            let from = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
+            ingress.push(json!({"from": [from], "ports": tcp(&[METRICS_PORT])}));
+        }
+        if workload.hooks && self.shard.is_none() {
+            // From anywhere: whatever leads here is another thing in every cluster, and each request proves itself.
+            ingress.push(json!({"ports": tcp(&[HOOK_PORT])}));
+        }
+        if !ingress.is_empty()
+            && let Some(spec) = policy.get_mut("spec").and_then(Value::as_object_mut)
+        {
+            spec.insert("ingress".to_owned(), Value::Array(ingress));
+        }
+        policy
+    }
+
+    /// One Pod at a time is taken away, be there one or many: a bound on how many stay would keep a node with the only one from being drained.
+    fn disruption_budget(&self) -> Value {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self.metadata(),
+            "spec": {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": self.selector()}}
+        })
+    }
+
+    fn deployment(&self) -> Value {
+        let workload = self.workload;
+        let mut arguments = vec![
+            "run".to_owned(),
+            // A folder of its own: the mounted one belongs to the group, and what is in this one to the process alone.
+            format!("--data={DATA}/data"),
+            format!("--health-address={HEALTH_PORT}"),
+        ];
+        let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"})];
+        if workload.metrics_from.is_some() {
+            arguments.push(format!("--metrics-address={METRICS_PORT}"));
+            ports.push(json!({"name": METRICS_PORT_NAME, "containerPort": METRICS_PORT, "protocol": "TCP"}));
+        }
+        if workload.hooks && self.shard.is_none() {
+            arguments.push(format!("--hook-address={HOOK_PORT}"));
+            ports.push(json!({"name": "hooks", "containerPort": HOOK_PORT, "protocol": "TCP"}));
+        }
+        match self.shard {
+            Some(shard) => arguments.push(format!("--watch-label-selector={SHARDING_KEY}={shard}")),
+            None if !workload.shards.is_empty() => arguments.push(format!("--watch-label-selector=!{SHARDING_KEY}")),
+            None => {}
+        }
+        arguments.extend(workload.arguments.iter().cloned());
+        let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
+        let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": self.selector()}});
+        let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
+        let container = json!({
+            "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
+            "command": [PROGRAM], "args": arguments,
+            "env": [{"name": "TENURE_LOG_FORMAT", "value": "json"}],
+            "ports": ports,
+            "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
+            "securityContext": {
+                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": false, "runAsNonRoot": true,
+                "runAsUser": USER, "runAsGroup": USER, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}
+            },
+            // No limit of processor time: who is throttled renews its Lease late, and loses it.
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "256Mi"},
+                "limits": {"memory": mebibytes(workload.memory)}
+            },
+            "volumeMounts": [{"name": "data", "mountPath": DATA}]
+        });
+        let mut pod = json!({
+            "serviceAccountName": CONTROLLER_SERVICE_ACCOUNT, "automountServiceAccountToken": true, "enableServiceLinks": false,
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            // What is under way ends first, then the Lease is given back.
+            "terminationGracePeriodSeconds": 60,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"}
+            },
+            "topologySpreadConstraints": [spread("kubernetes.io/hostname"), spread("topology.kubernetes.io/zone")],
+            "containers": [container],
+            "volumes": [{"name": "data", "emptyDir": {"sizeLimit": mebibytes(workload.disk)}}]
+        });
+        if let (Some(class), Some(pod)) = (&workload.priority_class, pod.as_object_mut()) {
+            pod.insert("priorityClassName".to_owned(), json!(class));
+        }
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": self.metadata(),
+            "spec": {
+                "replicas": workload.replicas, "revisionHistoryLimit": 3,
+                "selector": {"matchLabels": self.selector()},
+                // The next ones wait already when the last one gives the Lease back.
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+                "template": {"metadata": {"labels": self.labels()}, "spec": pod}
+            }
+        })
+    }
 }
 
 /// Nobody opens a connection to a Pod of the platform namespace. Probes of a kubelet are not held up by policies.
@@ -137,60 +326,6 @@ fn closed_namespace() -> Value {
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata("tenure-nobody-comes-in"),
         "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}
     })
-}
-
-/// Where the controllers may connect to. The dialer decides that for each source, after names were resolved; this is the second line,
-/// for a day on which something gets past the first. It can be no narrower than the dialer's policy, or a source that tenants may have
-/// could not be fetched: any port of any public address.
-fn controller_traffic(workload: &Workload) -> Value {
-    let tcp = |ports: &[u16]| -> Value {
-        ports
-            .iter()
-            .map(|port| json!({"protocol": "TCP", "port": port}))
-            .collect()
-    };
-    let dns: Vec<Value> = DNS_PORTS
-        .iter()
-        .flat_map(|port| ["UDP", "TCP"].map(|protocol| json!({"protocol": protocol, "port": port})))
-        .collect();
-    let mut egress = vec![
-        json!({"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": NODE_LOCAL_DNS}}], "ports": dns}),
-        json!({"to": open_blocks(&workload.cluster_ranges), "ports": [{"protocol": "TCP"}]}),
-    ];
-    if workload.api_servers.is_empty() {
-        // Its address is another one in every cluster, and none that a selector finds.
-        egress.push(json!({"ports": tcp(&API_SERVER_PORTS)}));
-    }
-    for address in workload.api_servers.iter().chain(&workload.source_addresses) {
-        egress.push(json!({"to": [{"ipBlock": {"cidr": only(address.ip())}}], "ports": tcp(&[address.port()])}));
-    }
-    if !workload.source_networks.is_empty() {
-        let blocks: Vec<Value> = workload
-            .source_networks
-            .iter()
-            .map(|network| json!({"ipBlock": {"cidr": network}}))
-            .collect();
-        egress.push(json!({"to": blocks, "ports": [{"protocol": "TCP"}]}));
-    }
-    let mut policy = json!({
-        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
-        "spec": {"podSelector": {"matchLabels": selector()}, "policyTypes": ["Ingress", "Egress"], "egress": egress}
-    });
-    let mut ingress = Vec::new();
-    if let Some(namespace) = &workload.metrics_from {
-        let from = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
-        ingress.push(json!({"from": [from], "ports": tcp(&[METRICS_PORT])}));
-    }
-    if workload.hooks {
-        // From anywhere: whatever leads here is another thing in every cluster, and each request proves itself.
-        ingress.push(json!({"ports": tcp(&[HOOK_PORT])}));
-    }
-    if !ingress.is_empty()
-        && let Some(spec) = policy.get_mut("spec").and_then(Value::as_object_mut)
-    {
-        spec.insert("ingress".to_owned(), Value::Array(ingress));
-    }
-    policy
 }
 
 /// The public addresses but for the cluster's own: all that sources may reach when no administrator says more.
@@ -235,79 +370,6 @@ fn carried(before: &str, after: &str, address: &str, length: u8) -> String {
 
 fn only(address: IpAddr) -> String {
     format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
-}
-
-/// One Pod at a time is taken away, be there one or many: a bound on how many stay would keep a node with the only one from being drained.
-fn disruption_budget() -> Value {
-    json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
-        "spec": {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": selector()}}
-    })
-}
-
-fn deployment(workload: &Workload) -> Value {
-    let mut arguments = vec![
-        "run".to_owned(),
-        // A folder of its own: the mounted one belongs to the group, and what is in this one to the process alone.
-        format!("--data={DATA}/data"),
-        format!("--health-address={HEALTH_PORT}"),
-    ];
-    let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"})];
-    if workload.metrics_from.is_some() {
-        arguments.push(format!("--metrics-address={METRICS_PORT}"));
-        ports.push(json!({"name": METRICS_PORT_NAME, "containerPort": METRICS_PORT, "protocol": "TCP"}));
-    }
-    if workload.hooks {
-        arguments.push(format!("--hook-address={HOOK_PORT}"));
-        ports.push(json!({"name": "hooks", "containerPort": HOOK_PORT, "protocol": "TCP"}));
-    }
-    arguments.extend(workload.arguments.iter().cloned());
-    let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
-    let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": selector()}});
-    let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
-    let container = json!({
-        "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
-        "command": [PROGRAM], "args": arguments,
-        "env": [{"name": "TENURE_LOG_FORMAT", "value": "json"}],
-        "ports": ports,
-        "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
-        "securityContext": {
-            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": false, "runAsNonRoot": true,
-            "runAsUser": USER, "runAsGroup": USER, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}
-        },
-        // No limit of processor time: who is throttled renews its Lease late, and loses it.
-        "resources": {
-            "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "256Mi"},
-            "limits": {"memory": mebibytes(workload.memory)}
-        },
-        "volumeMounts": [{"name": "data", "mountPath": DATA}]
-    });
-    let mut pod = json!({
-        "serviceAccountName": CONTROLLER_SERVICE_ACCOUNT, "automountServiceAccountToken": true, "enableServiceLinks": false,
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        // What is under way ends first, then the Lease is given back.
-        "terminationGracePeriodSeconds": 60,
-        "securityContext": {
-            "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"}
-        },
-        "topologySpreadConstraints": [spread("kubernetes.io/hostname"), spread("topology.kubernetes.io/zone")],
-        "containers": [container],
-        "volumes": [{"name": "data", "emptyDir": {"sizeLimit": mebibytes(workload.disk)}}]
-    });
-    if let (Some(class), Some(pod)) = (&workload.priority_class, pod.as_object_mut()) {
-        pod.insert("priorityClassName".to_owned(), json!(class));
-    }
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(CONTROLLER_SERVICE_ACCOUNT),
-        "spec": {
-            "replicas": workload.replicas, "revisionHistoryLimit": 3,
-            "selector": {"matchLabels": selector()},
-            // The next ones wait already when the last one gives the Lease back.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-            "template": {"metadata": {"labels": labels()}, "spec": pod}
-        }
-    })
 }
 
 #[cfg(test)]
@@ -480,5 +542,62 @@ mod tests {
     fn an_address_is_carried_where_it_belongs() {
         assert_eq!(carried("2002:", "::", "10.0.0.0", 24), "2002:a00::/24");
         assert_eq!(carried("64:ff9b::", "", "192.168.0.0", 112), "64:ff9b::c0a8:0/112");
+    }
+
+    #[test]
+    fn a_shard_has_pods_of_its_own() {
+        let shards = vec!["a".to_owned(), "b".to_owned()];
+        let objects = objects(&Workload { shards, ..workload() });
+        let of_kind = |kind: &str| {
+            objects
+                .iter()
+                .filter(|object| object["kind"] == kind)
+                .collect::<Vec<_>>()
+        };
+        let mut selectors = std::collections::BTreeSet::new();
+        for (deployment, (name, selector)) in of_kind("Deployment").into_iter().zip([
+            ("tenure-controller", "!sharding.fluxcd.io/key"),
+            ("tenure-controller-shard-a", "sharding.fluxcd.io/key=a"),
+            ("tenure-controller-shard-b", "sharding.fluxcd.io/key=b"),
+        ]) {
+            assert_eq!(deployment["metadata"]["name"], name);
+            let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+            let flag = json!(format!("--watch-label-selector={selector}"));
+            assert!(
+                container["args"]
+                    .as_array()
+                    .is_some_and(|arguments| arguments.contains(&flag)),
+                "{container}"
+            );
+            let selected = &deployment["spec"]["selector"]["matchLabels"];
+            let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+            assert!(
+                selected
+                    .as_object()
+                    .is_some_and(|selected| selected.iter().all(|(label, value)| labels[label] == *value))
+            );
+            // What is for one part selects its Pods and no other part's.
+            for kind in ["NetworkPolicy", "PodDisruptionBudget"] {
+                let is_its = |object: &&&Value| object["metadata"]["name"] == name;
+                let object = of_kind(kind);
+                let object = object.iter().find(is_its).expect("one for each part");
+                let spec = &object["spec"];
+                let of_object = if kind == "NetworkPolicy" {
+                    &spec["podSelector"]
+                } else {
+                    &spec["selector"]
+                };
+                assert_eq!(of_object["matchLabels"], *selected);
+            }
+            selectors.insert(selected.to_string());
+        }
+        assert_eq!((selectors.len(), of_kind("Deployment").len()), (3, 3));
+        // Without shards, the only instance is told of none.
+        let alone = super::objects(&workload());
+        assert!(
+            !serde_json::to_string(&alone)
+                .expect("JSON")
+                .contains("watch-label-selector")
+        );
     }
 }

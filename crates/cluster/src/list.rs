@@ -101,3 +101,33 @@ impl<'c> PagedList<'c> {
         Ok((page, answer.text.len()))
     }
 }
+
+/// Objects of a list that is held as a whole.
+const FEW_OBJECTS: usize = 1000;
+
+impl Client {
+    /// All objects of a namespace of which there are few, as they are now and not as a cache may have them.
+    ///
+    /// # Errors
+    /// [`ClusterError`] when they can't be read, or are no few.
+    pub async fn list(&self, resource: &Resource, namespace: &str) -> Result<Vec<serde_json::Value>, ClusterError> {
+        let mut pages = PagedList::new(self, resource, Some(namespace), None)?;
+        let mut objects = Vec::new();
+        while let Some(page) = pages.read_next().await? {
+            for seen in page.items {
+                let read = seen.read();
+                objects.push(read.map_err(|error| ClusterError::Decode {
+                    what: format!("{} {namespace}/{}", resource.plural, seen.name),
+                    problem: error.to_string(),
+                })?);
+            }
+            if objects.len() > FEW_OBJECTS {
+                return Err(ClusterError::Decode {
+                    what: format!("{} of {namespace}", resource.plural),
+                    problem: format!("there are more than {FEW_OBJECTS}"),
+                });
+            }
+        }
+        Ok(objects)
+    }
+}

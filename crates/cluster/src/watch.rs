@@ -51,6 +51,8 @@ pub enum WatchEvent {
         /// The revision at which it was found gone.
         revision: String,
     },
+    /// What is there is told from here on, in no order, until that is done.
+    Listing,
     /// Everything that was there at this revision has been delivered.
     Synced {
         /// The revision.
@@ -168,6 +170,7 @@ async fn list(
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let mut pages = PagedList::new(client, resource, namespace, labels)?;
+    sink(WatchEvent::Listing);
     // What is known is replaced only when all of it has been told: who reads it may panic in between, and a later page may fail.
     let mut versions = HashMap::new();
     let mut revision = String::new();

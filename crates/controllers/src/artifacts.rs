@@ -10,17 +10,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 use tenure_planner::artifact::StoredArtifact;
-use tenure_sources::{Account, ArtifactStore, ByteBudget, Limits, SourceKey, StorageError, remove_leftovers};
+use tenure_sources::{
+    Account, ArtifactStore, ByteBudget, Held, Limits, OverBudget, SourceKey, StorageError, remove_leftovers,
+};
 
 use crate::budgets::{self, Budgets};
 use crate::trees::{TreeCache, TreeInUse};
+
+/// Below the folder for artifacts: the archives, and what is noted of them.
+const STORE: &str = "store";
+const RECORDS: &str = "records";
+
+/// Where the record of a source is, below a folder for artifacts.
+pub(crate) fn locate_record(source: &SourceKey) -> PathBuf {
+    Path::new(RECORDS)
+        .join(source.folder())
+        .with_file_name(format!("{}.json", source.uid()))
+}
+
+/// Where an archive of a source is, below a folder for artifacts.
+pub(crate) fn locate_archive(source: &SourceKey, digest: &str) -> Result<PathBuf, StorageError> {
+    Ok(Path::new(STORE).join(source.archive(digest)?))
+}
 
 /// The disk and the memory that all artifacts share: the store and its records, the trees, and what bounds them.
 #[derive(Debug)]
 pub(crate) struct Depot {
     pub(crate) store: ArtifactStore,
     pub(crate) limits: Limits,
-    records: PathBuf,
+    folder: PathBuf,
     trees: Arc<TreeCache>,
     fetches: ByteBudget,
     unpacking: ByteBudget,
@@ -30,13 +48,13 @@ pub(crate) struct Depot {
 impl Depot {
     /// Opens the store below a folder.
     pub(crate) fn open(folder: &Path, limits: Limits, budgets: Budgets) -> Result<Self, StorageError> {
-        let store = ArtifactStore::open(folder.join("store"), budgets.archives())?;
+        let store = ArtifactStore::open(folder.join(STORE), budgets.archives())?;
         Ok(Self::of(folder, store, limits, budgets))
     }
 
     /// Looks into the store below a folder that the controllers may be using: for reading only.
     pub(crate) fn look_into(folder: &Path, limits: Limits) -> Self {
-        let store = ArtifactStore::look_into(folder.join("store"));
+        let store = ArtifactStore::look_into(folder.join(STORE));
         Self::of(folder, store, limits, Budgets::default())
     }
 
@@ -45,7 +63,7 @@ impl Depot {
             trees: TreeCache::new(store.clone(), limits, budgets.trees()),
             store,
             limits,
-            records: folder.join("records"),
+            folder: folder.to_owned(),
             fetches: budgets.fetches(),
             unpacking: budgets::make_unpacking(),
             budgets,
@@ -64,7 +82,7 @@ impl Depot {
 
     /// Removes what belongs to no source of a kind that `keep` knows by namespace, name and uid.
     pub(crate) fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
-        let records = self.records.join(kind.to_ascii_lowercase());
+        let records = self.folder.join(RECORDS).join(kind.to_ascii_lowercase());
         // A record without an archive says nothing, so it does no harm if it stays.
         let _ = remove_leftovers(&records, &keep);
         self.store.retain(kind, keep)
@@ -80,6 +98,16 @@ impl Depot {
         self.trees.drop_idle();
     }
 
+    /// Room in memory for files of several artifacts together, charged to a lane.
+    pub(crate) async fn take_tree_room(
+        &self,
+        lane: &str,
+        bytes: u64,
+        deadline: tokio::time::Instant,
+    ) -> Result<Held, OverBudget> {
+        self.trees.take_room(lane, bytes, deadline).await
+    }
+
     /// The room of trees.
     pub(crate) fn tree_room(&self) -> &ByteBudget {
         self.trees.budget()
@@ -91,8 +119,7 @@ impl Depot {
     }
 
     fn file(&self, source: &SourceKey) -> PathBuf {
-        let folder = self.records.join(source.folder());
-        folder.with_file_name(format!("{}.json", source.uid()))
+        self.folder.join(locate_record(source))
     }
 }
 
@@ -174,7 +201,7 @@ fn read(file: &Path) -> Option<StoredArtifact> {
 }
 
 /// Reads a record, also one of the form of before, with the fingerprint apart: what is stored by then need not be fetched again.
-fn read_record(bytes: &[u8]) -> Option<StoredArtifact> {
+pub(crate) fn read_record(bytes: &[u8]) -> Option<StoredArtifact> {
     #[derive(Deserialize)]
     struct Halves {
         stored: StoredArtifact,

@@ -1,17 +1,19 @@
 //! What the controllers need to be told. Owns no defaults of the product's flags beyond those that every way of running shares.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tenure_cluster::Connection;
 use tenure_planner::kustomization::{ApplySettings, Guards};
 use tenure_sources::{Limits, Policy};
-use tenure_tenancy::Settings;
+use tenure_tenancy::{Instance, Settings};
 
 use crate::budgets::Budgets;
 use crate::figures::Figures;
 use crate::hooks::Hooks;
 use crate::lane_mode::LaneMode;
 use crate::render::RenderLimits;
+use crate::sharding::ShardBoard;
 use crate::switches::Switches;
 
 /// What the controllers need to be told.
@@ -49,6 +51,10 @@ pub struct Config {
     pub figures: Figures,
     /// What is asked by whoever listens for requests to Receivers.
     pub hooks: Hooks,
+    /// Which of several instances this is.
+    pub instance: Instance,
+    /// What it knows of the others.
+    pub(crate) shards: Option<Arc<ShardBoard>>,
 }
 
 impl Config {
@@ -72,6 +78,8 @@ impl Config {
             strict_sops: false,
             figures: Figures::default(),
             hooks: Hooks::default(),
+            instance: Instance::default(),
+            shards: None,
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The second line between the hub and a lane's process: the lane asks for connections, and the hub, which alone opens sockets, hands them over.
+//! The second line between the hub and a lane's process: the lane asks for connections, and for archives that another lane has fetched, and the
+//! hub, which alone opens sockets, hands them over.
 //!
-//! A message is a datagram, so none is half of one, and an answer may carry one open socket. Refuses descriptors in the other direction: what a
+//! A message is a datagram, so none is half of one, and an answer may carry one open socket or file. Refuses descriptors in the other direction: what a
 //! lane attaches is closed by the kernel, unseen.
 
 use std::io;
@@ -20,6 +21,8 @@ use tenure_sources::{ConnectRefusal, Endpoint};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
+use crate::loans::Reference;
+
 /// The longest message.
 const LONGEST: usize = 8 << 10;
 /// What the kernel keeps of answers that a lane doesn't read, as little as it can: open sockets on their way count for the hub's user.
@@ -28,14 +31,20 @@ const UNREAD: usize = 1;
 /// Connections that one lane may ask for at the same time.
 pub(crate) const AT_ONCE: usize = 32;
 
-/// What a lane wants to be connected to.
+/// What a lane wants to be connected to, or to have open.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum DialTarget {
     /// The API server.
     Server,
-    /// Something that a source or a kubeconfig names. An address is given up after `patience`.
-    Endpoint { endpoint: Endpoint, patience: Duration },
+    /// Something that a source or a kubeconfig names, or a proxy on the way to what is behind it. An address is given up after `patience`.
+    Endpoint {
+        endpoint: Endpoint,
+        behind: Option<Endpoint>,
+        patience: Duration,
+    },
+    /// What was fetched of a source of another lane that one of its namespaces refers to: a file, not a socket.
+    Artifact { reference: Reference, digest: String },
 }
 
 /// A lane asks for a connection.

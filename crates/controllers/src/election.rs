@@ -6,13 +6,17 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenure_api::metadata::LET_GO;
 use tenure_cluster::{Client, ClientPool, ClusterError, ControllerHealth};
 use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, must_stop, write_spec};
+use tenure_planner::sharding::Progress;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::manager::{RunError, run};
+use crate::sharding::ShardBoard;
 
 /// The kind of what is held.
 const API_VERSION: &str = "coordination.k8s.io/v1";
@@ -53,14 +57,18 @@ pub fn run_as_leader(
     Box::pin(lead(config, election, shutdown))
 }
 
-async fn lead(config: Config, election: Election, shutdown: CancellationToken) -> Result<(), RunError> {
+async fn lead(mut config: Config, election: Election, shutdown: CancellationToken) -> Result<(), RunError> {
     let client = ClientPool::new(config.connection.clone()).for_leadership();
+    let board = ShardBoard::new(config.instance.clone(), client.clone());
+    let let_go = board.follow();
+    config.shards = Some(board);
     let mut campaign = Campaign {
         client,
         health: config.connection.health(),
         election,
         began: Instant::now(),
         own: WatchedLease::default(),
+        let_go,
         said: String::new(),
     };
     let Some(()) = shutdown.run_until_cancelled(campaign.win()).await else {
@@ -95,6 +103,8 @@ struct Campaign {
     election: Election,
     began: Instant,
     own: WatchedLease,
+    /// Up to where it has let go of what other instances see to.
+    let_go: watch::Receiver<Option<Progress>>,
     /// What was said last about waiting, so that it is said once.
     said: String,
 }
@@ -145,7 +155,11 @@ impl Campaign {
     async fn hold(&mut self) {
         let mut renewed = self.now();
         while !must_stop(renewed, self.now()) {
-            tokio::time::sleep(RETRY).await;
+            tokio::select! {
+                () = tokio::time::sleep(RETRY) => {}
+                // Others wait for it.
+                Ok(()) = self.let_go.changed() => {}
+            }
             let begun = self.now();
             let left = (renewed + tenure_planner::election::RENEWAL).saturating_sub(begun);
             let Ok(renewal) = tokio::time::timeout(left, self.renew()).await else {
@@ -209,6 +223,7 @@ impl Campaign {
                 let LeaseName { namespace, name } = &self.election.lease;
                 let lease = json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"namespace": namespace, "name": name},
                     "spec": spec(0, false)});
+
                 self.client.create(&lease, MANAGER).await.map(drop)
             }
             Move::Take {
@@ -216,7 +231,11 @@ impl Campaign {
                 transitions,
                 renewal,
             } => {
-                let patch = json!({"metadata": {"resourceVersion": version}, "spec": spec(*transitions, *renewal)});
+                // Nothing that another one has said there is this one's, which has seen nothing yet.
+                let let_go = self.let_go.borrow_and_update().map(|let_go| let_go.to_string());
+                let annotations = json!({ LET_GO: let_go });
+                let patch = json!({"metadata": {"resourceVersion": version, "annotations": annotations},
+                    "spec": spec(*transitions, *renewal)});
                 self.patch(&patch).await
             }
         }

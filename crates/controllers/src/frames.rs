@@ -21,6 +21,7 @@ use crate::budgets::Budgets;
 use crate::figures::Report;
 use crate::lane::OwnerAnswer;
 use crate::lane_mode::LaneServer;
+use crate::loans::{Loan, Reference};
 use crate::render::RenderLimits;
 use crate::rooms::SharedRoom;
 
@@ -122,11 +123,11 @@ pub(crate) enum FromLane {
     GivesBack { room: SharedRoom, bytes: u64 },
     /// It wants an answer.
     Question { number: u64, question: Question },
-    /// A Kustomization listens to others, by namespace and name.
+    /// A Kustomization listens to others, by kind, namespace and name.
     Listens {
         namespace: String,
         name: String,
-        to: Vec<(String, String)>,
+        to: Vec<(String, String, String)>,
     },
     /// A Receiver takes requests at a path, or at none.
     Door {
@@ -151,6 +152,8 @@ pub(crate) enum FromLane {
     },
     /// What it has done since it told last.
     Figures(Box<Report>),
+    /// What the kernel could not hold it to.
+    Gaps(Vec<String>),
 }
 
 /// What a lane asks.
@@ -169,6 +172,8 @@ pub(crate) enum Question {
     },
     /// Which of these namespaces are being deleted.
     Endings(BTreeSet<String>),
+    /// What is there that one of its namespaces refers to.
+    Loan(Reference),
 }
 
 /// What it is answered.
@@ -178,6 +183,7 @@ pub(crate) enum Answer {
     Token(Result<HandedToken, String>),
     Owner(Option<Box<OwnerAnswer>>),
     Endings(BTreeSet<String>),
+    Loan(Box<Loan>),
 }
 
 /// Why a frame could not be read.

@@ -10,11 +10,12 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
-use tenure_api::{ObjectId, Surface, Tenant};
+use tenure_api::{Kustomization, ObjectId, Surface, Tenant};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
 use tenure_tenancy::{Ending, Identity, LaneAccount, Placement, Realm, identity};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, CacheByKind};
@@ -26,11 +27,13 @@ use crate::key::Key;
 use crate::kustomization;
 use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
 use crate::lane_table::{LaneTable, name_lane, name_share};
+use crate::loans::Borrowed;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::realm::PlacementCache;
 use crate::receiver;
 use crate::reconciled::{Home, Reconciled as _};
+use crate::sharding::EstateTable;
 
 /// How long changes of Tenants and namespaces are gathered before everybody is told.
 const GATHERED: Duration = Duration::from_millis(10);
@@ -64,6 +67,12 @@ pub(crate) struct Hub {
     fleet: OnceLock<Arc<Fleet>>,
     /// Whether those who depend on whose a namespace is are about to be told.
     realm_news: Arc<AtomicBool>,
+    /// What this instance works on, where it is one of several.
+    estates: OnceLock<Arc<EstateTable>>,
+    /// What is seen of namespaces, where it is: of those that others work on, nobody else holds it.
+    held: Mutex<HashMap<String, Arc<Shard>>>,
+    /// Whose the namespaces are may have changed.
+    realm_changed: Arc<Notify>,
 }
 
 impl Hub {
@@ -86,6 +95,9 @@ impl Hub {
             placements: PlacementCache::default(),
             fleet: OnceLock::new(),
             realm_news: Arc::default(),
+            estates: OnceLock::new(),
+            held: Mutex::default(),
+            realm_changed: Arc::default(),
         })
     }
 
@@ -183,6 +195,36 @@ impl Hub {
         })
     }
 
+    /// Sets what this instance works on; once, before anything is watched.
+    pub(crate) fn set_estates(&self, estates: Arc<EstateTable>) {
+        let _set_once = self.estates.set(estates);
+    }
+
+    /// Holds what is seen of a namespace, for as long as there is something: after an object has gone, there may be nothing.
+    pub(crate) fn hold(&self, shard: &Arc<Shard>, has_gone: bool) {
+        let is_empty = has_gone && shard.list_keys().is_empty();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match is_empty {
+            true => held.remove(&shard.namespace),
+            false => held.insert(shard.namespace.clone(), Arc::clone(shard)),
+        };
+        drop(held);
+        // Not under the lock: the namespace is closed with it.
+        drop(before);
+    }
+
+    /// Whether this instance works on a namespace.
+    fn works_on(&self, namespace: &str) -> bool {
+        self.estates
+            .get()
+            .is_none_or(|estates| estates.has_namespace(namespace))
+    }
+
+    /// Told when whose the namespaces are may have changed.
+    pub(crate) fn realm_news(&self) -> &Notify {
+        &self.realm_changed
+    }
+
     /// Sets who runs the processes of lanes; once, before anything is watched.
     pub(crate) fn set_fleet(&self, fleet: Arc<Fleet>) {
         let _set_once = self.fleet.set(fleet);
@@ -214,9 +256,11 @@ impl Hub {
         }
         let (means, news) = (Arc::clone(&self.means), Arc::clone(&self.realm_news));
         let fleet = self.fleet().cloned();
+        let changed = Arc::clone(&self.realm_changed);
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED).await;
             news.store(false, Ordering::Release);
+            changed.notify_one();
             means.mailboxes.wake_all();
             if let Some(fleet) = fleet {
                 fleet.place_all();
@@ -268,7 +312,28 @@ impl Surroundings for Hub {
     }
 
     fn find_neighbour(&self, namespace: &str) -> Neighbour {
-        self.find_shard(namespace).map_or(Neighbour::Nothing, Neighbour::Here)
+        match self.find_shard(namespace) {
+            Some(shard) if self.works_on(namespace) => Neighbour::Here(shard),
+            // Another instance has what was fetched there.
+            Some(_) => Neighbour::Apart,
+            None => Neighbour::Nothing,
+        }
+    }
+
+    /// Of what another instance works on, objects are seen here as everywhere, and what it fetched is not.
+    fn borrow<'a>(&'a self, _from: &'a str, key: &'a Key) -> BoxFuture<'a, Borrowed> {
+        let shard = self.find_shard(&key.namespace).filter(|shard| shard.has(key));
+        let borrowed = match shard {
+            None => Borrowed::Nothing,
+            Some(shard) if key.kind == Kustomization::KIND => {
+                let found = shard.caches.of::<Kustomization>().get(&key.namespace, &key.name);
+                found.map_or(Borrowed::Nothing, Borrowed::Kustomization)
+            }
+            Some(_) => Borrowed::Unknown(
+                "it is in another shard (sharding.fluxcd.io/key), and what was fetched isn't handed from shard to shard".to_owned(),
+            ),
+        };
+        std::future::ready(borrowed).boxed()
     }
 
     fn find_ending(&self, namespace: &str) -> Option<Ending> {

@@ -26,12 +26,15 @@ use crate::cache::CacheByKind;
 use crate::elsewhere::ClusterTable;
 use crate::entry::Entry;
 use crate::figures::Figures;
+use crate::herald_books::HeraldBooks;
 use crate::inventories::Inventories;
 use crate::key::Key;
 use crate::live::LiveObjects;
+use crate::loans::Borrowed;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::receiver_books::ReceiverBooks;
+use crate::recipes::RecipeBoard;
 use crate::reconciled::Home;
 use crate::turnovers::TurnoverBoard;
 
@@ -41,6 +44,8 @@ pub(crate) struct Lane {
     pub(crate) bounds: LaneBounds,
     /// Who it is to the API server.
     account: LaneAccount,
+    /// What waits to be told to others of its events.
+    pub(crate) herald: HeraldBooks,
     /// What is held, by namespace, for as long as something in it is reconciled.
     shards: Mutex<HashMap<String, Weak<Shard>>>,
     means: Arc<Means>,
@@ -56,6 +61,12 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
 
     /// What is held for another namespace, for a reference that may lead there.
     fn find_neighbour(&self, namespace: &str) -> Neighbour;
+
+    /// What another lane's process has, for a reference of a namespace here that may lead there; asked only where a neighbour is
+    /// [`Neighbour::Apart`].
+    fn borrow<'a>(&'a self, _from: &'a str, _key: &'a Key) -> BoxFuture<'a, Borrowed> {
+        Box::pin(std::future::ready(Borrowed::Nothing))
+    }
 
     /// What is ending about a namespace, by what is known of Tenants and namespaces.
     fn find_ending(&self, namespace: &str) -> Option<Ending>;
@@ -103,7 +114,7 @@ pub(crate) enum Neighbour {
     Here(Arc<Shard>),
     /// Nothing: there is no such namespace, or nothing in it is reconciled.
     Nothing,
-    /// It is another lane's, and that is in another process.
+    /// It may be another lane's, and that is in another process: the hub has to be asked.
     Apart,
 }
 
@@ -120,6 +131,7 @@ impl Lane {
         Self {
             bounds: LaneBounds::new(name, means.lane_width, means.clients.turns()),
             account,
+            herald: HeraldBooks::default(),
             shards: Mutex::default(),
             means: Arc::clone(means),
         }
@@ -157,6 +169,13 @@ impl Lane {
         self.shards().get(namespace)?.upgrade()
     }
 
+    /// What is held for all its namespaces, by their names.
+    pub(crate) fn list_shards(&self) -> Vec<Arc<Shard>> {
+        let mut shards: Vec<Arc<Shard>> = self.shards().values().filter_map(Weak::upgrade).collect();
+        shards.sort_by(|one, other| one.namespace.cmp(&other.namespace));
+        shards
+    }
+
     /// What is held for a namespace; made when nothing is.
     pub(crate) fn open_shard(&self, namespace: &str, new: impl FnOnce() -> Shard) -> Arc<Shard> {
         let mut shards = self.shards();
@@ -189,7 +208,7 @@ impl Lane {
 
     /// Whether nobody has it, it holds nothing, and nothing that works in it is under way.
     pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1 && self.shards().is_empty() && self.bounds.are_idle()
+        Arc::strong_count(self) == 1 && self.shards().is_empty() && self.bounds.are_idle() && self.herald.is_idle()
     }
 }
 
@@ -208,6 +227,8 @@ pub(crate) struct Shard {
     /// What Kustomizations of one source tell each other.
     pub(crate) turnovers: TurnoverBoard,
     pub(crate) artifacts: ArtifactRecords,
+    /// What ArtifactGenerators tell of what they make.
+    pub(crate) recipes: RecipeBoard,
     /// The tokens that GitHub Apps of sources have been given.
     pub(crate) app_tokens: AppTokens,
     /// What requests leave of Receivers.
@@ -236,6 +257,7 @@ impl Shard {
             inventories: Inventories::default(),
             turnovers: TurnoverBoard::default(),
             artifacts: ArtifactRecords::new(Arc::clone(&means.depot)),
+            recipes: RecipeBoard::default(),
             app_tokens: AppTokens::default(),
             receivers: ReceiverBooks::default(),
             surroundings,

@@ -13,7 +13,7 @@ use tenure_api::metadata::{LANE_BINDING, LANE_LABEL, LANE_PREFIX, PLATFORM_NAMES
 use tenure_api::{Tenant, installation};
 use tenure_cluster::{ClusterError, Seen, WatchEvent, watch};
 use tenure_sources::StorageError;
-use tenure_tenancy::NamespaceFacts;
+use tenure_tenancy::{Instance, NamespaceFacts};
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +32,7 @@ use crate::lane_mode::LANE_FOLDERS;
 use crate::means::Means;
 use crate::reconciled::{Home, Reconciled as _};
 use crate::rights;
+use crate::sharding::{self, EstateTable, Grounds, SeenRevisions, ShardBoard};
 
 /// How long the tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -72,9 +73,16 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     let end = shutdown.child_token();
     // If this future is dropped, so is what it started.
     let _end = end.clone().drop_guard();
+    let tasks = TaskTracker::new();
+    let board = given.shards.clone();
+    let is_only = board.as_ref().is_none_or(|board| board.instance == Instance::Only);
+    let estates = Arc::new(EstateTable::new(is_only, &tasks, &end));
+    hub.set_estates(Arc::clone(&estates));
     let manager = Manager {
         hub: Arc::clone(&hub),
-        tasks: TaskTracker::new(),
+        tasks,
+        estates,
+        seen: Arc::default(),
         end,
     };
     hub.means.figures.set_view(Arc::downgrade(&hub) as Weak<dyn StateView>);
@@ -98,7 +106,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
         // What lanes fetched when they were processes is of no use here.
         None => drop(std::fs::remove_dir_all(given.artifacts.join(LANE_FOLDERS))),
     }
-    manager.start().await;
+    let _whether_it_was_ended = manager.end.run_until_cancelled(manager.start(board)).await;
     let mut sweep = tokio::time::interval(SWEEP);
     loop {
         tokio::select! {
@@ -114,16 +122,19 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
 }
 
 #[derive(Clone)]
-struct Manager {
-    hub: Arc<Hub>,
+pub(crate) struct Manager {
+    pub(crate) hub: Arc<Hub>,
     tasks: TaskTracker,
+    /// What this instance works on.
+    pub(crate) estates: Arc<EstateTable>,
+    pub(crate) seen: Arc<SeenRevisions>,
     end: CancellationToken,
 }
 
 impl Manager {
     /// Opens the watches, and starts the reconcilers once everything that is there has been seen: whose a namespace is can't be told
     /// from half of the Tenants.
-    async fn start(&self) {
+    async fn start(&self, board: Option<Arc<ShardBoard>>) {
         let is_on = |kind: &str| self.hub.means.switches.is_on(kind);
         // What nobody looks at isn't watched: there is no right to it either.
         let is_watched = |kind: &str| installation::is_watched(kind, &is_on);
@@ -175,11 +186,20 @@ impl Manager {
                 () = self.end.cancelled() => return,
             }
         }
+        if let Some(board) = board.as_ref().filter(|_| self.estates.is_all()) {
+            board.wait_until_alone().await;
+        }
         self.take_stock().await;
         self.hub.means.ready.cancel();
         self.hub.realm_changed();
         if let Some(fleet) = self.hub.fleet() {
             fleet.begin();
+        }
+        if let Some(board) = board.filter(|_| !self.estates.is_all()) {
+            let grounds: Arc<dyn Grounds> = Arc::new(self.clone());
+            let end = self.end.clone();
+            self.tasks
+                .spawn(async move { end.run_until_cancelled(sharding::keep(grounds, board)).await.map(drop) });
         }
     }
 
@@ -249,7 +269,8 @@ impl Manager {
                 }
                 tokio::time::sleep(ABSENT).await;
             };
-            let sink = |event| match event {
+            let seen = Arc::clone(&manager.seen);
+            let take_event = |event| match event {
                 WatchEvent::Changed(object) => take(&manager, Told::Changed(&object)),
                 WatchEvent::Deleted {
                     namespace,
@@ -265,8 +286,11 @@ impl Manager {
                     tracing::warn!(kind, %error, "the watch broke; it begins again");
                 }
                 WatchEvent::Resumed => health.set_seen(&watched, true),
-                WatchEvent::Progress { .. } => {}
+                WatchEvent::Listing | WatchEvent::Progress { .. } => {}
             };
+            // Of a kind of which only a part is watched, this says nothing.
+            let counted = if labels.is_none() { kind } else { "" };
+            let sink = |event| seen.take(counted, event, take_event);
             watch(controller, &resource, None, labels, sink).await;
         };
         let end = self.end.clone();
@@ -298,14 +322,13 @@ impl Manager {
     }
 
     /// Keeps a lane's rights in a namespace, for as long as something is reconciled there.
-    fn keep_rights(&self, namespace: &str) {
+    pub(crate) fn keep_rights(&self, namespace: &str) {
         let key = Key::of_rights(namespace);
-        let (mailbox, new) = self.hub.means.mailboxes.get_or_add(&key);
-        mailbox.wake();
-        if new {
-            let run = rights::run(Arc::clone(&self.hub), namespace.to_owned(), mailbox, self.end.clone());
-            self.tasks.spawn(run);
-        }
+        self.estates.spawn(&key, |end| {
+            let (mailbox, new) = self.hub.means.mailboxes.get_or_add(&key);
+            mailbox.wake();
+            new.then(|| rights::run(Arc::clone(&self.hub), namespace.to_owned(), mailbox, end))
+        });
     }
 
     /// The RoleBinding of a lane changed. What merely bears the label is not kept: a tenant may make many.
@@ -334,10 +357,14 @@ impl Manager {
     /// An object of a kind that is reconciled in lanes changed: it is brought to its lane.
     fn take_of_lane(&self, entry: &Entry<Shard>, told: Told<'_>) {
         let shard = self.hub.open_shard(told.namespace());
+        let has_gone = matches!(told, Told::Gone(..));
         if let Some(fleet) = self.hub.fleet() {
             self.take_beyond(fleet, &shard, entry, told);
         } else if let Some(key) = self.take_own(&shard, entry, told) {
             shard.tell_dependents(&key);
+        }
+        if !self.estates.is_all() {
+            self.hub.hold(&shard, has_gone);
         }
     }
 
@@ -361,7 +388,7 @@ impl Manager {
             self.hub.means.figures.forget(&key);
             self.hub.means.hooks.set(&key, None);
         }
-        fleet.note(shard, &key, gone);
+        self.note(fleet, shard, &key, gone);
         if self.hub.means.switches.is_on(entry.kind.name) && (is_new || gone.is_some()) {
             self.keep_rights(&key.namespace);
         }
@@ -381,16 +408,31 @@ impl Manager {
         if !self.hub.means.switches.is_on(entry.kind.name) {
             return Some(key);
         }
-        let (mailbox, new) = home.mailboxes().get_or_add(&key);
-        mailbox.wake();
-        if !key.namespace.is_empty() && (new || matches!(told, Told::Gone(..))) {
+        self.start_one(home, entry, &key, matches!(told, Told::Gone(..)));
+        Some(key)
+    }
+
+    /// Drives an object, if this instance works on it, and wakes who does already.
+    pub(crate) fn start_one<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, key: &Key, is_gone: bool) {
+        let mut is_new = false;
+        self.estates.spawn(key, |end| {
+            let (mailbox, new) = home.mailboxes().get_or_add(key);
+            mailbox.wake();
+            is_new = new;
+            new.then(|| (entry.run)(Arc::clone(home), key.clone(), mailbox, end))
+        });
+        if !key.namespace.is_empty() && (is_new || is_gone) {
             self.keep_rights(&key.namespace);
         }
-        if new {
-            let run = (entry.run)(Arc::clone(home), key.clone(), mailbox, self.end.clone());
-            self.tasks.spawn(run);
-        }
-        Some(key)
+    }
+
+    /// Tells the process of a lane, if this instance works on it.
+    pub(crate) fn note(&self, fleet: &Arc<Fleet>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
+        // While it can't be let go of: what comes after that must not bring it back.
+        self.estates.spawn(key, |_| {
+            fleet.note(shard, key, gone);
+            None::<std::future::Ready<()>>
+        });
     }
 }
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use jiff::Timestamp;
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
-use tenure_api::{Kustomization, ObjectView};
+use tenure_api::{Kustomization, ObjectMeta, ObjectView};
 use tenure_cluster::{ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource};
 use tenure_planner::{Event, EventPlace, FinalizerChange, crash, restart};
 
@@ -159,6 +159,22 @@ impl<R: Reconciled> Own<R> {
         }
     }
 
+    /// The object's metadata as it is known now, or as much of it as was known when its plan was made.
+    fn find_metadata(&self, home: &R::Home) -> ObjectMeta {
+        let current = home.caches().of::<R>().get(&self.key.namespace, &self.key.name);
+        let current = current.filter(|object| object.meta().uid.as_deref() == Some(self.uid.as_str()));
+        current.map_or_else(
+            || ObjectMeta {
+                name: Some(self.key.name.clone()),
+                namespace: Some(self.key.namespace.clone()),
+                uid: Some(self.uid.clone()),
+                resource_version: Some(self.resource_version.clone()),
+                ..ObjectMeta::default()
+            },
+            |object| object.meta().clone(),
+        )
+    }
+
     /// Writes events about the object.
     pub(crate) async fn write_events(&self, home: &R::Home, said: &mut EventHistory, events: &[Event]) {
         let itself = json!({
@@ -186,6 +202,7 @@ impl<R: Reconciled> Own<R> {
             if home.takes_event(&self.key, event) {
                 continue;
             }
+            R::tell(home, &self.find_metadata(home), event).await;
             let other;
             // Each is written by the lane of the namespace that it is in.
             let (object, related, place) = match &event.place {

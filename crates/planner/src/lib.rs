@@ -15,9 +15,11 @@
 //! It refuses: I/O, a clock, randomness, and bare errors for what users wrote (those are statuses). Values of Secrets are in neither
 //! the printed nor the serialised form of anything here.
 
+pub mod alert;
 pub mod answer;
 pub mod answered;
 pub mod artifact;
+pub mod artifact_generator;
 pub mod bucket;
 pub mod cluster_config;
 pub mod confidential;
@@ -28,6 +30,7 @@ pub mod digest;
 pub mod election;
 mod ending;
 pub mod expression;
+pub mod external_artifact;
 pub mod fields;
 pub mod git_repository;
 pub mod health;
@@ -41,16 +44,20 @@ pub mod kustomization;
 pub mod lane_process;
 mod mask;
 pub mod maxima;
+pub mod news;
 pub mod object;
 pub mod oci_repository;
 pub mod overlay;
 pub mod plan;
 mod pointer;
+pub mod provider;
 pub mod receiver;
 pub mod refusal;
 pub mod restart;
 pub mod rights;
+pub mod sharding;
 pub mod source;
+pub mod standing;
 pub mod surface;
 pub mod target;
 pub mod tenant;

@@ -95,6 +95,21 @@ impl SourceKey {
             .join(&self.name)
             .join(&self.uid)
     }
+
+    /// Where the archive of this digest is in a store.
+    ///
+    /// # Errors
+    /// [`StorageError::InvalidName`] when it is no digest.
+    pub fn archive(&self, digest: &str) -> Result<PathBuf, StorageError> {
+        let hex = digest
+            .strip_prefix("sha256:")
+            .filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+            .ok_or_else(|| StorageError::InvalidName {
+                what: "digest",
+                value: digest.to_owned(),
+            })?;
+        Ok(self.folder().join(format!("{hex}.tar.gz")))
+    }
 }
 
 /// A folder of artifacts. Cheap to clone.
@@ -430,14 +445,7 @@ impl ArtifactStore {
     }
 
     fn file(&self, source: &SourceKey, digest: &str) -> Result<PathBuf, StorageError> {
-        let hex = digest
-            .strip_prefix("sha256:")
-            .filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
-            .ok_or_else(|| StorageError::InvalidName {
-                what: "digest",
-                value: digest.to_owned(),
-            })?;
-        Ok(self.root.join(source.folder()).join(format!("{hex}.tar.gz")))
+        Ok(self.root.join(source.archive(digest)?))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns resolution, the policy check of the very address a socket is about to be opened to, and the counting of what
 //! arrives. Redirects, retries, http, https and ssh all come through here; nothing else in the room has a connector. Where another process
-//! opens the sockets, that one does the first two, by the same function. Of proxies it uses the one that a source names and no other: its
+//! opens the sockets, that one does the first two, by the same function, also for a server behind a proxy. Of proxies it uses the one that a source names and no other: its
 //! address is checked, and that of the server behind it as far as it can be known here.
 
 use std::io;
@@ -100,16 +100,9 @@ impl Dialer {
     /// Connects to an endpoint, through the proxy if there is one. For an endpoint that has a [`Dialer::forwarder`], that is the connection to it.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Stream, FetchError> {
         let Some(proxy) = &self.proxy else {
-            return Ok(Stream::Plain(self.connect_directly(endpoint).await?));
+            return Ok(Stream::Plain(self.open(endpoint, None).await?));
         };
-        let Reach::Here(policy) = &self.reach else {
-            // Who opens the sockets there is not asked yet what it knows of a server that it doesn't connect to.
-            return Err(FetchError::InvalidProxy {
-                problem: "a proxy is not supported yet where lanes are processes: the controllers have to run with --lanes task".to_owned(),
-            });
-        };
-        check_behind(policy, endpoint).await?;
-        let stream = self.connect_directly(proxy.endpoint()).await?;
+        let stream = self.open(proxy.endpoint(), Some(endpoint)).await?;
         let mut stream = if proxy.endpoint().scheme == Scheme::Https {
             let options = TlsOptions {
                 ca: proxy.ca.clone(),
@@ -126,12 +119,12 @@ impl Dialer {
         Ok(stream)
     }
 
-    /// A connection to the endpoint itself, counted.
-    async fn connect_directly(&self, endpoint: &Endpoint) -> Result<Counted<TcpStream>, FetchError> {
+    /// A connection to the endpoint itself, counted; where that is a proxy, for a server behind it.
+    async fn open(&self, endpoint: &Endpoint, behind: Option<&Endpoint>) -> Result<Counted<TcpStream>, FetchError> {
         let patience = self.limits.connect_timeout;
         let inner = match &self.reach {
-            Reach::Here(policy) => open_connection(policy, endpoint, patience).await?,
-            Reach::Through(other) => other.connect(endpoint, patience).await?,
+            Reach::Here(policy) => open_connection(policy, endpoint, behind, patience).await?,
+            Reach::Through(other) => other.connect(endpoint, behind, patience).await?,
         };
         Ok(Counted {
             inner,
@@ -151,15 +144,20 @@ async fn check_behind(policy: &Policy, endpoint: &Endpoint) -> Result<(), FetchE
 
 /// Resolves the host and connects to its first address that is allowed and answers; one that doesn't is given up after `patience`.
 ///
-/// The address that was checked is the address that is connected to: nothing resolves the name again.
+/// The address that was checked is the address that is connected to: nothing resolves the name again. Where the endpoint is a proxy, the
+/// server `behind` it has to be allowed as well, as far as it is known here.
 ///
 /// # Errors
 /// A [`FetchError`] that says whether it was denied, or why nothing answers.
 pub async fn open_connection(
     policy: &Policy,
     endpoint: &Endpoint,
+    behind: Option<&Endpoint>,
     patience: Duration,
 ) -> Result<TcpStream, FetchError> {
+    if let Some(behind) = behind {
+        check_behind(policy, behind).await?;
+    }
     let mut denied = None;
     let mut failed = None;
     for address in resolve(endpoint).await? {

@@ -14,10 +14,12 @@ use crate::policy::{Endpoint, Policy};
 
 /// Opens connections on behalf of a process that can't.
 pub trait Connect: Send + Sync + fmt::Debug {
-    /// A connection to an endpoint, if whoever opens it may. An address is given up after `patience`.
+    /// A connection to an endpoint, if whoever opens it may. `behind` is the server that a proxy at the endpoint is going to be asked for,
+    /// and is checked as far as it is known there. An address is given up after `patience`.
     fn connect<'a>(
         &'a self,
         endpoint: &'a Endpoint,
+        behind: Option<&'a Endpoint>,
         patience: Duration,
     ) -> BoxFuture<'a, Result<TcpStream, ConnectRefusal>>;
 }
@@ -86,7 +88,7 @@ mod tests {
         let endpoint: Endpoint = "http://127.0.0.1:9".parse().unwrap();
         let policy = Policy::default();
         let patience = Duration::from_secs(1);
-        let here = crate::dialer::open_connection(&policy, &endpoint, patience).await;
+        let here = crate::dialer::open_connection(&policy, &endpoint, None, patience).await;
         let here = here.expect_err("loopback is denied");
         let refusal = ConnectRefusal::from(&here);
         assert_eq!(refusal.failure, ConnectFailure::Denied);

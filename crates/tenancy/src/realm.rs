@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tenure_api::metadata::{HOME_NAMESPACE, PLATFORM_NAMESPACE, TENANT_GITOPS_SUFFIX, TENANT_LABEL};
+use tenure_api::metadata::{HOME_NAMESPACE, PLATFORM_NAMESPACE, SHARDING_KEY, TENANT_GITOPS_SUFFIX, TENANT_LABEL};
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
@@ -48,6 +48,9 @@ pub struct TenantFacts {
     pub home_namespace: Option<String>,
     /// Owners that are ServiceAccounts: their full user names.
     pub service_account_owners: Vec<String>,
+    /// The key of the shard that it is in, if it is in one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -70,6 +73,7 @@ impl From<&Tenant> for TenantFacts {
                 .filter(|owner| owner.kind == "ServiceAccount")
                 .map(|owner| owner.name.clone())
                 .collect(),
+            shard: read_shard(&tenant.metadata),
             deleting: tenant.metadata.deletion_timestamp.is_some(),
         }
     }
@@ -95,6 +99,9 @@ pub struct NamespaceFacts {
     pub tenant_label: Option<String>,
     /// Names and uids of the Tenants that own it by ownerReference.
     pub tenant_owners: Vec<TenantOwnerReference>,
+    /// The key of the shard that stands on it, which counts where it is nobody's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -136,9 +143,14 @@ impl From<&ObjectMeta> for NamespaceFacts {
                     uid: owner.uid.clone(),
                 })
                 .collect(),
+            shard: read_shard(metadata),
             deleting: metadata.deletion_timestamp.is_some(),
         }
     }
+}
+
+fn read_shard(metadata: &ObjectMeta) -> Option<String> {
+    metadata.labels.as_ref()?.get(SHARDING_KEY).cloned()
 }
 
 /// Whose a namespace is.

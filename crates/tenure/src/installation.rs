@@ -29,7 +29,7 @@ const TOKEN_SECONDS: i64 = 3600;
 /// not written again. What is in a
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
 pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> Result<(), Failure> {
-    let objects = list_objects(switches)?;
+    let objects = list_objects(switches, &[])?;
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
         .partition(|object| ObjectView::of(object).has("/metadata/namespace"));
@@ -46,9 +46,9 @@ pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> R
     Ok(())
 }
 
-/// What is installed for the controllers that are on.
-pub(crate) fn list_objects(switches: &Switches) -> Result<Vec<Value>, Failure> {
-    let objects = tenure_api::installation::objects_for(&|kind| switches.is_on(kind));
+/// What is installed for the controllers that are on, as the main instance and for these shards.
+pub(crate) fn list_objects(switches: &Switches, shards: &[String]) -> Result<Vec<Value>, Failure> {
+    let objects = tenure_api::installation::objects_of_shards(&|kind| switches.is_on(kind), shards);
     objects.map_err(|error| Failure::internal(chain(&error)))
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn start_controllers(
         authorities: Some(read_authorities(server.ca_pem())?),
         tls_name: None,
         unchecked: false,
-    })?;
+    });
     settings.set_into(&mut config, platform_sources);
     config.hooks = hooks;
     Ok(tokio::spawn(async move {

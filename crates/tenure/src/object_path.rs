@@ -67,8 +67,13 @@ mod tests {
     fn every_object_of_the_installation_has_a_place() {
         let mut objects = tenure_api::installation::objects().expect("objects");
         objects.push(tenure_api::installation::metrics_reviews());
-        let chosen = Flags::any().read(&[]).expect("a workload").workload;
-        objects.extend(tenure_api::workload::objects(&Workload { hooks: true, ..chosen }));
+        let chosen = Flags::any().read(&[], &[]).expect("a workload").workload;
+        let shards = vec!["a".to_owned()];
+        objects.extend(tenure_api::workload::objects(&Workload {
+            hooks: true,
+            shards,
+            ..chosen
+        }));
         assert!(objects.iter().any(|object| object["kind"] == "Service"));
         for object in objects {
             let path = write_object_path(&object).expect("a path");

@@ -17,10 +17,11 @@ use crate::advertised::{Advertised, advertised, interface_addresses, nearest};
 use crate::allocator;
 use crate::commands::controllers::{ControllerSettings, parse_allowances};
 use crate::commands::kube_apiserver::ServerSettings;
+use crate::commands::lane_place::{Circumstances, DEFAULT_OF_UP};
 use crate::failure::{Failure, chain};
 use crate::hook_server::serve_hooks;
-use crate::installation;
 use crate::repositories::{self, Repositories};
+use crate::{installation, output};
 
 /// How a control plane is started.
 pub(crate) struct Options {
@@ -61,14 +62,13 @@ pub(crate) struct Plane {
 
 impl Plane {
     /// Starts everything; when it returns, the API answers and the controllers run.
-    pub(crate) async fn start(options: Options) -> Result<Self, Failure> {
+    pub(crate) async fn start(mut options: Options) -> Result<Self, Failure> {
         let started = Instant::now();
         let named = repositories::read_all(&options.repositories)?;
-        if options.controllers.has_lane_processes() && options.settings.provided.serving.is_some() {
-            return Err(Failure::usage(
-                "--lanes process with --tls-cert-file: a lane checks this server's certificate with the authority of the data folder alone",
-            )
-            .hint("leave out one of them"));
+        let circumstances = Circumstances::here(options.settings.provided.serving.is_some());
+        let note = options.controllers.settle_lanes(DEFAULT_OF_UP, circumstances)?;
+        if let Some(note) = note.filter(|_| !options.bare) {
+            output::print_note(note);
         }
         make_folder(&options.data)?;
         let listener = listen(options.address).await?;

@@ -84,10 +84,12 @@ impl Clerk {
                 if to.len() > HEARD {
                     return Err(format!("one Kustomization listens to {}", to.len()));
                 }
-                let keys = to.iter().map(|(namespace, name)| key(namespace, name)).collect();
+                let keys = self.read_keys(&to)?;
                 let own = key(&namespace, &name);
                 if self.find_own(&own).is_some() && self.heard.keep(&own, to.len()) {
                     self.fleet.means.listeners.listen(&own, keys);
+                    // What it looked at may have changed before anybody listened.
+                    self.lane.wake(&namespace, &name);
                 }
                 Ok(())
             }
@@ -123,6 +125,7 @@ impl Clerk {
                 event,
             } => self.write_event((kind, namespace, name), event),
             FromLane::Figures(report) => self.take_report(*report),
+            FromLane::Gaps(gaps) => self.fleet.tell_of_gaps(&gaps),
             FromLane::Pong(_) | FromLane::Works | FromLane::Left { .. } | FromLane::Hooked { .. } => Ok(()),
         }
     }
@@ -138,6 +141,16 @@ impl Clerk {
         })
     }
 
+    /// Objects of kinds that are reconciled in lanes.
+    fn read_keys(&self, named: &[(String, String, String)]) -> Result<BTreeSet<Key>, String> {
+        let read = |(kind, namespace, name): &(String, String, String)| {
+            let entry = self.fleet.kinds.iter().find(|entry| entry.kind.name == kind.as_str());
+            let entry = entry.ok_or("a kind that no lane reconciles")?;
+            Ok(Key::new(entry.kind, namespace, name))
+        };
+        named.iter().map(read).collect()
+    }
+
     fn has(&self, namespace: &str) -> bool {
         self.lane.mail.has_namespace(namespace)
     }
@@ -151,6 +164,13 @@ impl Clerk {
     fn answer(&mut self, number: u64, question: Question) -> Result<(), String> {
         if self.work.len().saturating_add(self.lane.mail.count_answers()) >= QUESTIONS {
             return Err(format!("more than {QUESTIONS} questions at once"));
+        }
+        if let Question::Loan(reference) = question {
+            if !reference.is_short() {
+                return Err("a name that is longer than there are".to_owned());
+            }
+            self.lane.mail.ask_for(number, reference);
+            return Ok(());
         }
         let (fleet, lane) = (Arc::clone(&self.fleet), Arc::clone(&self.lane));
         self.work.spawn(async move {
@@ -215,6 +235,7 @@ async fn find_answer(fleet: &Fleet, lane: &LaneHandle, question: Question) -> Op
             Answer::Owner(answer.map(Box::new))
         }
         Question::Endings(namespaces) => Answer::Endings(hub.find_endings(&namespaces).await),
+        Question::Loan(reference) => Answer::Loan(Box::new(fleet.lend(lane, &reference).await)),
     })
 }
 

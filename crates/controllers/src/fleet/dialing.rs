@@ -2,7 +2,7 @@
 //! names are resolved. A lane says where to; as whose source it may reach something, it doesn't.
 
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ALL: Duration = Duration::from_secs(60);
 
 /// Opens what a lane asks for until its process ends; what it should not have said, if it did.
-pub(super) async fn serve(fleet: &Fleet, lane: &LaneHandle, line: DialLine) -> Option<String> {
+pub(super) async fn serve(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>, line: DialLine) -> Option<String> {
     let line = Arc::new(line);
     let policy = Arc::new(find_policy(fleet, lane));
     let server = fleet.standing.processes.server.clone();
@@ -42,14 +42,24 @@ pub(super) async fn serve(fleet: &Fleet, lane: &LaneHandle, line: DialLine) -> O
             }
         };
         let (line, policy, url) = (Arc::clone(&line), Arc::clone(&policy), server.url.clone());
+        let (fleet, lane) = (Arc::clone(fleet), Arc::clone(lane));
         work.spawn(async move {
-            let opened = tokio::time::timeout(ALL, open(&request.target, &policy, &url)).await;
+            let opening = async {
+                match &request.target {
+                    DialTarget::Artifact { reference, digest } => {
+                        let opened = fleet.open_lent(&lane, reference, digest).await;
+                        opened.map(OwnedFd::from)
+                    }
+                    target => hand_over(open(target, &policy, &url).await?),
+                }
+            };
+            let opened = tokio::time::timeout(ALL, opening).await;
             let opened = opened.unwrap_or_else(|_| Err(unreachable("no answer in time".to_owned())));
             let number = request.number;
             let told = match opened {
-                Ok(stream) => {
+                Ok(opened) => {
                     let answer = DialAnswer { number, refusal: None };
-                    line.send_with(&answer, stream.as_fd()).await
+                    line.send_with(&answer, opened.as_fd()).await
                 }
                 Err(refusal) => {
                     let refusal = Some(refusal);
@@ -82,8 +92,13 @@ fn unreachable(message: String) -> ConnectRefusal {
 
 async fn open(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpStream, ConnectRefusal> {
     match target {
-        DialTarget::Endpoint { endpoint, patience } => {
-            let opened = open_connection(policy, endpoint, (*patience).min(PATIENCE)).await;
+        DialTarget::Endpoint {
+            endpoint,
+            behind,
+            patience,
+        } => {
+            let patience = (*patience).min(PATIENCE);
+            let opened = open_connection(policy, endpoint, behind.as_ref(), patience).await;
             opened.map_err(|error| ConnectRefusal::from(&error))
         }
         DialTarget::Server => {
@@ -91,7 +106,16 @@ async fn open(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpS
             let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             connected.map_err(|error| unreachable(format!("the API server can't be connected to: {error}")))
         }
+        DialTarget::Artifact { .. } => Err(unreachable("an artifact is no address".to_owned())),
     }
+}
+
+/// A connection as it is handed over.
+fn hand_over(stream: TcpStream) -> Result<OwnedFd, ConnectRefusal> {
+    let stream = stream.into_std();
+    stream
+        .map(OwnedFd::from)
+        .map_err(|error| unreachable(error.to_string()))
 }
 
 async fn connect_to_server(url: &str) -> io::Result<TcpStream> {
@@ -121,6 +145,7 @@ mod tests {
         let endpoint: Endpoint = format!("http://{address}").parse().unwrap();
         let target = |endpoint: &Endpoint| DialTarget::Endpoint {
             endpoint: endpoint.clone(),
+            behind: None,
             patience: Duration::from_secs(3600),
         };
         let (nothing, allowed) = (
@@ -142,6 +167,18 @@ mod tests {
         let metadata: Endpoint = "http://169.254.169.254".parse().unwrap();
         let denied = open(&target(&metadata), &allowed, &server).await.unwrap_err();
         assert_eq!(denied.failure, ConnectFailure::Denied, "{denied}");
+        // A proxy that is allowed leads to nothing that is not, as far as it is known here, and one that is not leads nowhere.
+        let behind = |endpoint: &Endpoint, behind: &str| DialTarget::Endpoint {
+            endpoint: endpoint.clone(),
+            behind: Some(behind.parse().unwrap()),
+            patience: Duration::from_secs(3600),
+        };
+        let denied = open(&behind(&endpoint, "http://169.254.169.254"), &allowed, &server).await;
+        assert_eq!(denied.unwrap_err().failure, ConnectFailure::Denied);
+        let denied = open(&behind(&endpoint, "https://nobody.invalid"), &nothing, &server).await;
+        assert_eq!(denied.unwrap_err().failure, ConnectFailure::Denied);
+        let opened = open(&behind(&endpoint, "https://nobody.invalid"), &allowed, &server).await;
+        assert_eq!(opened.unwrap().peer_addr().unwrap(), address);
         // The controls: what an administrator allows, and the API server, which is no source's to name.
         let opened = open(&target(&endpoint), &allowed, &server).await.unwrap();
         assert_eq!(opened.peer_addr().unwrap(), address);

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::frames::{NamespaceFacts, ToLane};
 use crate::key::Key;
+use crate::loans::Reference;
 use crate::rooms::SharedRoom;
 
 /// Requests to Receivers of one lane that wait or are under way.
@@ -37,6 +38,8 @@ struct State {
     objects: BTreeMap<Key, Option<String>>,
     wakes: BTreeSet<(String, String)>,
     answers: VecDeque<ToLane>,
+    /// What of other lanes is asked about, by the numbers of the questions.
+    loans: VecDeque<(u64, Reference)>,
     /// Requests to Receivers that are to be told, by their numbers.
     hooks: VecDeque<(u64, ToLane)>,
     /// Who waits for what is answered to them.
@@ -55,6 +58,7 @@ struct State {
 pub(super) enum Letter {
     Frame(ToLane),
     Object { key: Key, gone: Option<String> },
+    Loan { number: u64, reference: Reference },
 }
 
 impl Mail {
@@ -162,6 +166,12 @@ impl Mail {
         self.news.notify_one();
     }
 
+    /// A question about something of another lane, which is looked at when it is answered; who asks bounds how many there are.
+    pub(super) fn ask_for(&self, number: u64, reference: Reference) {
+        self.state().loans.push_back((number, reference));
+        self.news.notify_one();
+    }
+
     /// Others wait for room of which the process has some.
     pub(super) fn want_back(&self, room: SharedRoom) {
         let mut state = self.state();
@@ -174,7 +184,8 @@ impl Mail {
 
     /// How many answers have not been told yet.
     pub(super) fn count_answers(&self) -> usize {
-        self.state().answers.len()
+        let state = self.state();
+        state.answers.len().saturating_add(state.loans.len())
     }
 
     /// Asks the process whether it is there.
@@ -245,6 +256,9 @@ impl Mail {
         if let Some(answer) = state.answers.pop_front() {
             return Some(Letter::Frame(answer));
         }
+        if let Some((number, reference)) = state.loans.pop_front() {
+            return Some(Letter::Loan { number, reference });
+        }
         if let Some(room) = state.wanted_back.pop_first() {
             return Some(Letter::Frame(ToLane::WantedBack(room)));
         }
@@ -306,6 +320,7 @@ mod tests {
             }
             Letter::Frame(frame) => format!("{frame:?}"),
             Letter::Object { key, gone } => format!("{} {gone:?}", key.name),
+            Letter::Loan { number, reference } => format!("{number} {}", reference.name),
         });
         read.collect()
     }
@@ -327,8 +342,17 @@ mod tests {
         mail.ping(3);
         mail.want_back(SharedRoom::Trees);
         mail.want_back(SharedRoom::Trees);
+        let reference = Reference {
+            from: "team".to_owned(),
+            kind: "GitRepository".to_owned(),
+            namespace: "shared".to_owned(),
+            name: "app".to_owned(),
+        };
+        mail.ask_for(5, reference);
+        assert_eq!(mail.count_answers(), 1);
         let expected = [
             "Ping(3)",
+            "5 app",
             "WantedBack(Trees)",
             "team Some(true)",
             "a None",

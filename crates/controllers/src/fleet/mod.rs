@@ -8,13 +8,14 @@
 mod allowance;
 mod answers;
 mod dialing;
+mod lending;
 mod mail;
 mod rooms;
 mod session;
 mod starter;
 mod supervision;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -47,6 +48,12 @@ use supervision::LaneHandle;
 
 /// How long a lane may take to let go of a namespace.
 const LEAVING: Duration = Duration::from_secs(60);
+/// How often it is looked whether a namespace has come from one lane to another.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Things that a kernel may lack, and how long one is in words.
+const GAPS: usize = 16;
+const LONGEST_GAP: usize = 512;
 
 /// What is given to every lane's process, whosever it is.
 #[derive(Debug)]
@@ -95,6 +102,8 @@ pub(crate) struct Fleet {
     troubles: Mutex<HashMap<String, String>>,
     /// Room that was wanted back from them.
     wanted: WantedRooms,
+    /// What the kernel can't hold processes to, as it was said.
+    gaps: Mutex<BTreeSet<String>>,
 }
 
 /// What is seen of one namespace, and which lane it was told.
@@ -138,6 +147,7 @@ impl Fleet {
             lanes: Mutex::default(),
             troubles: Mutex::default(),
             wanted: WantedRooms::default(),
+            gaps: Mutex::default(),
         }))
     }
 
@@ -260,18 +270,79 @@ impl Fleet {
         lane
     }
 
-    /// Takes a namespace from a lane that it is no longer of. A lane that holds on to it is ended.
-    async fn take_from(self: &Arc<Self>, lane: &LaneHandle, namespace: &str) {
+    /// A lane is told that a namespace is no longer its, and ended if it holds on to it.
+    async fn wait_until_left(&self, lane: &LaneHandle, namespace: &str) {
         let left = lane.ask_to_leave(namespace);
         tokio::pin!(left);
         if tokio::time::timeout(LEAVING, &mut left).await.is_err() {
             lane.kill(Cause::HeldOn);
             left.await;
         }
+    }
+
+    /// Takes a namespace from a lane that it is no longer of.
+    async fn take_from(self: &Arc<Self>, lane: &LaneHandle, namespace: &str) {
+        self.wait_until_left(lane, namespace).await;
         if let Some(home) = lock(&self.homes).get_mut(namespace) {
             home.is_moving = false;
         }
         self.place(namespace);
+    }
+
+    /// Takes what is seen of a namespace from its lane: the lane, if it has one, and whether there is nothing any more.
+    fn take_home(&self, namespace: &str) -> (Option<Arc<LaneHandle>>, bool) {
+        let mut homes = lock(&self.homes);
+        let Some(home) = homes.get_mut(namespace) else {
+            return (None, true);
+        };
+        let lane = match home.is_moving {
+            // It is on its way from one lane to another: it is taken from that one.
+            true => None,
+            false => home.lane.take(),
+        };
+        home.is_moving |= lane.is_some();
+        let is_over = !home.is_moving;
+        let closed = is_over.then(|| homes.remove(namespace));
+        drop(homes);
+        // Not under the lock: the hub closes the namespace with it.
+        drop(closed);
+        (lane, is_over)
+    }
+
+    /// Another instance works on a namespace from here on: returns when no process has anything of it.
+    pub(crate) async fn let_go(self: &Arc<Self>, namespace: &str) {
+        loop {
+            let (lane, is_over) = self.take_home(namespace);
+            if is_over {
+                return;
+            }
+            match lane {
+                Some(lane) => {
+                    self.wait_until_left(&lane, namespace).await;
+                    if let Some(home) = lock(&self.homes).get_mut(namespace) {
+                        home.is_moving = false;
+                    }
+                }
+                None => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+        }
+    }
+
+    /// Says once of each thing that the kernel could not hold a process to it. It is the same for all of them.
+    fn tell_of_gaps(&self, told: &[String]) -> Result<(), String> {
+        if told.len() > GAPS || told.iter().any(|gap| gap.len() > LONGEST_GAP) {
+            return Err("more than a kernel can lack".to_owned());
+        }
+        let mut gaps = lock(&self.gaps);
+        for gap in told {
+            if gaps.len() < GAPS && gaps.insert(gap.clone()) {
+                tracing::warn!(
+                    ?gap,
+                    "the processes of lanes are less shut in than they should be, on this machine"
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Forgets a lane that has nothing any more; whether it has.
@@ -360,8 +431,13 @@ impl Fleet {
 
     /// A lane's own folder.
     fn folder(&self, lane: &LaneHandle) -> PathBuf {
+        self.folder_of(&lane.name)
+    }
+
+    /// The folder of a lane, by what that is called.
+    fn folder_of(&self, lane: &str) -> PathBuf {
         let lanes = self.standing.config.artifacts.join(LANE_FOLDERS);
-        lanes.join(lane.name.replace('/', "-"))
+        lanes.join(lane.replace('/', "-"))
     }
 
     /// Removes a lane's own folder: nothing of it is reconciled, so nothing of what it fetched is used.

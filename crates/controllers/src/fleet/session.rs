@@ -19,7 +19,7 @@ use super::mail::Letter;
 use super::supervision::LaneHandle;
 use super::{Fleet, dialing};
 use crate::dial_line::DialLine;
-use crate::frames::{FromLane, ToLane, read_frame, write_frame};
+use crate::frames::{Answer, FromLane, ToLane, read_frame, write_frame};
 
 /// How long a process may take to end after its line did.
 const HANGING_UP: Duration = Duration::from_secs(2);
@@ -139,6 +139,10 @@ async fn write_all(fleet: &Fleet, lane: &LaneHandle, mut line: OwnedWriteHalf, f
         }
         match lane.mail.take_next() {
             Some(Letter::Frame(frame)) => next = Some(frame),
+            Some(Letter::Loan { number, reference }) => {
+                let answer = Answer::Loan(Box::new(fleet.lend(lane, &reference).await));
+                next = Some(ToLane::Answer { number, answer });
+            }
             Some(Letter::Object { key, gone }) => {
                 let object = fleet.write_object(&key);
                 if let Some(revision) = gone {

@@ -1,24 +1,28 @@
 //! Reconciles Kustomizations: observe → plan → execute → write.
 
 mod here;
+mod loan_book;
 mod look;
 mod observe;
 mod owners;
 mod put_away;
 mod reconcile;
-mod sight;
+mod outlook;
 
 use std::sync::Arc;
 
-use tenure_api::Kustomization;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER_STATUS;
+use tenure_api::{Kustomization, ObjectMeta};
+
+use tenure_planner::Event;
 
 use crate::drive::Reconciler;
 use crate::figures::Described;
+use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
-use sight::is_beside;
+use outlook::is_beside;
 
 pub(crate) use owners::{answer_owner, describe_rival, list_labelled};
 
@@ -34,6 +38,10 @@ impl Reconciled for Kustomization {
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
         reconcile::KustomizationReconciler::new(shard, key)
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        herald::tell::<Self>(shard, metadata, event).await;
     }
 
     /// Those beside it that apply from a source, and those that depend on another Kustomization. Those of other namespaces listen.

@@ -21,9 +21,10 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::here::Here;
+use super::loan_book::LoanBook;
 use super::look::{self, Looked};
 use super::put_away::{self, PutAway};
-use super::sight::Sight;
+use super::outlook::Outlook;
 use super::{observe, owners};
 use crate::drive::Reconciler;
 use crate::elsewhere::OtherCluster;
@@ -75,6 +76,9 @@ pub(crate) struct KustomizationReconciler {
     room: Option<HeldBytes>,
     /// What this attempt has rendered, when its objects were not kept while it waits.
     begun: Option<Rendered>,
+    /// What it refers to in other lanes' processes, and whether they are to be asked again.
+    loans: LoanBook,
+    asks_for_loans: bool,
     /// Who acted last: what is watched was seen by that account.
     acted: Option<ServiceAccount>,
 }
@@ -101,6 +105,8 @@ impl KustomizationReconciler {
             seen: None,
             room: None,
             begun: None,
+            loans: LoanBook::default(),
+            asks_for_loans: true,
             acted: None,
         }
     }
@@ -122,10 +128,13 @@ impl KustomizationReconciler {
     async fn observe(&mut self, kustomization: &Kustomization, turns: &WorkTurns) {
         let shard = &self.shard;
         let placement = shard.place().await;
-        let sight = Sight::new(shard, &placement);
-        let source = observe::observe_source(sight, kustomization);
-        let dependencies = observe::observe_dependencies(sight, kustomization);
-        let cycle = observe::observe_cycle(sight, kustomization);
+        if std::mem::take(&mut self.asks_for_loans) {
+            self.loans.renew(shard, &placement, kustomization).await;
+        }
+        let outlook = Outlook::new(shard, &placement, &self.loans);
+        let source = observe::observe_source(outlook, kustomization);
+        let dependencies = observe::observe_dependencies(outlook, kustomization);
+        let cycle = observe::observe_cycle(outlook, kustomization);
         let endings = observe::observe_endings(shard, kustomization).await;
         let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
@@ -305,7 +314,7 @@ impl KustomizationReconciler {
         };
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
-        let foreign = Sight::new(&self.shard, &snapshot.placement).list_foreign(&kustomization);
+        let foreign = Outlook::new(&self.shard, &snapshot.placement, &self.loans).list_foreign(&kustomization);
         self.shard.listen(&key, heard.chain(foreign).collect());
         if let Some(turnover) = &plan.memory.turnover {
             self.shard.tell_turnover(&key, turnover);
@@ -423,7 +432,10 @@ impl Reconciler for KustomizationReconciler {
         let SourceFacts::Found {
             artifact: Some(artifact),
             ..
-        } = observe::observe_source(Sight::new(&self.shard, &self.shard.place().await), &kustomization)
+        } = observe::observe_source(
+            Outlook::new(&self.shard, &self.shard.place().await, &self.loans),
+            &kustomization,
+        )
         else {
             return None;
         };
@@ -458,6 +470,7 @@ impl Reconciler for KustomizationReconciler {
         self.looking.begin_attempt();
         self.asked = None;
         self.begun = None;
+        self.asks_for_loans = true;
         let Some(kustomization) = self.current() else {
             self.snapshot = None;
             return;
@@ -476,12 +489,13 @@ impl Reconciler for KustomizationReconciler {
         let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
         let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
         let placement = shard.place().await;
-        let sight = Sight::new(shard, &placement);
+        self.loans.renew(shard, &placement, &kustomization).await;
+        let outlook = Outlook::new(shard, &placement, &self.loans);
         let now = Observed {
             kustomization: &kustomization,
             placement: &placement,
-            source: &observe::observe_source(sight, &kustomization),
-            dependencies: &observe::observe_dependencies(sight, &kustomization),
+            source: &observe::observe_source(outlook, &kustomization),
+            dependencies: &observe::observe_dependencies(outlook, &kustomization),
             endings: &observe::observe_endings(shard, &kustomization).await,
             survey: survey.as_ref(),
         };
@@ -538,6 +552,7 @@ impl Reconciler for KustomizationReconciler {
         (self.rendered, self.seen) = (None, None);
         self.room = None;
         self.begun = None;
+        (self.loans, self.asks_for_loans) = (LoanBook::default(), true);
         self.answered.clear();
         self.looked.clear();
         self.labelled.clear();

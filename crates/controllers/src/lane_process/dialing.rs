@@ -1,7 +1,9 @@
 //! The lane's end of the second line: it opens no sockets itself, which the kernel holds it to, and asks the hub for each connection.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,13 +15,14 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::dial_line::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
+use crate::loans::Reference;
 
 /// How long the hub may take: longer than it gives itself.
 const ANSWER: Duration = Duration::from_secs(90);
 /// Of all connections at the same time, so many are left for the API server.
 const FOR_SERVER: usize = 8;
 
-type Opened = Result<TcpStream, ConnectRefusal>;
+type Opened = Result<OwnedFd, ConnectRefusal>;
 
 /// Asks the hub for connections.
 #[derive(Debug)]
@@ -49,14 +52,14 @@ impl HubDialer {
     /// Takes what the hub hands over, until the line ends.
     pub(super) async fn take_all(&self) -> io::Error {
         loop {
-            let (answer, socket) = match self.line.receive_with::<DialAnswer>().await {
-                Ok((Some(answer), socket)) => (answer, socket),
+            let (answer, opened) = match self.line.receive_with::<DialAnswer>().await {
+                Ok((Some(answer), opened)) => (answer, opened),
                 Ok((None, _)) => return io::Error::new(io::ErrorKind::InvalidData, "an answer that can't be read"),
                 Err(error) => return error,
             };
-            let opened = match (answer.refusal, socket) {
+            let opened = match (answer.refusal, opened) {
                 (Some(refusal), _) => Err(refusal),
-                (None, Some(socket)) => adopt(socket.into()).map_err(|error| refuse(&error)),
+                (None, Some(opened)) => Ok(opened),
                 (None, None) => Err(refuse(&io::Error::other("no socket came with the answer"))),
             };
             // Who asked may have gone: then it is closed.
@@ -68,7 +71,7 @@ impl HubDialer {
     async fn ask(&self, target: DialTarget) -> Opened {
         let room = match target {
             DialTarget::Server => &self.server,
-            DialTarget::Endpoint { .. } => &self.endpoints,
+            DialTarget::Endpoint { .. } | DialTarget::Artifact { .. } => &self.endpoints,
         };
         let _room = room.acquire().await;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
@@ -90,14 +93,31 @@ impl HubDialer {
 
     /// A connection to the API server.
     pub(super) async fn connect_to_server(&self) -> io::Result<TcpStream> {
-        self.ask(DialTarget::Server).await.map_err(io::Error::other)
+        let socket = self.ask(DialTarget::Server).await.map_err(io::Error::other)?;
+        adopt(socket)
+    }
+
+    /// What another lane has fetched of something that a namespace here refers to.
+    pub(super) async fn open_artifact(&self, reference: &Reference, digest: &str) -> Result<File, ConnectRefusal> {
+        let (reference, digest) = (reference.clone(), digest.to_owned());
+        let opened = self.ask(DialTarget::Artifact { reference, digest }).await?;
+        Ok(File::from(opened))
     }
 }
 
 impl Connect for HubDialer {
-    fn connect<'a>(&'a self, endpoint: &'a Endpoint, patience: Duration) -> BoxFuture<'a, Opened> {
-        let endpoint = endpoint.clone();
-        self.ask(DialTarget::Endpoint { endpoint, patience }).boxed()
+    fn connect<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        behind: Option<&'a Endpoint>,
+        patience: Duration,
+    ) -> BoxFuture<'a, Result<TcpStream, ConnectRefusal>> {
+        let target = DialTarget::Endpoint {
+            endpoint: endpoint.clone(),
+            behind: behind.cloned(),
+            patience,
+        };
+        async move { adopt(self.ask(target).await?).map_err(|error| refuse(&error)) }.boxed()
     }
 }
 
@@ -112,7 +132,8 @@ impl Drop for Entry<'_> {
     }
 }
 
-fn adopt(socket: std::net::TcpStream) -> io::Result<TcpStream> {
+fn adopt(socket: OwnedFd) -> io::Result<TcpStream> {
+    let socket = std::net::TcpStream::from(socket);
     socket.set_nonblocking(true)?;
     TcpStream::from_std(socket)
 }

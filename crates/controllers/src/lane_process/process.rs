@@ -111,11 +111,11 @@ impl LaneProcess {
         self.orders.memory
     }
 
-    /// Reconciles until it is told to stop.
+    /// Reconciles until it is told to stop. The hub is told of the `gaps`: what the kernel could not hold this process to.
     ///
     /// # Errors
     /// [`LaneError`] when it can't begin, or the hub is gone.
-    pub async fn run(self) -> Result<(), LaneError> {
+    pub async fn run(self, gaps: Vec<String>) -> Result<(), LaneError> {
         let broken = |error: std::io::Error| LaneError::Line(error.to_string());
         self.line.set_nonblocking(true).map_err(broken)?;
         let (read, write) = UnixStream::from_std(self.line).map_err(broken)?.into_split();
@@ -127,14 +127,18 @@ impl LaneProcess {
         let lane_kinds = kinds::list_kinds().lane;
         let mut means = Means::new(config)?;
         means.reach_through(Arc::clone(&dialer) as _);
-        let enclave = Enclave::new(means, lane_kinds, Arc::clone(&line), end.clone());
+        let enclave = Enclave::new(means, lane_kinds, (&line, &dialer), end.clone());
         let rooms = RoomShares::begin(&enclave.means, &line);
+        if !gaps.is_empty() {
+            line.tell(FromLane::Gaps(gaps)).await;
+        }
         let (tell, told) = mpsc::unbounded_channel();
         let sweeping = async {
             let mut sweep = tokio::time::interval(SWEEP);
             loop {
                 sweep.tick().await;
                 enclave.means.depot.sweep();
+                enclave.borrower.sweep(&enclave.list_shards());
             }
         };
         let telling = async {

@@ -18,6 +18,8 @@ use tenure_tenancy::{Ending, Placement};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::borrowing::Borrower;
+use super::dialing::HubDialer;
 use super::line::Line;
 use crate::entry::Entry;
 use crate::frames::{Answer, FromLane, NamespaceFacts, Question};
@@ -25,6 +27,7 @@ use crate::key::Key;
 use crate::kustomization;
 use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
 use crate::lane_table::LaneTable;
+use crate::loans::Borrowed;
 use crate::means::Means;
 use crate::receiver;
 
@@ -40,12 +43,17 @@ pub(super) struct Enclave {
     facts: RwLock<BTreeMap<String, NamespaceFacts>>,
     homes: Mutex<HashMap<String, NamespaceHome>>,
     /// Whom the hub was told to listen to, by who listens.
-    heard: Mutex<HashMap<Key, Vec<(String, String)>>>,
+    heard: Mutex<HashMap<Key, Vec<Named>>>,
     /// What the hub was told of the paths of Receivers.
     doors: Mutex<HashMap<Key, HookPath>>,
+    /// What is borrowed of other lanes.
+    pub(super) borrower: Borrower,
     line: Arc<Line>,
     end: CancellationToken,
 }
+
+/// An object by kind, namespace and name.
+type Named = (String, String, String);
 
 /// What is held for one namespace.
 #[derive(Clone, Debug)]
@@ -59,9 +67,15 @@ struct NamespaceHome {
 }
 
 impl Enclave {
-    pub(super) fn new(means: Means, kinds: Vec<Entry<Shard>>, line: Arc<Line>, end: CancellationToken) -> Arc<Self> {
+    pub(super) fn new(
+        means: Means,
+        kinds: Vec<Entry<Shard>>,
+        (line, dialer): (&Arc<Line>, &Arc<HubDialer>),
+        end: CancellationToken,
+    ) -> Arc<Self> {
         let means = Arc::new(means);
         Arc::new(Self {
+            borrower: Borrower::new(line, dialer, &means.depot),
             lanes: LaneTable::new(Arc::clone(&means)),
             means,
             kinds: kinds.into(),
@@ -69,7 +83,7 @@ impl Enclave {
             homes: Mutex::default(),
             heard: Mutex::default(),
             doors: Mutex::default(),
-            line,
+            line: Arc::clone(line),
             end,
         })
     }
@@ -78,7 +92,7 @@ impl Enclave {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn heard(&self) -> MutexGuard<'_, HashMap<Key, Vec<(String, String)>>> {
+    fn heard(&self) -> MutexGuard<'_, HashMap<Key, Vec<Named>>> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -241,6 +255,14 @@ impl Surroundings for Enclave {
         home.map_or(Neighbour::Apart, Neighbour::Here)
     }
 
+    fn borrow<'a>(&'a self, from: &'a str, key: &'a Key) -> BoxFuture<'a, Borrowed> {
+        async move {
+            let lane = self.lanes.of(&self.place_known(from), from);
+            self.borrower.borrow(from, key, &lane.bounds.name).await
+        }
+        .boxed()
+    }
+
     fn find_ending(&self, namespace: &str) -> Option<Ending> {
         self.read_facts(namespace, |facts| facts.ending).flatten()
     }
@@ -317,9 +339,8 @@ impl Surroundings for Enclave {
     fn note_listening(&self, key: &Key, to: &BTreeSet<Key>) {
         let homes = self.homes();
         let elsewhere = to.iter().filter(|other| !homes.contains_key(&other.namespace));
-        let to: Vec<(String, String)> = elsewhere
-            .map(|other| (other.namespace.clone(), other.name.clone()))
-            .collect();
+        let name = |other: &Key| (other.kind.name.to_owned(), other.namespace.clone(), other.name.clone());
+        let to: Vec<Named> = elsewhere.map(name).collect();
         drop(homes);
         let is_news = self.heard().get(key).map_or(!to.is_empty(), |before| *before != to);
         let frame = FromLane::Listens {

@@ -257,6 +257,7 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
                 tell(vec![key], name);
             }
         }
+        WatchEvent::Listing => {}
         WatchEvent::Resumed => lock(stream).synced = true,
         WatchEvent::Progress { revision } => {
             let mut stream = lock(stream);

@@ -9,7 +9,9 @@
     reason = "tests may panic"
 )]
 
+mod alerts;
 mod applying;
+mod artifacts;
 mod attacks;
 mod buckets;
 mod decryption;

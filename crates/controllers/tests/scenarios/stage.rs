@@ -20,9 +20,13 @@ use crate::program;
 
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
 pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
+pub(crate) const ARTIFACT_GENERATOR: (&str, &str) = ("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator");
+pub(crate) const EXTERNAL_ARTIFACT: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "ExternalArtifact");
 pub(crate) const BUCKET: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "Bucket");
 pub(crate) const OCI_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "OCIRepository");
 pub(crate) const RECEIVER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1", "Receiver");
+pub(crate) const ALERT: (&str, &str) = ("notification.toolkit.fluxcd.io/v1beta3", "Alert");
+pub(crate) const PROVIDER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1beta3", "Provider");
 pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 

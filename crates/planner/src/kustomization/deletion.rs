@@ -228,7 +228,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
     let ids: BTreeSet<ObjectId> = deletes.iter().map(|delete| delete.target.id.clone()).collect();
     let artifact = match &snapshot.source {
         SourceFacts::Found { artifact, .. } => artifact.as_ref(),
-        SourceFacts::NotFound | SourceFacts::Apart => None,
+        SourceFacts::NotFound | SourceFacts::Unknown(_) => None,
     };
     let (has_artifact, revision) = (artifact.is_some(), artifact.map(|artifact| artifact.revision.clone()));
     let survey = match &snapshot.survey {

@@ -19,8 +19,8 @@ use crate::{cycle, maxima};
 pub enum DependencyFacts {
     /// There is none of that name.
     NotFound,
-    /// It is another lane's, and that is in another process.
-    Apart,
+    /// It is another lane's, which is in another process, and nothing is known of it: why.
+    Unknown(String),
     /// It exists.
     Found {
         /// Its generation.
@@ -106,8 +106,8 @@ pub enum FoundDependency {
     There(Arc<Kustomization>),
     /// There is none, or it may not be named.
     Nothing,
-    /// It is another lane's, and that is in another process.
-    Apart,
+    /// It is another lane's, which is in another process, and nothing is known of it: why.
+    Unknown(String),
 }
 
 /// What is known of all that a Kustomization depends on; `get` finds one by its namespace and name, if it may be named.
@@ -126,7 +126,7 @@ pub fn find_dependencies(
             .or_insert_with(|| match &found {
                 FoundDependency::There(found) => DependencyFacts::from(found.as_ref()),
                 FoundDependency::Nothing => DependencyFacts::NotFound,
-                FoundDependency::Apart => DependencyFacts::Apart,
+                FoundDependency::Unknown(why) => DependencyFacts::Unknown(why.clone()),
             });
         if has_expression(dependency.ready_expr.as_deref())
             && let DependencyFacts::Found { whole, .. } = facts

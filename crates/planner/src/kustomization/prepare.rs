@@ -19,13 +19,10 @@ pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
             reason::ARTIFACT_FAILED,
             format!("Source '{source}' not found"),
         )),
-        SourceFacts::Apart => Err(ending::failed(
+        SourceFacts::Unknown(why) => Err(ending::failed(
             context.fork(),
             reason::ARTIFACT_FAILED,
-            format!(
-                "Source '{source}' is another lane's, and lanes are processes (--lanes process): what an administrator grants from lane to \
-                 lane is not supported there yet"
-            ),
+            format!("Source '{source}' is another tenant's: {why}"),
         )),
         SourceFacts::Found {
             artifact: Some(artifact),

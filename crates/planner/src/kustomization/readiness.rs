@@ -64,10 +64,7 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
         }
         let message = match context.snapshot.dependencies.get(&key) {
             None | Some(DependencyFacts::NotFound) => Some(format!("dependency '{text}' not found")),
-            Some(DependencyFacts::Apart) => Some(format!(
-                "dependency '{text}' is another lane's, and lanes are processes (--lanes process): what an administrator grants from lane to \
-                 lane is not supported there yet"
-            )),
+            Some(DependencyFacts::Unknown(why)) => Some(format!("dependency '{text}' is another tenant's: {why}")),
             Some(DependencyFacts::Found { whole, .. }) if has_expression(dependency.ready_expr.as_deref()) => {
                 match whole
                     .as_ref()

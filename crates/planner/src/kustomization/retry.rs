@@ -118,7 +118,7 @@ fn asked(snapshot: &Snapshot) -> Asked {
                 artifact: Some(artifact),
                 ..
             } => Some(artifact.clone()),
-            SourceFacts::Found { artifact: None, .. } | SourceFacts::NotFound | SourceFacts::Apart => None,
+            SourceFacts::Found { artifact: None, .. } | SourceFacts::NotFound | SourceFacts::Unknown(_) => None,
         },
     }
 }
@@ -131,7 +131,7 @@ fn surroundings(snapshot: &Snapshot) -> String {
         .iter()
         .map(|(name, facts)| {
             let revision = match facts {
-                DependencyFacts::NotFound | DependencyFacts::Apart => None,
+                DependencyFacts::NotFound | DependencyFacts::Unknown(_) => None,
                 DependencyFacts::Found {
                     last_applied_revision, ..
                 } => last_applied_revision.as_deref(),

@@ -166,8 +166,8 @@ pub enum SourceFacts {
     /// There is none of that name, or it may not be read.
     #[default]
     NotFound,
-    /// It is another lane's, and that is in another process.
-    Apart,
+    /// It is another lane's, which is in another process, and nothing is known of it: why.
+    Unknown(String),
     /// It exists.
     Found {
         /// What it has fetched and what is in the artifact store: never taken from its status, which can be forged.

@@ -61,8 +61,8 @@ pub struct SeenObject {
 /// What was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The Deployment of the controllers.
-    pub deployment: Option<SeenObject>,
+    /// The Deployments of the controllers: the main one, and those of shards.
+    pub deployments: Vec<SeenObject>,
     /// What else of an installation is there, in the order in which it is applied; the namespace included.
     pub installed: Vec<SeenObject>,
     /// The sources and Kustomizations of all namespaces.
@@ -138,7 +138,7 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
     let namespace = judge_namespace(snapshot, &mut plan);
     plan.stages = vec![
-        snapshot.deployment.iter().filter_map(delete).collect(),
+        snapshot.deployments.iter().filter_map(delete).collect(),
         release(snapshot, kinds, namespace),
         delete_rights(snapshot, kinds, namespace),
         delete_kinds(snapshot, kinds, &mut plan),
@@ -185,7 +185,7 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
         let of_installation = snapshot
             .installed
             .iter()
-            .chain(&snapshot.deployment)
+            .chain(&snapshot.deployments)
             .any(|part| part.path == seen.path);
         if of_installation || PASSED_OVER.contains(&kind) || is_in_every_namespace(kind, &seen.object) {
             continue;
@@ -286,7 +286,8 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
         let own = object.read_text("/spec/group") == "tenure.dev";
         let kind = object.read_text("/spec/names/kind");
         let count = match kind {
-            "Bucket" | "GitRepository" | "OCIRepository" | "Kustomization" | "Receiver" => {
+            "Alert" | "ArtifactGenerator" | "Bucket" | "ExternalArtifact" | "GitRepository" | "OCIRepository"
+            | "Kustomization" | "Provider" | "Receiver" => {
                 let of_kind = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
                 snapshot.reconciled.iter().filter(of_kind).count()
             }

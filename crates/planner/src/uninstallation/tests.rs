@@ -74,7 +74,10 @@ fn whole() -> Snapshot {
         object("Role", PLATFORM_NAMESPACE, "tenure-leader"),
     ];
     Snapshot {
-        deployment: Some(seen(object("Deployment", PLATFORM_NAMESPACE, "tenure-controller"))),
+        deployments: vec![
+            seen(object("Deployment", PLATFORM_NAMESPACE, "tenure-controller")),
+            seen(object("Deployment", PLATFORM_NAMESPACE, "tenure-controller-shard-a")),
+        ],
         installed: installed.map(seen).into(),
         reconciled: vec![
             seen(owned(kustomization("shop", "web"), "tenure.dev/v1alpha1", "Surface")),
@@ -106,7 +109,10 @@ fn the_order_is_controllers_finalizers_rights_kinds_namespace() {
     assert_eq!(
         says(&plan),
         [
-            vec!["Deployment tenure-system/tenure-controller: deleted"],
+            vec![
+                "Deployment tenure-system/tenure-controller: deleted",
+                "Deployment tenure-system/tenure-controller-shard-a: deleted",
+            ],
             vec![
                 "Kustomization shop/web: without the controllers' finalizer, without its owner",
                 "Kustomization tenure-system/platform: without the controllers' finalizer, suspended",

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
 use tenure_planner::git_repository::FetchReason;
 use tenure_sources::{
-    Connect, ConnectFailure, ConnectRefusal, Endpoint, FetchError, GitRequest, GitSecrets, Reach, SecretData, fetch,
+    Connect, ConnectRefusal, Endpoint, FetchError, GitRequest, GitSecrets, Policy, Reach, SecretData, fetch,
+    open_connection,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -290,42 +290,57 @@ async fn an_answer_without_end_is_ended_and_a_secret_that_was_not_read_is_no_way
     assert!(matches!(error, FetchError::InvalidProxy { .. }), "{error}");
 }
 
-/// Opens connections for a process that can't, and counts how often it is asked.
-#[derive(Debug, Default)]
-struct Elsewhere(AtomicU64);
+/// Opens connections for a process that can't, within a policy of its own, and notes what it is asked for.
+#[derive(Debug)]
+struct Elsewhere {
+    policy: Policy,
+    asked: Mutex<Vec<(Endpoint, Option<Endpoint>)>>,
+}
 
 impl Connect for Elsewhere {
     fn connect<'a>(
         &'a self,
-        _: &'a Endpoint,
-        _: Duration,
+        endpoint: &'a Endpoint,
+        behind: Option<&'a Endpoint>,
+        patience: Duration,
     ) -> futures::future::BoxFuture<'a, Result<TcpStream, ConnectRefusal>> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        let refusal = ConnectRefusal {
-            failure: ConnectFailure::Unreachable,
-            message: "nobody is there".to_owned(),
-        };
-        Box::pin(std::future::ready(Err(refusal)))
+        self.asked.lock().unwrap().push((endpoint.clone(), behind.cloned()));
+        Box::pin(async move {
+            let opened = open_connection(&self.policy, endpoint, behind, patience).await;
+            opened.map_err(|error| ConnectRefusal::from(&error))
+        })
     }
 }
 
 #[tokio::test]
-async fn where_another_process_opens_connections_a_proxy_is_refused_by_name() {
+async fn where_another_process_opens_connections_it_judges_what_is_behind_a_proxy_too() {
     let bed = Bed::new().await;
-    let elsewhere = Arc::new(Elsewhere::default());
+    bed.repository.commit([("a", "x")], "first").await.unwrap();
+    let server = bed.server.http_address();
+    let names = BTreeMap::from([("repository.invalid".to_owned(), server)]);
+    let proxy = TestProxy::start(names, Some(SHOWN)).await;
+    let policy = Policy {
+        allow: vec![endpoint(&format!("{}/x", proxy.url()))],
+        cluster: Vec::new(),
+    };
+    let asked = Mutex::default();
+    let elsewhere = Arc::new(Elsewhere { policy, asked });
     let reach = Reach::Through(Arc::clone(&elsewhere) as Arc<dyn Connect>);
-    let way = secret(&[("address", "http://proxy.invalid:3128")]).unwrap();
-    let request = through(&bed, &bed.server.http_url("app"), &way);
+    // What is behind it, and may not be reached, is refused before the proxy hears of it.
+    let request = through(&bed, "http://169.254.169.254/latest.git", &way(&proxy));
     let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("--lanes task"), "{error}");
-    assert_eq!(elsewhere.0.load(Ordering::Relaxed), 0);
-    // Without one it is asked.
-    let request = bed.request(json!({"branch": "main"}));
-    let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)
-        .await
-        .unwrap_err();
-    assert!(error.to_string().contains("nobody is there"), "{error}");
-    assert_eq!(elsewhere.0.load(Ordering::Relaxed), 1);
+    assert!(error.to_string().contains("a cloud metadata address"), "{error}");
+    assert_eq!(proxy.heads(), Vec::<String>::new());
+    // The control: what the proxy alone knows is fetched, over connections to the proxy and to nothing else.
+    let request = through(&bed, "http://repository.invalid/app.git", &way(&proxy));
+    let fetched = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account).await;
+    assert!(fetched.is_ok(), "{fetched:?}");
+    assert!(!proxy.heads().is_empty());
+    let asked = elsewhere.asked.lock().unwrap();
+    for (to, behind) in asked.iter() {
+        assert_eq!(to.to_string(), proxy.url());
+        assert!(behind.is_some());
+    }
 }

@@ -13,6 +13,7 @@ use tenure_sources::{Cidr, Endpoint, Policy};
 use tenure_tenancy::ReferenceGrant;
 
 use super::budgets;
+use super::lane_place::{self, Circumstances, WhereLanesRun};
 use crate::failure::Failure;
 use crate::logging;
 use crate::quantity;
@@ -34,8 +35,8 @@ pub(crate) struct Flags {
     )]
     switches: Switches,
     /// Where lanes run: each tenant's in a process of its own that can do little else (Linux), or all as tasks of this process.
-    #[arg(long, value_name = "WHERE", value_enum, default_value_t = WhereLanesRun::Task)]
-    lanes: WhereLanesRun,
+    #[arg(long, value_name = "WHERE", value_enum)]
+    lanes: Option<WhereLanesRun>,
     /// How long the process of a lane may be silent before it is ended and started again.
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600), hide = true)]
     lane_patience: u64,
@@ -54,7 +55,7 @@ pub(crate) struct Flags {
     #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
     default_service_accounts: Vec<String>,
     /// Let Kustomizations refer to something in another namespace, besides those of their own tenant: FROM is a namespace, tenant:NAME or *,
-    /// KIND is GitRepository, OCIRepository, Bucket or Kustomization, and the last NAME may be *.
+    /// KIND is GitRepository, OCIRepository, Bucket, ExternalArtifact or Kustomization, and the last NAME may be *.
     #[arg(long = "allow-reference", value_name = "FROM=NAMESPACE/KIND/NAME")]
     allowed_references: Vec<ReferenceGrant>,
     /// What one rendering may make all together before it is given up.
@@ -81,21 +82,11 @@ pub(crate) struct Flags {
     budgets: budgets::Flags,
 }
 
-/// Where lanes run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum WhereLanesRun {
-    /// As tasks of one process.
-    #[default]
-    Task,
-    /// Each in a process of its own.
-    Process,
-}
-
 /// What the flags of the controllers say.
 #[derive(Debug)]
 pub(crate) struct ControllerSettings {
     switches: Switches,
-    lanes: WhereLanesRun,
+    lanes: Option<WhereLanesRun>,
     lane_patience: Duration,
     /// What all sources may reach although it is denied by default.
     allowed_sources: Vec<Endpoint>,
@@ -157,7 +148,7 @@ impl ControllerSettings {
     pub(crate) fn allow_source(address: &str) -> Result<Self, Failure> {
         Ok(Self {
             switches: Switches::default(),
-            lanes: WhereLanesRun::default(),
+            lanes: None,
             lane_patience: Duration::from_secs(20),
             allowed_sources: parse_allowances("--allow-source", &[address.to_owned()])?,
             allowed_platform_sources: Vec::new(),
@@ -215,16 +206,22 @@ impl ControllerSettings {
         (platform, tenants)
     }
 
-    /// Whether lanes are processes.
-    pub(crate) fn has_lane_processes(&self) -> bool {
-        self.lanes == WhereLanesRun::Process
+    /// Settles where lanes run; what is returned is to be said.
+    pub(crate) fn settle_lanes(
+        &mut self,
+        default: WhereLanesRun,
+        circumstances: Circumstances,
+    ) -> Result<Option<&'static str>, Failure> {
+        let (settled, note) = lane_place::choose(self.lanes, default, circumstances)?;
+        self.lanes = Some(settled);
+        Ok(note)
     }
 
-    /// Where lanes run; one that is a process reaches the API server so.
-    pub(crate) fn write_lanes(&self, server: LaneServer) -> Result<LaneMode, Failure> {
+    /// Where lanes run, once it is settled; one that is a process reaches the API server so.
+    pub(crate) fn write_lanes(&self, server: LaneServer) -> LaneMode {
         match self.lanes {
-            WhereLanesRun::Task => Ok(LaneMode::Tasks),
-            WhereLanesRun::Process if cfg!(target_os = "linux") => Ok(LaneMode::Processes(Box::new(ProcessSettings {
+            None | Some(WhereLanesRun::Task) => LaneMode::Tasks,
+            Some(WhereLanesRun::Process) => LaneMode::Processes(Box::new(ProcessSettings {
                 // The program as it was started, also when another one has its name by now.
                 program: "/proc/self/exe".into(),
                 name: "tenure".into(),
@@ -233,11 +230,7 @@ impl ControllerSettings {
                 server,
                 patience: self.lane_patience,
                 own_memory: LANE_MEMORY,
-            }))),
-            WhereLanesRun::Process => Err(Failure::usage(
-                "--lanes process: only Linux can shut a process in like that",
-            )
-            .hint("leave it out: then lanes are tasks")),
+            })),
         }
     }
 

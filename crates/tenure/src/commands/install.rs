@@ -1,11 +1,12 @@
 //! `tenure install`: what the controllers need in a cluster that is there already, and what runs them there.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
 use tenure_cluster::Installation;
-use tenure_tenancy::identity;
+use tenure_tenancy::{ShardName, identity};
 
 use super::workload;
 use crate::connect::Connect;
@@ -34,6 +35,10 @@ pub(crate) struct Install {
         allow_hyphen_values = true
     )]
     controllers: Option<String>,
+    /// A shard that has controllers of its own, for Tenants and for namespaces of nobody that bear the label sharding.fluxcd.io/key=NAME; may
+    /// be given again. The main ones see to what is in none of them.
+    #[arg(long = "shard", value_name = "NAME")]
+    shards: Vec<ShardName>,
     #[command(flatten)]
     workload: workload::Flags,
     /// What `tenure run` is told in the Pods: its flags, after --.
@@ -64,7 +69,14 @@ impl Install {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// The names of the shards, each once.
+    fn list_shards(&self) -> Vec<String> {
+        let names: BTreeSet<&str> = self.shards.iter().map(ShardName::as_str).collect();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
     fn list_objects(&self) -> Result<Vec<Value>, Failure> {
+        let shards = self.list_shards();
         if self.without_deployment {
             let switches = self
                 .controllers
@@ -72,13 +84,13 @@ impl Install {
                 .map(tenure_controllers::read_switches)
                 .transpose();
             let switches = switches.map_err(|error| Failure::usage(error.to_string()))?;
-            return installation::list_objects(&switches.unwrap_or_default());
+            return installation::list_objects(&switches.unwrap_or_default(), &shards);
         }
-        let chosen = self.workload.read(&self.list_arguments()?)?;
+        let chosen = self.workload.read(&self.list_arguments()?, &shards)?;
         for note in &chosen.notes {
             output::print_note(note);
         }
-        let mut objects = installation::list_objects(&chosen.switches)?;
+        let mut objects = installation::list_objects(&chosen.switches, &shards)?;
         if chosen.workload.metrics_from.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
         }

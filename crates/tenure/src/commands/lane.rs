@@ -57,7 +57,7 @@ impl Lane {
 impl ShutIn {
     /// Reconciles until it is told to stop, or the controllers are gone.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        self.confinement.log(self.process.name());
+        let gaps = self.confinement.tell_gaps(self.process.name());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .max_blocking_threads(BLOCKING_THREADS)
@@ -66,7 +66,7 @@ impl ShutIn {
             .map_err(|error| Failure::internal(format!("can't start the run time: {error}")))?;
         let ended = runtime.block_on(async {
             tokio::select! {
-                ended = self.process.run() => ended,
+                ended = self.process.run(gaps) => ended,
                 () = allocator::give_back_freed_memory() => Ok(()),
             }
         });

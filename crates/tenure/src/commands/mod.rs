@@ -15,6 +15,7 @@ pub(crate) mod install;
 pub(crate) mod kube_apiserver;
 #[cfg(target_os = "linux")]
 pub(crate) mod lane;
+pub(crate) mod lane_place;
 pub(crate) mod man;
 pub(crate) mod reconcile;
 pub(crate) mod run;

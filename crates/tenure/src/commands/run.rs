@@ -10,13 +10,15 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{
-    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE,
-    NOTIFICATION_CONTROLLER_LEASE, PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE,
+    CAPSULE_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, NOTIFICATION_CONTROLLER_LEASE,
+    PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE,
 };
 use tenure_cluster::Connection;
 use tenure_controllers::{Config, Election, LaneServer, LeaseName, Switches};
+use tenure_tenancy::Instance;
 use tokio_util::sync::CancellationToken;
 
+use super::lane_place::{Circumstances, DEFAULT_OF_RUN};
 use super::{controllers, up};
 use crate::connect::Connect;
 use crate::failure::{Failure, chain};
@@ -46,6 +48,10 @@ pub(crate) struct Run {
     /// Take requests to Receivers here, over plain HTTP, a port alone on every address; without it, there are none.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
     hook_address: Option<SocketAddr>,
+    /// Which shard this instance sees to: sharding.fluxcd.io/key=NAME, or !sharding.fluxcd.io/key for what is in none. The key is that of
+    /// a Tenant, or of a namespace that is nobody's; without this, everything is seen to, and there may be no other instance.
+    #[arg(long, value_name = "SELECTOR")]
+    watch_label_selector: Option<Instance>,
     #[command(flatten)]
     reconciling: Reconciling,
 }
@@ -66,12 +72,13 @@ pub(crate) struct Reconciling {
 
 impl Run {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let settings = self.reconciling.controllers.read_settings()?;
+        let mut settings = self.reconciling.controllers.read_settings()?;
+        settings.settle_lanes(DEFAULT_OF_RUN, Circumstances::here(false))?;
         #[cfg(feature = "traces")]
         let traces = settings.start_traces()?;
         let cluster = self.connect.read_config_of_cluster().await?;
         let address = cluster.cluster_url.to_string();
-        let lanes = settings.write_lanes(describe_server(&cluster))?;
+        let lanes = settings.write_lanes(describe_server(&cluster));
         let cluster = become_controller(cluster).await?;
         plane::make_folder(&self.data)?;
         let _held_until_the_end = lock_folder(&self.data)?;
@@ -85,6 +92,7 @@ impl Run {
         let mut config = Config::new(connection, self.data.join("artifacts"));
         settings.set_into(&mut config, Vec::new());
         config.lanes = lanes;
+        config.instance = self.watch_label_selector.clone().unwrap_or_default();
         let election = self.prepare_election(&config.switches)?;
         let mut servers: Vec<BoxFuture<'static, ()>> = Vec::new();
         if let Some(address) = self.health_address {
@@ -132,7 +140,10 @@ impl Run {
             name: name.to_owned(),
         };
         Ok(Election {
-            lease: lease(PLATFORM_NAMESPACE, CONTROLLER_LEASE),
+            lease: lease(
+                PLATFORM_NAMESPACE,
+                &self.watch_label_selector.as_ref().unwrap_or(&Instance::Only).lease(),
+            ),
             // Another process of the same machine, or a later one of the same number, is another candidate.
             candidate: format!(
                 "{}_{}_{}",
@@ -146,8 +157,17 @@ impl Run {
                     flux,
                     SOURCE_CONTROLLER_LEASE,
                 ),
+                (
+                    &["ArtifactGenerator", "ExternalArtifact"][..],
+                    flux,
+                    SOURCE_WATCHER_LEASE,
+                ),
                 (&["Kustomization"][..], flux, KUSTOMIZE_CONTROLLER_LEASE),
-                (&["Receiver"][..], flux, NOTIFICATION_CONTROLLER_LEASE),
+                (
+                    &["Receiver", "Alert", "Provider"][..],
+                    flux,
+                    NOTIFICATION_CONTROLLER_LEASE,
+                ),
                 (&["Tenant"][..], capsule, CAPSULE_LEASE),
             ]
             .into_iter()

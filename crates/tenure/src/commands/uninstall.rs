@@ -74,7 +74,10 @@ impl Uninstall {
         cluster.end_controllers(&plan).await?;
         leadership.win(&cluster, Duration::from_secs(self.wait)).await?;
         let told = |done: &str| output::print_line(done);
-        let finished = cluster.finish(kinds, &mut leadership, told).await;
+        let finished = match leadership.win_shards(&cluster, Duration::from_secs(self.wait)).await {
+            Ok(()) => cluster.finish(kinds, &mut leadership, told).await,
+            Err(failure) => Err(failure),
+        };
         leadership.give_back(&cluster).await;
         for line in &finished?.stays {
             output::print_note(format!("stays: {line}"));

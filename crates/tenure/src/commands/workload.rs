@@ -70,7 +70,7 @@ pub(crate) struct Chosen {
 
 impl Flags {
     /// Reads them, together with what is handed on to `tenure run`.
-    pub(crate) fn read(&self, arguments: &[String]) -> Result<Chosen, Failure> {
+    pub(crate) fn read(&self, arguments: &[String], shards: &[String]) -> Result<Chosen, Failure> {
         let image = self.image.as_deref().unwrap_or_default();
         check_image(image, self.unpinned_image)?;
         for network in &self.source_networks {
@@ -81,6 +81,12 @@ impl Flags {
         if let Some(namespace) = &self.metrics_from {
             NamespaceName::new(namespace.as_str())
                 .map_err(|error| Failure::usage(format!("--metrics-from {namespace:?}: {error}")))?;
+        }
+        if self.hooks && !shards.is_empty() {
+            return Err(Failure::usage(
+                "--hooks with --shard: requests come to the main controllers, which know nothing of the Receivers of a shard",
+            )
+            .hint("leave out one of them"));
         }
         let replicas = match (self.replicas, self.hooks) {
             (Some(replicas @ 2..), true) => {
@@ -128,6 +134,7 @@ impl Flags {
             metrics_from: self.metrics_from.clone(),
             memory: memory.saturating_add(MEMORY_BESIDES),
             disk: disk.saturating_add(DISK_BESIDES),
+            shards: shards.to_vec(),
         };
         Ok(Chosen {
             workload,
@@ -203,7 +210,7 @@ mod tests {
 
     fn read(words: &[&str], arguments: &[&str]) -> Result<Chosen, Failure> {
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
-        Flags::of(words).read(&arguments)
+        Flags::of(words).read(&arguments, &[])
     }
 
     #[test]

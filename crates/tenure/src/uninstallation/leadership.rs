@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_api::metadata::{CONTROLLER_LEASE, PLATFORM_NAMESPACE};
+use tenure_api::ObjectView;
+use tenure_api::metadata::{CONTROLLER_LEASE, LET_GO, PLATFORM_NAMESPACE};
 use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, write_spec};
+use tenure_tenancy::Instance;
 use tokio::time::Instant;
 
 use super::Uninstallation;
@@ -65,6 +67,23 @@ impl Leadership {
             }
             tokio::time::sleep(RETRY.min(Duration::from_secs(1))).await;
         }
+    }
+
+    /// Waits until nobody leads for a shard. Who would begin to, while the Lease of the main controllers is held by who says nothing of shards,
+    /// works on nothing.
+    pub(crate) async fn win_shards(&self, cluster: &Uninstallation, patience: Duration) -> Result<(), Failure> {
+        for lease in cluster.list_shard_leases().await? {
+            while let Some(holder) = cluster.find_live_holder(PLATFORM_NAMESPACE, &lease).await? {
+                if self.began.elapsed() >= patience {
+                    return Err(Failure::environment(format!(
+                        "{holder} still, and works with what would be taken away: nothing but the Deployments was deleted"
+                    ))
+                    .hint("end that `tenure run`, and try again; --wait SECONDS waits longer"));
+                }
+                tokio::time::sleep(RETRY.min(Duration::from_secs(1))).await;
+            }
+        }
+        Ok(())
     }
 
     /// Renews the Lease, as long as there is one.
@@ -140,8 +159,9 @@ impl Leadership {
                 transitions,
                 renewal,
             } => {
-                let patch =
-                    json!({"metadata": {"resourceVersion": version}, "spec": write_spec(*transitions, *renewal)});
+                // What another one has said of shards is nothing that this one says.
+                let metadata = json!({"resourceVersion": version, "annotations": {LET_GO: null}});
+                let patch = json!({"metadata": metadata, "spec": write_spec(*transitions, *renewal)});
                 let path = write_lease_path(PLATFORM_NAMESPACE, CONTROLLER_LEASE);
                 cluster.patch(&path, &patch).await.map(drop)
             }
@@ -150,6 +170,26 @@ impl Leadership {
 }
 
 impl Uninstallation {
+    /// The Leases of shards.
+    async fn list_shard_leases(&self) -> Result<Vec<String>, Failure> {
+        let request = http::Request::get(write_leases_path(PLATFORM_NAMESPACE))
+            .body(Vec::new())
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        let leases: Value = match self.administrator.request(request).await {
+            Ok(leases) => leases,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut names = Vec::new();
+        for lease in ObjectView::of(&leases).list_views("/items") {
+            let name = lease.read_text("/metadata/name");
+            if matches!(Instance::find_key_of_lease(name), Some(Some(_))) {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
     /// Who holds a Lease and renews it: one that stands unchanged for as long as it holds is held by nobody.
     pub(super) async fn find_live_holder(&self, namespace: &str, name: &str) -> Result<Option<String>, Failure> {
         let began = Instant::now();

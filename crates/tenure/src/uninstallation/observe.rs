@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{
     CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
-    SOURCE_CONTROLLER_LEASE,
+    SHARD_LABEL, SOURCE_CONTROLLER_LEASE,
 };
 use tenure_api::workload::Workload;
 use tenure_planner::uninstallation::{SeenObject, Snapshot};
+use tenure_tenancy::ShardName;
 
 use super::Uninstallation;
 use crate::failure::{Failure, chain};
@@ -36,8 +37,12 @@ const METADATA: [&str; 8] = [
 const MEASUREMENTS: &str = "metrics.k8s.io";
 const GIT_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/gitrepositories";
 const BUCKETS: &str = "/apis/source.toolkit.fluxcd.io/v1/buckets";
+const ARTIFACT_GENERATORS: &str = "/apis/source.extensions.fluxcd.io/v1beta1/artifactgenerators";
+const EXTERNAL_ARTIFACTS: &str = "/apis/source.toolkit.fluxcd.io/v1/externalartifacts";
 const OCI_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/ocirepositories";
 const RECEIVERS: &str = "/apis/notification.toolkit.fluxcd.io/v1/receivers";
+const ALERTS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/alerts";
+const PROVIDERS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/providers";
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
 const SURFACES: &str = "/apis/tenure.dev/v1alpha1/surfaces";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
@@ -47,12 +52,16 @@ impl Uninstallation {
     pub(super) async fn observe(&self) -> Result<Snapshot, Failure> {
         let labelled = format!("{MANAGED_BY}={MANAGED_BY_TENURE}");
         let labelled = ("labelSelector", labelled.as_str());
-        let (mut deployment, installed) = self.find_installed().await?;
+        let (mut deployments, installed) = self.find_installed().await?;
         let mut reconciled = self.list_kind(GIT_REPOSITORIES, &installed).await?;
         reconciled.extend(self.list_kind(OCI_REPOSITORIES, &installed).await?);
         reconciled.extend(self.list_kind(BUCKETS, &installed).await?);
+        reconciled.extend(self.list_kind(ARTIFACT_GENERATORS, &installed).await?);
+        reconciled.extend(self.list_kind(EXTERNAL_ARTIFACTS, &installed).await?);
         reconciled.extend(self.list_kind(KUSTOMIZATIONS, &installed).await?);
         reconciled.extend(self.list_kind(RECEIVERS, &installed).await?);
+        reconciled.extend(self.list_kind(ALERTS, &installed).await?);
+        reconciled.extend(self.list_kind(PROVIDERS, &installed).await?);
         let mut counts = BTreeMap::new();
         for (kind, path) in [("Surface", SURFACES), ("Tenant", TENANTS)] {
             counts.insert(kind.to_owned(), self.list_kind(path, &installed).await?.len());
@@ -80,9 +89,9 @@ impl Uninstallation {
                 .await?;
         }
         let inside = self.list_inside().await?;
-        deployment = deployment.filter(|seen| !ObjectView::of(&seen.object).is_being_deleted());
+        deployments.retain(|seen| !ObjectView::of(&seen.object).is_being_deleted());
         Ok(Snapshot {
-            deployment,
+            deployments,
             installed,
             reconciled,
             counts,
@@ -97,16 +106,28 @@ impl Uninstallation {
         })
     }
 
-    /// The Deployment, and all else that an installation can consist of and that is there.
-    async fn find_installed(&self) -> Result<(Option<SeenObject>, Vec<SeenObject>), Failure> {
+    /// The shards that have controllers of their own.
+    async fn list_shards(&self) -> Result<Vec<String>, Failure> {
+        let path = format!("/apis/apps/v1/namespaces/{PLATFORM_NAMESPACE}/deployments");
+        let deployments = self.list(&path, &[("labelSelector", SHARD_LABEL)]).await?;
+        let names = deployments
+            .iter()
+            .filter_map(|seen| ObjectView::of(&seen.object).find_label(SHARD_LABEL).map(str::to_owned));
+        // A name that is no shard's is nobody's to put into a path.
+        Ok(names.filter(|name| name.parse::<ShardName>().is_ok()).collect())
+    }
+
+    /// The Deployments, and all else that an installation can consist of and that is there.
+    async fn find_installed(&self) -> Result<(Vec<SeenObject>, Vec<SeenObject>), Failure> {
         let mut named = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
         // Only what they are called is asked for, and that is the same whatever was chosen.
         named.extend(tenure_api::workload::objects(&Workload {
             hooks: true,
+            shards: self.list_shards().await?,
             ..Workload::default()
         }));
         named.push(tenure_api::installation::metrics_reviews());
-        let (mut deployment, mut installed) = (None, Vec::new());
+        let (mut deployments, mut installed) = (Vec::new(), Vec::new());
         for object in &named {
             let path = write_object_path(object)?;
             let Some(found) = self.find(&path).await? else { continue };
@@ -121,12 +142,12 @@ impl Uninstallation {
             }
             let seen = SeenObject { path, object: kept };
             if object.get("kind").is_some_and(|kind| kind == "Deployment") {
-                deployment = Some(seen);
+                deployments.push(seen);
             } else {
                 installed.push(seen);
             }
         }
-        Ok((deployment, installed))
+        Ok((deployments, installed))
     }
 
     /// All objects in the platform namespace, of every kind that is served.

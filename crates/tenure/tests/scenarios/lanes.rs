@@ -19,25 +19,25 @@ use crate::process::{Up, tenure};
 use crate::world::{Admin, Cluster, Controllers, PATIENCE, manifest, path, prepare_shop, wait_for_greeting};
 
 /// Two tenants, each with a Surface, and controllers whose lanes are processes.
-struct Scene {
+pub(crate) struct Scene {
     cluster: Cluster,
     controllers: Controllers,
-    data: PathBuf,
-    blue: Shop,
-    red: Shop,
-    _git: GitServer,
+    pub(crate) data: PathBuf,
+    pub(crate) blue: Shop,
+    pub(crate) red: Shop,
+    pub(crate) git: GitServer,
     _git_folder: tempfile::TempDir,
 }
 
 /// A tenant's repository and what it has come to.
-struct Shop {
+pub(crate) struct Shop {
     tenant: &'static str,
-    repository: Repository,
+    pub(crate) repository: Repository,
     number: u32,
 }
 
 impl Shop {
-    async fn prepare(admin: &Admin, git: &GitServer, tenant: &'static str) -> Self {
+    pub(crate) async fn prepare(admin: &Admin, git: &GitServer, tenant: &'static str) -> Self {
         let repository = git.create(tenant).await.unwrap();
         let shop = Self {
             tenant,
@@ -85,12 +85,12 @@ impl Shop {
     }
 
     /// Commits something new.
-    async fn change(&mut self) {
+    pub(crate) async fn change(&mut self) {
         self.number += 1;
         self.commit().await;
     }
 
-    async fn wait_until_applied(&self, admin: &Admin) {
+    pub(crate) async fn wait_until_applied(&self, admin: &Admin) {
         let greeting = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"namespace": self.tenant, "name": "greeting"}});
         let number = self.number.to_string();
@@ -100,7 +100,7 @@ impl Shop {
     }
 
     /// Its next commit is applied.
-    async fn check_that_it_goes_on(&mut self, admin: &Admin) {
+    pub(crate) async fn check_that_it_goes_on(&mut self, admin: &Admin) {
         self.change().await;
         self.wait_until_applied(admin).await;
     }
@@ -120,7 +120,7 @@ impl Shop {
     }
 
     /// Its Surface is well, and says nothing of its lane any more.
-    async fn wait_until_well(&self, admin: &Admin) {
+    pub(crate) async fn wait_until_well(&self, admin: &Admin) {
         let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
             "metadata": {"namespace": self.tenant, "name": "apps"}});
         admin
@@ -137,7 +137,7 @@ impl Shop {
 }
 
 impl Scene {
-    async fn set(more: &[&str]) -> Self {
+    pub(crate) async fn set(more: &[&str]) -> Self {
         let cluster = Cluster::start_own_installed().await;
         let git_folder = tempfile::tempdir().unwrap();
         let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
@@ -161,7 +161,7 @@ impl Scene {
             cluster,
             controllers,
             data,
-            _git: git,
+            git,
             _git_folder: git_folder,
         };
         for shop in [&scene.blue, &scene.red] {
@@ -171,7 +171,7 @@ impl Scene {
         scene
     }
 
-    fn admin(&self) -> &Admin {
+    pub(crate) fn admin(&self) -> &Admin {
         &self.cluster.admin
     }
 
@@ -194,7 +194,7 @@ impl Scene {
 }
 
 /// Waits until there is something.
-async fn wait_until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         if let Some(found) = find().await {

@@ -14,10 +14,14 @@
 
 mod install;
 #[cfg(target_os = "linux")]
+mod lane_lines;
+#[cfg(target_os = "linux")]
 mod lanes;
 mod metrics;
 #[path = "../it/process.rs"]
 mod process;
 mod run;
+#[cfg(target_os = "linux")]
+mod sharding;
 mod uninstall;
 mod world;

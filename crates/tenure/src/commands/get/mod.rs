@@ -26,8 +26,12 @@ pub(super) const OURS: &[&str] = &[
     "gitrepositories.source.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
     "buckets.source.toolkit.fluxcd.io",
+    "artifactgenerators.source.extensions.fluxcd.io",
+    "externalartifacts.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "receivers.notification.toolkit.fluxcd.io",
+    "providers.notification.toolkit.fluxcd.io",
+    "alerts.notification.toolkit.fluxcd.io",
 ];
 
 /// Show objects: by default tenants, surfaces, sources and kustomizations.

@@ -1,0 +1,161 @@
+//! Lends one lane's process what another one has, as far as an administrator grants it: a Kustomization as it stands, of a source what is said of
+//! it and what was fetched. Whether that may be is asked of `tenancy` each time, with what the hub itself knows of whose a namespace is.
+//!
+//! Believes nothing of a lane's folder: it is opened part by part, follows no link, and opens nothing but files. What a lane wrote there is
+//! verified by whoever takes it.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use tenure_api::{Kustomization, ObjectView};
+use tenure_planner::artifact::StoredArtifact;
+use tenure_sources::{ConnectFailure, ConnectRefusal, SourceKey};
+use tenure_tenancy::lane::decide_lane;
+use tenure_tenancy::{Referrer, reference};
+
+use super::supervision::LaneHandle;
+use super::{Fleet, lock};
+use crate::artifacts::{locate_archive, locate_record, read_record};
+use crate::key::Key;
+use crate::lane_table::name_lane;
+use crate::loans::{Loan, Reference};
+use crate::reconciled::Reconciled as _;
+
+/// Bytes of a record.
+const RECORD: u64 = 256 << 10;
+
+impl Fleet {
+    /// What a lane is told of something that one of its namespaces refers to.
+    pub(super) async fn lend(&self, to: &LaneHandle, reference: &Reference) -> Loan {
+        let Some((key, lender)) = self.find_lent(to, reference) else {
+            return Loan::Nothing;
+        };
+        if lender.as_deref() == Some(to.name.as_str()) {
+            return Loan::Own;
+        }
+        let Some(object) = self.write_object(&key) else {
+            return Loan::Nothing;
+        };
+        if key.kind == Kustomization::KIND {
+            return Loan::Kustomization(object);
+        }
+        let uid = ObjectView::of(&object).read_text("/metadata/uid").to_owned();
+        let conditions = object.pointer("/status/conditions").cloned();
+        let conditions = conditions.and_then(|conditions| serde_json::from_value(conditions).ok());
+        let artifact = match (lender, make_key(&key, &uid)) {
+            (Some(lender), Some(source)) => self.read_artifact(&lender, source).await,
+            _ => None,
+        };
+        Loan::Source {
+            uid,
+            artifact: artifact.map(|stored| stored.facts),
+            conditions: conditions.unwrap_or_default(),
+        }
+    }
+
+    /// Opens the archive that was fetched of a source, for a lane that may have it.
+    pub(super) async fn open_lent(
+        &self,
+        to: &LaneHandle,
+        reference: &Reference,
+        digest: &str,
+    ) -> Result<File, ConnectRefusal> {
+        let refuse = |what: &str| ConnectRefusal {
+            failure: ConnectFailure::Denied,
+            message: format!("{}/{}/{}: {what}", reference.kind, reference.namespace, reference.name),
+        };
+        let nothing = || refuse("there is no such artifact, or it is not granted");
+        let (key, lender) = self.find_lent(to, reference).ok_or_else(nothing)?;
+        let object = self.write_object(&key).ok_or_else(nothing)?;
+        let source = make_key(&key, ObjectView::of(&object).read_text("/metadata/uid")).ok_or_else(nothing)?;
+        let folder = self.folder_of(&lender.ok_or_else(nothing)?);
+        let archive = locate_archive(&source, digest).map_err(|error| refuse(&error.to_string()))?;
+        let opening = tokio::task::spawn_blocking(move || open_beneath(&folder, &archive)).await;
+        match opening {
+            Ok(Ok(file)) => Ok(file),
+            Ok(Err(error)) => Err(refuse(&format!("the artifact can't be opened: {error}"))),
+            Err(error) => Err(refuse(&error.to_string())),
+        }
+    }
+
+    /// The object that one of a lane's namespaces may refer to, and the name of the lane that has it.
+    fn find_lent(&self, to: &LaneHandle, reference: &Reference) -> Option<(Key, Option<String>)> {
+        let hub = self.hub.upgrade()?;
+        let Reference {
+            from,
+            kind,
+            namespace,
+            name,
+        } = reference;
+        let placement = hub.place_known(from);
+        // What the lane was told, and whose the namespace is now: it may have gone to another one a moment ago.
+        if !to.mail.has_namespace(from) || name_lane(&decide_lane(&placement, from)) != to.name {
+            return None;
+        }
+        let grants = self.standing.config.settings.reference_grants.as_slice();
+        let referrer = Referrer {
+            namespace: from,
+            placement: &placement,
+            grants,
+        };
+        let entry = self.kinds.iter().find(|entry| entry.kind.name == kind.as_str())?;
+        let is_granted = if entry.kind == Kustomization::KIND {
+            reference::check_dependency(referrer, Some(namespace), name)
+        } else {
+            reference::check_source(referrer, kind, Some(namespace), name)
+        };
+        is_granted.ok()?;
+        let lender = lock(&self.homes).get(namespace).map(|home| home.lane.clone())?;
+        Some((
+            Key::new(entry.kind, namespace, name),
+            lender.map(|lane| lane.name.clone()),
+        ))
+    }
+
+    /// What a lane has noted of what it fetched.
+    async fn read_artifact(&self, lender: &str, source: SourceKey) -> Option<StoredArtifact> {
+        let folder = self.folder_of(lender);
+        let reading = tokio::task::spawn_blocking(move || {
+            let file = open_beneath(&folder, &locate_record(&source)).ok()?;
+            let mut bytes = Vec::new();
+            file.take(RECORD).read_to_end(&mut bytes).ok()?;
+            read_record(&bytes)
+        });
+        reading.await.ok().flatten()
+    }
+}
+
+fn make_key(key: &Key, uid: &str) -> Option<SourceKey> {
+    SourceKey::new(key.kind.name, &key.namespace, &key.name, uid).ok()
+}
+
+/// Opens a file below a folder for reading: no link leads out of it, and nothing waits.
+fn open_beneath(folder: &Path, relative: &Path) -> io::Result<File> {
+    let odd = || io::Error::from(io::ErrorKind::InvalidInput);
+    let parts: PathBuf = relative
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_)))
+        .collect();
+    let (above, last) = match (parts == relative, parts.parent(), parts.file_name()) {
+        (true, Some(above), Some(last)) => (above, last),
+        _ => return Err(odd()),
+    };
+    let way = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = rustix::fs::open(folder, way, Mode::empty())?;
+    for part in above {
+        at = rustix::fs::openat(&at, part, way | OFlags::NOFOLLOW, Mode::empty())?;
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(&at, last, flags, Mode::empty())?);
+    // A pipe or a device is no archive.
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(odd())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! What a lane's process borrows of other lanes: it asks the hub, which answers what an administrator grants, and keeps of each source what was
+//! fetched, in its own folder and its own budget, for as long as a Kustomization here names it. Believes no archive that has not the digest
+//! that it was told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_api::Kustomization;
+use tenure_planner::artifact::ArtifactFacts;
+use tenure_planner::kustomization::{SourceFacts, find_source_namespace};
+use tenure_sources::SourceKey;
+
+use super::dialing::HubDialer;
+use super::line::Line;
+use crate::artifacts::Depot;
+use crate::frames::{Answer, Question};
+use crate::key::Key;
+use crate::lane::Shard;
+use crate::loans::{Borrowed, Loan, Reference};
+
+/// What is kept of one source, if something is; who brings it has it to himself.
+type Place = Arc<tokio::sync::Mutex<Option<SourceKey>>>;
+
+/// Borrows from other lanes.
+#[derive(Debug)]
+pub(super) struct Borrower {
+    line: Arc<Line>,
+    dialer: Arc<HubDialer>,
+    depot: Arc<Depot>,
+    /// By the kind, namespace and name of a source.
+    places: Mutex<BTreeMap<Key, Place>>,
+}
+
+impl Borrower {
+    pub(super) fn new(line: &Arc<Line>, dialer: &Arc<HubDialer>, depot: &Arc<Depot>) -> Self {
+        Self {
+            line: Arc::clone(line),
+            dialer: Arc::clone(dialer),
+            depot: Arc::clone(depot),
+            places: Mutex::default(),
+        }
+    }
+
+    fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is of something that a namespace refers to. What was fetched is charged to `lane`.
+    pub(super) async fn borrow(&self, from: &str, key: &Key, lane: &str) -> Borrowed {
+        let reference = Reference {
+            from: from.to_owned(),
+            kind: key.kind.name.to_owned(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+        };
+        let loan = match self.line.ask(Question::Loan(reference.clone())).await {
+            Some(Answer::Loan(loan)) => *loan,
+            _ => return Borrowed::Unknown("the controllers gave no answer about it".to_owned()),
+        };
+        match loan {
+            Loan::Nothing => Borrowed::Nothing,
+            Loan::Own => Borrowed::Unknown("its namespace has just come to this tenant".to_owned()),
+            Loan::Kustomization(object) => match serde_json::from_value::<Kustomization>(object) {
+                Ok(kustomization) => Borrowed::Kustomization(Arc::new(kustomization)),
+                Err(error) => Borrowed::Unknown(format!("it can't be read: {error}")),
+            },
+            Loan::Source {
+                uid,
+                artifact,
+                conditions,
+            } => {
+                let source = match SourceKey::new(key.kind.name, &key.namespace, &key.name, &uid) {
+                    Ok(source) => source,
+                    Err(error) => return Borrowed::Unknown(error.to_string()),
+                };
+                if let Some(artifact) = &artifact
+                    && let Err(problem) = self.bring((key, &source), artifact, &reference, lane).await
+                {
+                    return Borrowed::Unknown(format!("its artifact can't be taken over: {problem}"));
+                }
+                Borrowed::Source {
+                    source,
+                    facts: SourceFacts::Found { artifact, conditions },
+                }
+            }
+        }
+    }
+
+    /// Sees to it that an archive is in the own store.
+    async fn bring(
+        &self,
+        (key, source): (&Key, &SourceKey),
+        artifact: &ArtifactFacts,
+        reference: &Reference,
+        lane: &str,
+    ) -> Result<(), String> {
+        let place = Arc::clone(self.places().entry(key.clone()).or_default());
+        // Those who want the same wait for the first.
+        let mut kept = place.lock().await;
+        if let Some(before) = kept.take_if(|before| *before != *source) {
+            self.remove(&before);
+        }
+        *kept = Some(source.clone());
+        let digest = artifact.digest.clone();
+        if self.depot.store.contains(source, &digest) {
+            return Ok(());
+        }
+        let file = self.dialer.open_artifact(reference, &digest).await;
+        let file = file.map_err(|refusal| refusal.to_string())?;
+        let (store, source, lane) = (self.depot.store.clone(), source.clone(), lane.to_owned());
+        let importing = tokio::task::spawn_blocking(move || store.import(&source, &digest, &file, &lane)).await;
+        importing
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())
+    }
+
+    /// Removes what no Kustomization here names any more. What has come to be the lane's own stays: it is no longer borrowed.
+    pub(super) fn sweep(&self, shards: &[Arc<Shard>]) {
+        if self.places().is_empty() {
+            return;
+        }
+        let own: BTreeSet<&str> = shards.iter().map(|shard| shard.namespace.as_str()).collect();
+        let mut named: BTreeSet<(String, String, String)> = BTreeSet::new();
+        for shard in shards {
+            for kustomization in shard.caches.of::<Kustomization>().all() {
+                let source = &kustomization.spec.source_ref;
+                let namespace = find_source_namespace(&kustomization).to_owned();
+                named.insert((source.kind.clone(), namespace, source.name.clone()));
+            }
+        }
+        let mut gone = Vec::new();
+        self.places().retain(|key, place| {
+            let is_own = own.contains(key.namespace.as_str());
+            let is_named = named.contains(&(key.kind.name.to_owned(), key.namespace.clone(), key.name.clone()));
+            // Of one that is just being brought it is said the next time.
+            let Ok(mut kept) = place.try_lock() else { return true };
+            if is_named && !is_own {
+                return true;
+            }
+            gone.extend(kept.take().filter(|_| !is_own));
+            false
+        });
+        gone.iter().for_each(|source| self.remove(source));
+    }
+
+    fn remove(&self, source: &SourceKey) {
+        if let Err(error) = self.depot.store.remove(source) {
+            tracing::warn!(%error, source = ?source, "an artifact that is no longer borrowed could not be removed");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Shards: this instance of the controllers works on a part of all Tenants and namespaces, and others on the rest. Owns which others there are,
+//! by their Leases, and what this one says in its own; when something may begin is `tenure_planner::sharding`'s to say.
+//!
+//! Refuses to go by what a watch has told of Leases: two watches are in no order, so who leads is read anew after it was seen what is due.
+
+mod estates;
+mod keeper;
+mod seen;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tenure_api::ObjectView;
+use tenure_api::metadata::{LET_GO, PLATFORM_NAMESPACE};
+use tenure_cluster::{Client, ClusterError};
+use tenure_planner::election::{LeaseRecord, RETRY, WatchedLease};
+use tenure_planner::sharding::{Holdings, Peer, Progress};
+use tenure_tenancy::Instance;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub(crate) use estates::EstateTable;
+pub(crate) use keeper::{Grounds, keep};
+pub(crate) use seen::SeenRevisions;
+
+/// What an instance of several knows of the others, and tells them.
+#[derive(Debug)]
+pub(crate) struct ShardBoard {
+    pub(crate) instance: Instance,
+    client: Client,
+    began: Instant,
+    leases: Mutex<HashMap<String, WatchedLease>>,
+    /// Up to where it has let go of what is not its.
+    let_go: watch::Sender<Option<Progress>>,
+}
+
+impl ShardBoard {
+    pub(crate) fn new(instance: Instance, client: Client) -> Arc<Self> {
+        Arc::new(Self {
+            instance,
+            client,
+            began: Instant::now(),
+            leases: Mutex::default(),
+            let_go: watch::channel(None).0,
+        })
+    }
+
+    /// Up to where it has let go, for whoever writes the Lease.
+    pub(crate) fn follow(&self) -> watch::Receiver<Option<Progress>> {
+        self.let_go.subscribe()
+    }
+
+    fn tell(&self, let_go: Option<Progress>) {
+        self.let_go.send_if_modified(|before| {
+            let is_news = *before != let_go;
+            *before = let_go;
+            is_news
+        });
+    }
+
+    /// The others that lead now, and may: one whose Lease nobody has renewed for as long as it holds has stopped.
+    async fn look(&self) -> Result<Vec<Peer>, ClusterError> {
+        let resource = self.client.resource("coordination.k8s.io/v1", "Lease").await?;
+        let leases = self.client.list(&resource, PLATFORM_NAMESPACE).await?;
+        let now = self.began.elapsed();
+        let mut known = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut peers = Vec::new();
+        for lease in &leases {
+            let name = ObjectView::of(lease).read_text("/metadata/name");
+            if name == self.instance.lease() || Instance::find_key_of_lease(name).is_none() {
+                continue;
+            }
+            let watched = known.entry(name.to_owned()).or_default();
+            watched.take(Some(LeaseRecord::read(lease)), now);
+            if let Some(holder) = watched.find_holder(now) {
+                peers.push(Peer {
+                    lease: name.to_owned(),
+                    holder: holder.to_owned(),
+                    let_go: read_let_go(lease),
+                });
+            }
+        }
+        Ok(peers)
+    }
+
+    /// Waits until nobody sees to a part of what this instance would see to all of.
+    pub(crate) async fn wait_until_alone(&self) {
+        let mut said = String::new();
+        loop {
+            let wait = match self.look().await {
+                Ok(peers) if peers.is_empty() => return,
+                // Where shards were never installed, nobody may look for any.
+                Err(ClusterError::Forbidden { .. }) => return,
+                Ok(peers) => Holdings::new(self.instance.clone()).describe_wait(&peers),
+                Err(error) => Some(format!("the Leases of shards can't be read: {error}")),
+            };
+            if let Some(wait) = wait.filter(|wait| *wait != said) {
+                tracing::warn!("{wait}");
+                said = wait;
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+}
+
+fn read_let_go(lease: &Value) -> Option<Progress> {
+    let annotations = lease.pointer("/metadata/annotations")?;
+    annotations.get(LET_GO)?.as_str()?.parse().ok()
+}

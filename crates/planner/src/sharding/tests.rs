@@ -1,0 +1,263 @@
+//! Instances that hear of moves late, in any order, and let go slowly: what each may begin with.
+
+use super::*;
+
+fn at(revision: u64) -> Progress {
+    Progress {
+        tenants: revision,
+        namespaces: revision,
+    }
+}
+
+fn estate(name: &str) -> Estate {
+    Estate::Namespace(name.to_owned())
+}
+
+fn own(names: &[&str]) -> BTreeSet<Estate> {
+    names.iter().map(|name| estate(name)).collect()
+}
+
+fn peer(lease: &str, let_go: Option<Progress>) -> Peer {
+    Peer {
+        lease: lease.to_owned(),
+        holder: "somebody".to_owned(),
+        let_go,
+    }
+}
+
+fn shard(name: &str) -> Instance {
+    Instance::Shard(name.parse().expect("a name"))
+}
+
+#[test]
+fn who_takes_over_waits_until_the_other_has_let_go() {
+    let mut main = Holdings::new(Instance::Main);
+    assert_eq!(main.take_own(&own(&["a", "b"]), at(5), at(9)), Vec::new());
+    // Nobody else leads.
+    assert_eq!(main.take_ready(&[]), [estate("a"), estate("b")]);
+    assert_eq!(main.let_go(), Some(at(9)));
+    let mut other = Holdings::new(shard("x"));
+    assert_eq!(other.take_own(&own(&[]), at(9), at(9)), Vec::new());
+    // At revision 10 one is the other's. It hears of it first.
+    assert_eq!(other.take_own(&own(&["b"]), at(10), at(10)), Vec::new());
+    let says = |main: &Holdings| [peer("tenure-controller", main.let_go())];
+    assert_eq!(other.take_ready(&says(&main)), Vec::new());
+    let told = other.describe_wait(&says(&main)).expect("it waits");
+    assert!(told.contains("has let go of what is not its"), "{told}");
+    // The main one hears of it, and something is under way still.
+    assert_eq!(main.take_own(&own(&["a"]), at(10), at(10)), [estate("b")]);
+    assert_eq!(main.let_go(), Some(at(9)));
+    assert_eq!(other.take_ready(&says(&main)), Vec::new());
+    main.take_left(&estate("b"));
+    assert_eq!(main.let_go(), Some(at(10)));
+    assert_eq!(other.take_ready(&says(&main)), [estate("b")]);
+    assert_eq!(other.describe_wait(&says(&main)), None);
+    // It comes back before the other has let go of it.
+    assert_eq!(main.take_own(&own(&["a", "b"]), at(12), at(12)), Vec::new());
+    assert_eq!(
+        main.take_ready(&[peer("tenure-controller-shard-x", other.let_go())]),
+        Vec::new()
+    );
+    assert_eq!(other.take_own(&own(&[]), at(12), at(12)), [estate("b")]);
+    other.take_left(&estate("b"));
+    assert_eq!(
+        main.take_ready(&[peer("tenure-controller-shard-x", other.let_go())]),
+        [estate("b")]
+    );
+}
+
+#[test]
+fn what_comes_back_while_it_is_let_go_of_is_taken_over_anew() {
+    let mut holdings = Holdings::new(Instance::Main);
+    assert_eq!(holdings.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
+    assert_eq!(holdings.take_ready(&[]), [estate("a")]);
+    assert_eq!(holdings.take_own(&own(&[]), at(2), at(2)), [estate("a")]);
+    assert_eq!(holdings.take_own(&own(&["a"]), at(3), at(3)), Vec::new());
+    assert_eq!(
+        holdings.take_ready(&[]),
+        Vec::new(),
+        "the first of it is under way still"
+    );
+    assert_eq!(holdings.let_go(), Some(at(1)));
+    holdings.take_left(&estate("a"));
+    assert_eq!(holdings.take_own(&own(&["a"]), at(3), at(3)), Vec::new());
+    assert_eq!(holdings.take_ready(&[]), [estate("a")]);
+}
+
+#[test]
+fn who_sees_to_everything_has_nobody_beside_it() {
+    let mut only = Holdings::new(Instance::Only);
+    assert_eq!(only.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
+    let beside = [peer("tenure-controller-shard-x", Some(at(100)))];
+    assert_eq!(only.take_ready(&beside), Vec::new());
+    let told = only.describe_wait(&beside);
+    assert!(told.is_some_and(|told| told.contains("would see to all of it")));
+    assert_eq!(only.take_ready(&[]), [estate("a")]);
+    assert_eq!(only.let_go(), None);
+    // Who comes later waits, and harms nobody.
+    assert_eq!(only.take_own(&own(&["a", "b"]), at(2), at(2)), Vec::new());
+    assert_eq!(only.take_ready(&beside), [estate("b")]);
+    let mut other = Holdings::new(shard("x"));
+    assert_eq!(other.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
+    let main = [peer("tenure-controller", None)];
+    assert_eq!(other.take_ready(&main), Vec::new());
+    assert!(
+        other
+            .describe_wait(&main)
+            .is_some_and(|told| told.contains("may see to everything"))
+    );
+}
+
+#[test]
+fn progress_is_of_both_kinds() {
+    let seen = |tenants, namespaces| Progress { tenants, namespaces };
+    assert!(seen(5, 5).covers(&seen(5, 4)));
+    assert!(!seen(5, 5).covers(&seen(4, 6)) && !seen(5, 5).covers(&seen(6, 4)));
+    assert_eq!(seen(7, 9).to_string().parse(), Ok(seen(7, 9)));
+    for odd in [
+        "",
+        "7,9",
+        "tenants=7",
+        "tenants=7,namespaces=x",
+        "namespaces=9,tenants=7",
+        "tenants=-1,namespaces=1",
+    ] {
+        assert_eq!(odd.parse::<Progress>(), Err(NoProgress), "{odd}");
+    }
+}
+
+#[test]
+fn keys_that_nobody_sees_to_are_named() {
+    let keys = ["a", "b", ""].map(str::to_owned).into();
+    let peers = [
+        peer("tenure-controller-shard-a", None),
+        peer("tenure-controller-shard-c", None),
+        peer("other", None),
+    ];
+    assert_eq!(list_unserved(&keys, &peers), ["", "b"]);
+}
+
+/// Numbers that look like chance, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn throw(&mut self, sides: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+/// One instance in a play: how far it has seen what happened, and what it works on.
+struct Player {
+    holdings: Holdings,
+    seen: usize,
+    works: BTreeSet<Estate>,
+    leaving: Vec<Estate>,
+    lease: Option<Progress>,
+}
+
+/// Labels move at random between three instances, each of which hears of it, lets go, writes its Lease and looks at the others' at random
+/// moments: no two ever work on the same, and in the end everything is worked on by the right one.
+#[test]
+fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
+    let names = ["a", "b", "c"];
+    let instances = [Instance::Main, shard("x"), shard("y")];
+    let mut moved = 0;
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        // After each revision: whose each name is.
+        let mut history: Vec<[usize; 3]> = vec![[0; 3]];
+        let mut players: Vec<Player> = instances
+            .iter()
+            .map(|instance| Player {
+                holdings: Holdings::new(instance.clone()),
+                seen: 0,
+                works: BTreeSet::new(),
+                leaving: Vec::new(),
+                lease: None,
+            })
+            .collect();
+        for step in 0..1500 {
+            let (who, is_ending) = (dice.throw(3) as usize, step >= 500);
+            match dice.throw(5) {
+                0 if !is_ending && history.len() < 40 => {
+                    let mut next = *history.last().expect("a beginning");
+                    next[dice.throw(3) as usize] = dice.throw(3) as usize;
+                    history.push(next);
+                }
+                1 => {
+                    let player = &mut players[who];
+                    player.seen = if is_ending {
+                        history.len() - 1
+                    } else {
+                        (player.seen + dice.throw(3) as usize).min(history.len() - 1)
+                    };
+                    let now = history[player.seen];
+                    let own: Vec<&str> = names
+                        .iter()
+                        .zip(now)
+                        .filter(|(_, whose)| *whose == who)
+                        .map(|(name, _)| *name)
+                        .collect();
+                    let revision = at(player.seen as u64 + 1);
+                    player
+                        .leaving
+                        .extend(player.holdings.take_own(&own_set(&own), revision, revision));
+                }
+                2 => {
+                    let player = &mut players[who];
+                    if let Some(left) = player.leaving.pop() {
+                        player.works.remove(&left);
+                        player.holdings.take_left(&left);
+                        let now = history[player.seen];
+                        let own: Vec<&str> = names
+                            .iter()
+                            .zip(now)
+                            .filter(|(_, whose)| *whose == who)
+                            .map(|(name, _)| *name)
+                            .collect();
+                        let revision = at(player.seen as u64 + 1);
+                        player
+                            .leaving
+                            .extend(player.holdings.take_own(&own_set(&own), revision, revision));
+                    }
+                }
+                3 => players[who].lease = players[who].holdings.let_go(),
+                _ => {
+                    let peers: Vec<Peer> = players
+                        .iter()
+                        .zip(&instances)
+                        .enumerate()
+                        .filter(|(other, _)| *other != who)
+                        .map(|(_, (player, instance))| peer(&instance.lease(), player.lease))
+                        .collect();
+                    for ready in players[who].holdings.take_ready(&peers) {
+                        let others = players.iter().enumerate().filter(|(other, _)| *other != who);
+                        let taken = others.filter(|(_, player)| player.works.contains(&ready)).count();
+                        assert_eq!(taken, 0, "seed {seed}, step {step}: {ready} is worked on twice");
+                        players[who].works.insert(ready);
+                        moved += 1;
+                    }
+                }
+            }
+        }
+        let last = *history.last().expect("a beginning");
+        for (who, player) in players.iter().enumerate() {
+            let expected: Vec<&str> = names
+                .iter()
+                .zip(last)
+                .filter(|(_, whose)| *whose == who)
+                .map(|(name, _)| *name)
+                .collect();
+            assert_eq!(player.works, own_set(&expected), "seed {seed}: {:?}", player.holdings);
+        }
+    }
+    assert!(moved > 3000, "hardly anything moved: {moved}");
+}
+
+fn own_set(names: &[&str]) -> BTreeSet<Estate> {
+    own(names)
+}

@@ -1,0 +1,103 @@
+//! Takes an archive that another store has fetched, out of a file that somebody hands over. Believes nothing of it: what is kept is what has
+//! the digest that was asked for. Refuses to follow a file that grows meanwhile.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::account::find_refusal;
+use crate::artifact::{ArtifactStore, SourceKey};
+use crate::error::StorageError;
+
+/// Bytes that are copied at a time.
+const PIECE: usize = 64 << 10;
+
+impl ArtifactStore {
+    /// Keeps the archive of this digest for a source, charged to a lane, as if it had been fetched here.
+    ///
+    /// Blocks on the disk.
+    ///
+    /// # Errors
+    /// [`StorageError::DigestMismatch`] when the file holds something else, [`StorageError::OverBudget`] when there is no room for it, and
+    /// [`StorageError::InvalidName`] or [`StorageError::Io`].
+    pub fn import(&self, source: &SourceKey, digest: &str, file: &File, lane: &str) -> Result<(), StorageError> {
+        let path = source.archive(digest)?;
+        let failed = |error: io::Error| match find_refusal(&error) {
+            Some(refused) => refused.into(),
+            None => self.io("import", &path, error),
+        };
+        let length = file.metadata().map_err(failed)?.len();
+        let mut incoming = self.incoming_file(lane)?;
+        let mut hash = Sha256::new();
+        {
+            let mut writer = incoming.writer(self);
+            let mut rest = file.take(length);
+            let mut piece = vec![0; PIECE];
+            loop {
+                let read = rest.read(&mut piece).map_err(failed)?;
+                let Some(read) = piece.get(..read).filter(|read| !read.is_empty()) else {
+                    break;
+                };
+                hash.update(read);
+                writer.write_all(read).map_err(failed)?;
+            }
+            writer.flush().map_err(failed)?;
+        }
+        incoming.complete();
+        let found = format!("sha256:{}", hex::encode(hash.finalize()));
+        if found != digest {
+            return Err(StorageError::DigestMismatch {
+                expected: digest.to_owned(),
+                found,
+            });
+        }
+        self.keep(source, incoming, digest).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{ByteBudget, Room};
+
+    fn store(folder: &std::path::Path, bytes: u64) -> ArtifactStore {
+        let room = Room {
+            what: "archives",
+            lane: bytes,
+            all: bytes,
+            lane_setting: "--lane",
+            all_setting: "--all",
+        };
+        ArtifactStore::open(folder, ByteBudget::new(room)).unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_is_what_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, handed) = (folder.path().join("store"), folder.path().join("handed"));
+        let store = store(&here, 1 << 20);
+        let source = SourceKey::new("GitRepository", "team", "app", "1").unwrap();
+        let content = vec![7_u8; 200_000];
+        std::fs::write(&handed, &content).unwrap();
+        let digest = format!("sha256:{}", hex::encode(Sha256::digest(&content)));
+        let open = || File::open(&handed).unwrap();
+        store.import(&source, &digest, &open(), "green").unwrap();
+        assert!(store.contains(&source, &digest));
+        assert_eq!(store.disk().held_by("green"), 200_000);
+        // The control: one byte more, and nothing of it stays.
+        std::fs::write(&handed, [&content[..], b"x"].concat()).unwrap();
+        let other = SourceKey::new("GitRepository", "team", "other", "1").unwrap();
+        let refused = store.import(&other, &digest, &open(), "green").unwrap_err();
+        assert!(matches!(refused, StorageError::DigestMismatch { .. }), "{refused}");
+        assert!(!store.contains(&other, &digest));
+        assert_eq!(store.disk().held_by("green"), 200_000);
+        // There is room for so much only, and a digest is no way out of the folder.
+        std::fs::write(&handed, vec![0_u8; 2 << 20]).unwrap();
+        let refused = store.import(&other, &digest, &open(), "green").unwrap_err();
+        assert!(matches!(refused, StorageError::OverBudget(_)), "{refused}");
+        let refused = store.import(&other, "sha256:../x", &open(), "green").unwrap_err();
+        assert!(matches!(refused, StorageError::InvalidName { .. }), "{refused}");
+        assert_eq!(std::fs::read_dir(here.join(".incoming")).unwrap().count(), 0);
+    }
+}

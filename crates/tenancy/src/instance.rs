@@ -1,0 +1,340 @@
+//! Which of several instances of the controllers sees to what: shards, by the label `sharding.fluxcd.io/key` (Flux's).
+//!
+//! The key is read of the Tenant, or of a namespace that is nobody's, and never of the object that is reconciled: who may write that one must
+//! not choose who acts for it, nor leave a shard. The platform's namespace, Kubernetes' own and what is in dispute are the main instance's,
+//! whatever stands on them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use tenure_api::metadata::{CONTROLLER_LEASE, SHARD_LEASE_PREFIX, SHARDING_KEY};
+
+use crate::realm::{Atlas, NamespaceFacts, Placement, TenantFacts, is_kubernetes_own};
+
+/// The longest name: what is called after a shard has room for it.
+const LONGEST: usize = 40;
+
+/// The name of a shard: a key that an instance can be started for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardName(String);
+
+impl ShardName {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ShardName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A text that names no shard.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no name of a shard: up to {LONGEST} lower-case letters, digits and -, such as shard1")]
+pub struct InvalidShard(String);
+
+impl FromStr for ShardName {
+    type Err = InvalidShard;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+        let is_edge = |edge: Option<char>| edge.is_some_and(|edge| edge != '-');
+        if text.len() > LONGEST
+            || !text.chars().all(known)
+            || !is_edge(text.chars().next())
+            || !is_edge(text.chars().last())
+        {
+            return Err(InvalidShard(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// A selector that says something else than which shard.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSelector {
+    /// It selects otherwise.
+    #[error(
+        "{0:?} selects by something else than one shard: write {SHARDING_KEY}=NAME for a shard, or !{SHARDING_KEY} for the main instance"
+    )]
+    Other(String),
+    /// What it names is no shard.
+    #[error(transparent)]
+    Name(#[from] InvalidShard),
+}
+
+/// One of the instances of the controllers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Instance {
+    /// The only one: keys mean nothing to it.
+    #[default]
+    Only,
+    /// The one that sees to what has no key.
+    Main,
+    /// The one that sees to what has this key.
+    Shard(ShardName),
+}
+
+impl FromStr for Instance {
+    type Err = InvalidSelector;
+
+    /// Reads what Flux calls a selector of labels: which of the shards it is, and nothing else.
+    fn from_str(selector: &str) -> Result<Self, Self::Err> {
+        let other = || InvalidSelector::Other(selector.to_owned());
+        let selector = selector.trim();
+        if let Some(key) = selector.strip_prefix('!') {
+            return if key.trim() == SHARDING_KEY {
+                Ok(Self::Main)
+            } else {
+                Err(other())
+            };
+        }
+        let (key, name) = selector.split_once('=').ok_or_else(other)?;
+        if key.trim() != SHARDING_KEY {
+            return Err(other());
+        }
+        Ok(Self::Shard(name.strip_prefix('=').unwrap_or(name).trim().parse()?))
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Only => formatter.write_str("the only instance"),
+            Self::Main => formatter.write_str("the main instance"),
+            Self::Shard(name) => write!(formatter, "shard {name}"),
+        }
+    }
+}
+
+impl Instance {
+    /// The Lease of whoever leads among the candidates for it.
+    #[must_use]
+    pub fn lease(&self) -> String {
+        match self {
+            Self::Only | Self::Main => CONTROLLER_LEASE.to_owned(),
+            Self::Shard(name) => format!("{SHARD_LEASE_PREFIX}{name}"),
+        }
+    }
+
+    /// The key that a Lease is for, if it is one of an instance: none for the main one's.
+    #[must_use]
+    pub fn find_key_of_lease(lease: &str) -> Option<Option<&str>> {
+        if lease == CONTROLLER_LEASE {
+            return Some(None);
+        }
+        lease.strip_prefix(SHARD_LEASE_PREFIX).map(Some)
+    }
+
+    /// Whether it sees to what has this key, or none.
+    #[must_use]
+    pub fn sees_to(&self, key: Option<&str>) -> bool {
+        match self {
+            Self::Only => true,
+            Self::Main => key.is_none(),
+            Self::Shard(name) => key == Some(name.as_str()),
+        }
+    }
+}
+
+/// What is let go of, and taken, as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Estate {
+    /// A Tenant itself: its namespaces, accounts and rights.
+    Tenant(String),
+    /// Everything in a namespace.
+    Namespace(String),
+}
+
+impl fmt::Display for Estate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tenant(name) => write!(formatter, "tenant {name}"),
+            Self::Namespace(name) => write!(formatter, "namespace {name}"),
+        }
+    }
+}
+
+/// Everything that there is, with what an instance sees to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Domain {
+    /// What the instance sees to.
+    pub own: BTreeSet<Estate>,
+    /// The keys that something has.
+    pub keys: BTreeSet<String>,
+}
+
+/// The key of a namespace, if it has one that counts.
+#[must_use]
+pub fn find_key(atlas: &Atlas, facts: &NamespaceFacts) -> Option<String> {
+    let realm = atlas.realm();
+    if facts.name == realm.settings.platform_namespace || is_kubernetes_own(&facts.name) {
+        return None;
+    }
+    match atlas.place(&facts.name) {
+        Placement::Tenant(tenant) => {
+            let of_tenant = |found: &&TenantFacts| found.name == tenant.tenant.as_str();
+            realm.tenants.iter().find(of_tenant)?.shard.clone()
+        }
+        Placement::Unclaimed { .. } => facts.shard.clone(),
+        Placement::Platform { .. } | Placement::Disputed { .. } => None,
+    }
+}
+
+/// What of all Tenants and namespaces an instance sees to.
+#[must_use]
+pub fn survey(atlas: &Atlas, instance: &Instance) -> Domain {
+    let realm = atlas.realm();
+    let tenants = realm
+        .tenants
+        .iter()
+        .map(|tenant| (Estate::Tenant(tenant.name.clone()), tenant.shard.clone()));
+    let namespaces = realm
+        .namespaces
+        .iter()
+        .map(|facts| (Estate::Namespace(facts.name.clone()), find_key(atlas, facts)));
+    let mut domain = Domain::default();
+    for (estate, key) in tenants.chain(namespaces) {
+        if instance.sees_to(key.as_deref()) {
+            domain.own.insert(estate);
+        }
+        domain.keys.extend(key);
+    }
+    // There from the start: it is where everybody is told what nobody else can tell.
+    let platform = Estate::Namespace(realm.settings.platform_namespace.clone());
+    if instance.sees_to(None) {
+        domain.own.insert(platform);
+    }
+    domain
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::realm::{Realm, Settings, TenantOwnerReference};
+
+    fn namespace(name: &str, tenant: Option<&str>, shard: Option<&str>) -> NamespaceFacts {
+        let owner = |tenant: &str| TenantOwnerReference {
+            name: tenant.to_owned(),
+            uid: format!("uid-{tenant}"),
+        };
+        NamespaceFacts {
+            name: name.to_owned(),
+            uid: format!("uid-of-{name}"),
+            tenant_label: tenant.map(str::to_owned),
+            tenant_owners: tenant.map(owner).into_iter().collect(),
+            shard: shard.map(str::to_owned),
+            ..NamespaceFacts::default()
+        }
+    }
+
+    fn tenant(name: &str, shard: Option<&str>) -> TenantFacts {
+        TenantFacts {
+            name: name.to_owned(),
+            uid: format!("uid-{name}"),
+            shard: shard.map(str::to_owned),
+            ..TenantFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_selector_says_which_shard_and_nothing_else() {
+        let read = |selector: &str| selector.parse::<Instance>();
+        let shard = |name: &str| Instance::Shard(name.parse().unwrap());
+        assert_eq!(read("!sharding.fluxcd.io/key"), Ok(Instance::Main));
+        assert_eq!(read(" sharding.fluxcd.io/key = shard1 "), Ok(shard("shard1")));
+        assert_eq!(read("sharding.fluxcd.io/key==shard1"), Ok(shard("shard1")));
+        for odd in [
+            "",
+            "app=x",
+            "!app",
+            "sharding.fluxcd.io/key",
+            "sharding.fluxcd.io/key!=shard1",
+            "sharding.fluxcd.io/key in (a, b)",
+            "sharding.fluxcd.io/key=a,app=b",
+            "sharding.fluxcd.io/key=",
+            "sharding.fluxcd.io/key=-a",
+            "sharding.fluxcd.io/key=Shard",
+        ] {
+            let refused = read(odd).unwrap_err().to_string();
+            assert!(
+                refused.contains("write ") || refused.contains("such as"),
+                "{odd}: {refused}"
+            );
+        }
+        assert_eq!(shard("a").lease(), "tenure-controller-shard-a");
+        assert_eq!(
+            Instance::find_key_of_lease("tenure-controller-shard-a"),
+            Some(Some("a"))
+        );
+        assert_eq!(Instance::find_key_of_lease("tenure-controller"), Some(None));
+        assert_eq!(Instance::find_key_of_lease("other"), None);
+    }
+
+    #[test]
+    fn the_tenant_says_which_shard_and_nothing_below_it_does() {
+        let realm = Realm {
+            settings: Settings::default(),
+            tenants: vec![
+                tenant("green", Some("a")),
+                tenant("mauve", None),
+                tenant("odd", Some("Not A Name")),
+            ],
+            namespaces: vec![
+                namespace("green", Some("green"), None),
+                // Its owner would leave, or go to another one.
+                namespace("green-dev", Some("green"), Some("b")),
+                namespace("mauve", Some("mauve"), Some("a")),
+                namespace("nobodys", None, Some("a")),
+                namespace("nobodys-too", None, None),
+                namespace("tenure-system", None, Some("a")),
+                namespace("kube-system", None, Some("a")),
+                // Labelled for a tenant that doesn't own it.
+                NamespaceFacts {
+                    tenant_owners: Vec::new(),
+                    ..namespace("claimed", Some("green"), Some("a"))
+                },
+            ],
+        };
+        let atlas = Atlas::new(Arc::new(realm));
+        let own = |instance: &Instance| {
+            let own = survey(&atlas, instance)
+                .own
+                .into_iter()
+                .map(|estate| estate.to_string());
+            own.collect::<Vec<_>>()
+        };
+        let shard = |name: &str| Instance::Shard(name.parse().unwrap());
+        assert_eq!(
+            own(&shard("a")),
+            [
+                "tenant green",
+                "namespace green",
+                "namespace green-dev",
+                "namespace nobodys"
+            ]
+        );
+        assert_eq!(own(&shard("b")), Vec::<String>::new());
+        assert_eq!(
+            own(&Instance::Main),
+            [
+                "tenant mauve",
+                "namespace claimed",
+                "namespace kube-system",
+                "namespace mauve",
+                "namespace nobodys-too",
+                "namespace tenure-system"
+            ]
+        );
+        assert_eq!(own(&Instance::Only).len(), 11);
+        let keys = survey(&atlas, &Instance::Main).keys;
+        assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["Not A Name", "a"]);
+    }
+}

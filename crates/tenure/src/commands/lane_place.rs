@@ -1,0 +1,100 @@
+//! Where lanes run: what was asked for, and what is possible. Refuses to do something else than was asked for; what nobody asked for gives way, and
+//! that is said.
+
+use crate::failure::Failure;
+
+/// Where lanes run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum WhereLanesRun {
+    /// As tasks of one process.
+    Task,
+    /// Each in a process of its own.
+    Process,
+}
+
+/// Where they run with an embedded control plane when nobody says it.
+pub(crate) const DEFAULT_OF_UP: WhereLanesRun = WhereLanesRun::Task;
+/// The same for another cluster.
+pub(crate) const DEFAULT_OF_RUN: WhereLanesRun = WhereLanesRun::Task;
+
+/// What decides whether a lane can be a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    /// Whether the system can shut a process in.
+    pub(crate) is_linux: bool,
+    /// Whether the server shows a certificate that this program has not made.
+    pub(crate) has_other_certificate: bool,
+}
+
+impl Circumstances {
+    /// Those of this machine.
+    pub(crate) fn here(has_other_certificate: bool) -> Self {
+        Self {
+            is_linux: cfg!(target_os = "linux"),
+            has_other_certificate,
+        }
+    }
+}
+
+/// Where lanes run, and what is to be said about it.
+pub(crate) fn choose(
+    asked: Option<WhereLanesRun>,
+    default: WhereLanesRun,
+    circumstances: Circumstances,
+) -> Result<(WhereLanesRun, Option<&'static str>), Failure> {
+    let Circumstances {
+        is_linux,
+        has_other_certificate,
+    } = circumstances;
+    match (asked, default) {
+        (Some(WhereLanesRun::Process), _) if !is_linux => Err(Failure::usage(
+            "--lanes process: only Linux can shut a process in like that",
+        )
+        .hint("leave it out: then lanes are tasks")),
+        (Some(WhereLanesRun::Process), _) if has_other_certificate => Err(Failure::usage(
+            "--lanes process with --tls-cert-file: a lane checks this server's certificate with the authority of the data folder alone",
+        )
+        .hint("leave out one of them")),
+        (None, WhereLanesRun::Process) if !is_linux => Ok((WhereLanesRun::Task, None)),
+        (None, WhereLanesRun::Process) if has_other_certificate => Ok((
+            WhereLanesRun::Task,
+            Some(
+                "lanes are tasks of this process, not processes of their own: with --tls-cert-file they could not check this server's certificate \
+                 (--lanes task says so without this note)",
+            ),
+        )),
+        (asked, default) => Ok((asked.unwrap_or(default), None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_done_or_refused_and_a_default_gives_way() {
+        use WhereLanesRun::{Process, Task};
+        let choose = |asked, default, is_linux, has_other_certificate| {
+            let circumstances = Circumstances {
+                is_linux,
+                has_other_certificate,
+            };
+            let chosen = choose(asked, default, circumstances);
+            chosen
+                .map(|(lanes, note)| (lanes, note.is_some()))
+                .map_err(|failure| failure.message)
+        };
+        for default in [Task, Process] {
+            assert_eq!(choose(Some(Task), default, true, true), Ok((Task, false)));
+            assert_eq!(choose(Some(Process), default, true, false), Ok((Process, false)));
+            let refused = choose(Some(Process), default, true, true).unwrap_err();
+            assert!(refused.contains("--tls-cert-file"), "{refused}");
+            let refused = choose(Some(Process), default, false, false).unwrap_err();
+            assert!(refused.contains("only Linux"), "{refused}");
+        }
+        assert_eq!(choose(None, Task, true, true), Ok((Task, false)));
+        assert_eq!(choose(None, Process, true, false), Ok((Process, false)));
+        assert_eq!(choose(None, Process, true, true), Ok((Task, true)));
+        assert_eq!(choose(None, Process, false, false), Ok((Task, false)));
+    }
+}

@@ -1,0 +1,263 @@
+//! Shards: two `tenure run` for one cluster, each with its part, and a tenant that is moved between them while it commits. Nothing is applied twice
+//! or lost, and nobody leaves a shard by what he may write himself.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::TryStreamExt as _;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use serde_json::{Value, json};
+use tenure_git_server::{GitServer, Options};
+
+use crate::lanes::{Shop, wait_until};
+use crate::world::{Admin, Cluster, Controllers, path};
+
+const KEY: &str = "sharding.fluxcd.io/key";
+
+fn shard_lease() -> Value {
+    json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": "tenure-system", "name": "tenure-controller-shard-a"}})
+}
+
+/// Puts the label on an object, or takes it off.
+async fn label(admin: &Admin, object: &Value, key: Option<&str>) {
+    let patch = json!({"metadata": {"labels": {KEY: key}}});
+    let name = object["metadata"]["name"].as_str().unwrap();
+    admin
+        .api(object)
+        .patch(name, &Default::default(), &kube::api::Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+fn tenant(name: &str) -> Value {
+    json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": name}})
+}
+
+/// Whether an instance has fetched something of a namespace.
+fn has_fetched(data: &Path, namespace: &str) -> bool {
+    let namespace = data.join("artifacts/store/gitrepository").join(namespace);
+    let names = std::fs::read_dir(namespace).into_iter().flatten().flatten();
+    let uids = names.flat_map(|name| std::fs::read_dir(name.path()).into_iter().flatten().flatten());
+    uids.flat_map(|uid| std::fs::read_dir(uid.path()).into_iter().flatten().flatten())
+        .next()
+        .is_some()
+}
+
+/// Every number that the greeting of a tenant has ever had.
+fn follow(admin: &Admin, namespace: &str) -> Arc<Mutex<Vec<u64>>> {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": ""}});
+    let api: Api<DynamicObject> = admin.api(&object);
+    let numbers: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let noted = Arc::clone(&numbers);
+    tokio::spawn(async move {
+        let config = watcher::Config::default().fields("metadata.name=greeting");
+        let mut seen = std::pin::pin!(watcher(api, config).default_backoff().applied_objects());
+        while let Ok(Some(object)) = seen.try_next().await {
+            let number = object.data["data"]["number"].as_str().map(str::to_owned);
+            noted
+                .lock()
+                .unwrap()
+                .extend(number.and_then(|number| number.parse::<u64>().ok()));
+        }
+    });
+    numbers
+}
+
+#[tokio::test]
+async fn a_tenant_moves_between_shards_and_nobody_leaves_one_by_himself() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    cluster.check(&["install", "--without-deployment", "--shard", "a"], 0, &[]);
+    if admin.find(&shard_lease()).await.is_some() {
+        admin.delete(&shard_lease()).await;
+    }
+    let git_folder = tempfile::tempdir().unwrap();
+    let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+    let allowed = format!("http://{}", git.http_address());
+    let (main_data, shard_data) = (cluster.data("main"), cluster.data("shard"));
+    let start = |data: &Path, selector: &str| {
+        let more = ["--allow-source", &allowed, "--watch-label-selector", selector];
+        Controllers::start(&cluster.kubeconfig, data, &more)
+    };
+    let main = start(&main_data, &format!("!{KEY}"));
+    admin.wait_for_leader(&main.candidate).await;
+    let _shard = start(&shard_data, &format!("{KEY}=a"));
+    admin
+        .wait_for(shard_lease(), |lease| {
+            lease["metadata"]["annotations"]["tenure.dev/let-go"].is_string()
+        })
+        .await;
+    let mut blue = Shop::prepare(admin, &git, "blue").await;
+    blue.wait_until_applied(admin).await;
+    blue.wait_until_well(admin).await;
+
+    // The attack: whoever may write in the namespace puts the label on what is reconciled there, and even on the namespace.
+    let names = json!({"namespace": "blue", "name": "apps"});
+    let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": names});
+    let kustomizations = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"namespace": "blue", "name": ""}});
+    let made = admin.api(&kustomizations).list(&Default::default()).await.unwrap();
+    let mut relabelled = vec![
+        surface,
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue"}}),
+    ];
+    for object in &made.items {
+        let name = object.metadata.name.clone().unwrap();
+        relabelled.push(json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"namespace": "blue", "name": name}}));
+    }
+    assert!(relabelled.len() > 2, "there is no Kustomization");
+    for object in &relabelled {
+        label(admin, object, Some("a")).await;
+    }
+    blue.check_that_it_goes_on(admin).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(
+        has_fetched(&main_data, "blue") && !has_fetched(&shard_data, "blue"),
+        "a tenant chose its shard"
+    );
+    for object in &relabelled {
+        label(admin, object, None).await;
+    }
+
+    // The control, and the move: the administrator puts it on the Tenant, to and fro, while it commits.
+    let numbers = follow(admin, "blue");
+    for key in [Some("a"), None, Some("a")] {
+        label(admin, &tenant("blue"), key).await;
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_secs(4) {
+            blue.change().await;
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+        let (here, there) = match key {
+            Some(_) => (&shard_data, &main_data),
+            None => (&main_data, &shard_data),
+        };
+        blue.wait_until_applied(admin).await;
+        wait_until(
+            "who has it now has fetched it, and the other one has forgotten it",
+            async || (has_fetched(here, "blue") && !has_fetched(there, "blue")).then_some(()),
+        )
+        .await;
+    }
+    blue.check_that_it_goes_on(admin).await;
+    let seen = numbers.lock().unwrap().clone();
+    assert!(seen.len() > 3, "{seen:?}");
+    assert!(
+        seen.windows(2).all(|pair| pair[0] < pair[1]),
+        "something was applied twice, or put back: {seen:?}"
+    );
+    blue.wait_until_well(admin).await;
+
+    // A key that nobody sees to is told of, and what has it waits.
+    let mut red = Shop::prepare(admin, &git, "red").await;
+    red.wait_until_applied(admin).await;
+    label(admin, &tenant("red"), Some("nobody")).await;
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "tenure-system", "name": ""}});
+    wait_until("it is told that nobody sees to it", async || {
+        let events = admin.api(&event).list(&Default::default()).await.unwrap();
+        let told = events.items.iter().any(|event| {
+            event.data["reason"] == "ShardNotServed"
+                && event.data["message"]
+                    .as_str()
+                    .is_some_and(|told| told.contains("sharding.fluxcd.io/key=nobody"))
+        });
+        told.then_some(())
+    })
+    .await;
+    label(admin, &tenant("red"), None).await;
+    red.check_that_it_goes_on(admin).await;
+}
+
+/// Who would see to everything waits while somebody sees to a part, and says what to do.
+#[tokio::test]
+async fn who_sees_to_everything_does_not_begin_beside_a_shard() {
+    let cluster = Cluster::start_own_installed().await;
+    let admin = &cluster.admin;
+    cluster.check(&["install", "--without-deployment", "--shard", "a"], 0, &[]);
+    let mut shard = Controllers::start(
+        &cluster.kubeconfig,
+        &cluster.data("shard"),
+        &["--watch-label-selector", &format!("{KEY}=a")],
+    );
+    admin
+        .wait_for(shard_lease(), |lease| {
+            lease["spec"]["holderIdentity"] == shard.candidate
+        })
+        .await;
+    let data = cluster.data("only");
+    let only = Controllers::start(&cluster.kubeconfig, &data, &["--log", "warn"]);
+    only.expect("would see to all of it: nothing begins here");
+    // A Surface of the platform is looked at by whoever works.
+    let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
+        "metadata": {"namespace": "tenure-system", "name": "any"},
+        "spec": {"sources": [{"name": "any", "url": "https://git.invalid/any"}]}});
+    admin.apply(surface.clone()).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let found = admin.find(&surface).await.unwrap();
+    assert!(
+        found["status"]["conditions"].is_null(),
+        "it began beside the shard: {found}"
+    );
+    assert_eq!(shard.signal(nix::sys::signal::Signal::SIGTERM), Some(0));
+    admin
+        .wait_for(surface, |found| found["status"]["conditions"].is_array())
+        .await;
+    assert!(path(&data).ends_with("only"));
+    // What selects otherwise is refused, with what to write.
+    let refused = cluster.check(
+        &[
+            "run",
+            "--data",
+            path(&cluster.data("odd")),
+            "--watch-label-selector",
+            "app=x",
+        ],
+        2,
+        &["sharding.fluxcd.io/key=NAME"],
+    );
+    assert!(refused.contains("app=x"), "{refused}");
+}
+
+/// What is installed for shards is taken away with the rest, and not while somebody leads for one.
+#[tokio::test]
+async fn what_runs_a_shard_goes_with_the_rest() {
+    let cluster = Cluster::start_own_installed().await;
+    let admin = &cluster.admin;
+    let name = "tenure-controller-shard-a";
+    cluster.check(
+        &["install", "--image=tenure:1", "--unpinned-image", "--shard=a"],
+        0,
+        &[&format!("applied Deployment {name}")],
+    );
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": "tenure-system", "name": name}});
+    assert!(admin.find(&deployment).await.is_some());
+    let hooks = [
+        "install",
+        "--image=tenure:1",
+        "--unpinned-image",
+        "--shard=a",
+        "--hooks",
+        "--export",
+    ];
+    cluster.check(&hooks, 2, &["--hooks with --shard"]);
+    let selector = format!("{KEY}=a");
+    let more = ["--watch-label-selector", selector.as_str()];
+    let mut shard = Controllers::start(&cluster.kubeconfig, &cluster.data("shard"), &more);
+    admin
+        .wait_for(shard_lease(), |lease| {
+            lease["spec"]["holderIdentity"] == shard.candidate
+        })
+        .await;
+    cluster.check(
+        &["uninstall", "--yes", "--wait", "2"],
+        3,
+        &[name, "works with what would be taken away"],
+    );
+    assert_eq!(shard.signal(nix::sys::signal::Signal::SIGTERM), Some(0));
+    cluster.check(&["uninstall", "--yes"], 0, &[]);
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenure-system"}});
+    admin.wait_until_gone(&namespace).await;
+    assert!(admin.find(&deployment).await.is_none() && admin.find(&shard_lease()).await.is_none());
+}
