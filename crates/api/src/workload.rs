@@ -388,6 +388,7 @@ mod tests {
             cluster_ranges: Vec::new(),
             source_networks: Vec::new(),
             metrics_from: None,
+            shards: Vec::new(),
             memory: (1 << 30) + 1,
             disk: 1 << 30,
         }

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -22,6 +23,7 @@ pub(crate) struct Kubernetes {
     programs: PathBuf,
     etcd: Option<Child>,
     server: Option<Child>,
+    manager: Option<Child>,
     ports: [u16; 3],
     /// From the start of both processes to the first answer on /readyz.
     pub(crate) ready: Duration,
@@ -38,11 +40,45 @@ impl Kubernetes {
             programs: programs.to_owned(),
             etcd: None,
             server: None,
+            manager: None,
             ports,
             ready: Duration::ZERO,
         };
         kubernetes.launch().await?;
         Ok(kubernetes)
+    }
+
+    /// Starts its `kube-controller-manager`, too, with the controllers that workloads need to be told ready, and waits until the role `admin`
+    /// has its rules by them.
+    pub(crate) async fn start_manager(&mut self) -> anyhow::Result<()> {
+        let kubeconfig = self.kubeconfig().display().to_string();
+        self.manager = Some(spawn(
+            &self.programs.join("kube-controller-manager"),
+            &[
+                format!("--kubeconfig={kubeconfig}"),
+                "--controllers=deployment-controller,replicaset-controller,clusterrole-aggregation-controller"
+                    .to_owned(),
+                "--leader-elect=false".to_owned(),
+                format!("--secure-port={}", free_port()?),
+                "--bind-address=127.0.0.1".to_owned(),
+                format!("--cert-dir={}", self.folder.path().join("manager").display()),
+            ],
+        )?);
+        let roles: kube::Api<ClusterRole> = kube::Api::all(process::client(&self.kubeconfig()).await?);
+        let started = Instant::now();
+        while roles.get("admin").await?.rules.is_none_or(|rules| rules.is_empty()) {
+            if started.elapsed() > PATIENCE {
+                bail!("the role admin had no rules after {} s", PATIENCE.as_secs());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// CPU time that the server and etcd have used together.
+    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
+        let of = |child: &Option<Child>| process::cpu_of(child.as_ref().map_or(0, Child::id));
+        Ok(of(&self.server)? + of(&self.etcd)?)
     }
 
     /// The administrator's kubeconfig.
@@ -114,7 +150,10 @@ impl Kubernetes {
     }
 
     fn end(&mut self) {
-        for child in [self.server.take(), self.etcd.take()].into_iter().flatten() {
+        for child in [self.manager.take(), self.server.take(), self.etcd.take()]
+            .into_iter()
+            .flatten()
+        {
             process::terminate(child);
         }
     }
@@ -135,7 +174,7 @@ fn spawn(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
         .with_context(|| format!("can't start {}", program.display()))
 }
 
-fn free_port() -> anyhow::Result<u16> {
+pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 

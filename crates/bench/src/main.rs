@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, ValueEnum};
 
 mod control_plane;
@@ -26,8 +27,10 @@ mod watching;
 enum Suite {
     /// Ready time, memory, requests a second, watch latency, restart.
     ControlPlane,
-    /// Kustomizations from cold, resync, commit to applied, drift.
+    /// Kustomizations from cold, resync, commit to applied, drift; a push that a Receiver is told of; one large Kustomization.
     Reconcile,
+    /// `tenure run` beside Flux's controllers, each on a kube-apiserver of its own; not part of "all". Wants --kubernetes and --flux.
+    Beside,
     /// `tenure build` beside `kustomize build`.
     Kustomize,
     /// `kill -9` under write load; not part of "all".
@@ -63,6 +66,12 @@ struct Arguments {
     /// How many Kustomizations, one pass each.
     #[arg(long, value_delimiter = ',', default_value = "100,500")]
     kustomizations: Vec<usize>,
+    /// Folder with Flux's `source-controller` and `kustomize-controller`, and their definitions in `crds`.
+    #[arg(long, value_name = "DIR", env = "TENURE_BESIDE")]
+    flux: Option<PathBuf>,
+    /// A further argument of Flux's kustomize-controller in `beside`, such as --concurrent=20; repeatable.
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    flux_argument: Vec<String>,
     /// The real kustomize.
     #[arg(long, value_name = "FILE", default_value = "kustomize")]
     kustomize: PathBuf,
@@ -72,7 +81,7 @@ struct Arguments {
     /// How many commits are timed at rest, and as many under each load, in `hostile` and `lanes`.
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     samples: usize,
-    /// Only loads of `hostile`, and parts of `lanes`, whose names contain this.
+    /// Only loads of `hostile`, and parts of `lanes` and of `reconcile` (kustomizations, push, large), whose names contain this.
     #[arg(long, value_name = "TEXT")]
     load: Option<String>,
     /// How often each folder is built by each of the two.
@@ -98,8 +107,17 @@ async fn measure() -> anyhow::Result<()> {
         control_plane::measure(&arguments.program, other, arguments.stored, &mut report).await?;
     }
     if all || arguments.suites.contains(&Suite::Reconcile) {
+        let only = arguments.load.as_deref();
+        reconcile::measure(&arguments.program, &arguments.kustomizations, only, &mut report).await?;
+    }
+    if arguments.suites.contains(&Suite::Beside) {
+        let programs = reconcile::beside::Programs {
+            program: &arguments.program,
+            kubernetes: arguments.kubernetes.as_deref().context("--kubernetes is missing")?,
+            flux: arguments.flux.as_deref().context("--flux is missing")?,
+        };
         for count in &arguments.kustomizations {
-            reconcile::measure(&arguments.program, *count, &mut report).await?;
+            reconcile::beside::measure(&programs, &arguments.flux_argument, *count, &mut report).await?;
         }
     }
     if arguments.suites.contains(&Suite::Crash) {

@@ -94,18 +94,7 @@ impl ControlPlane {
 
     /// CPU time used so far, user and system, all threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let path = PathBuf::from(format!("/proc/{}/stat", self.id()));
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        // Fields after the command's closing bracket; utime and stime are the 12th and 13th of them (proc(5)).
-        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |index: usize| {
-            fields
-                .get(index)
-                .and_then(|field| field.parse::<u64>().ok())
-                .context("/proc stat: no times")
-        };
-        // USER_HZ is 100 on every Linux that Rust builds for.
-        Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
+        cpu_of(self.id())
     }
 }
 
@@ -136,6 +125,22 @@ pub(crate) fn memory_of(id: u32) -> anyhow::Result<(u64, u64)> {
             .with_context(|| format!("{}: no {name}", path.display()))
     };
     Ok((field("VmRSS:")?, field("VmHWM:")?))
+}
+
+/// CPU time that a process has used so far, user and system, all threads.
+pub(crate) fn cpu_of(id: u32) -> anyhow::Result<Duration> {
+    let path = PathBuf::from(format!("/proc/{id}/stat"));
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    // Fields after the command's closing bracket; utime and stime are the 12th and 13th of them (proc(5)).
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |index: usize| {
+        fields
+            .get(index)
+            .and_then(|field| field.parse::<u64>().ok())
+            .context("/proc stat: no times")
+    };
+    // USER_HZ is 100 on every Linux that Rust builds for.
+    Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
 }
 
 /// Asks a process of ours to end, by its id, and waits until it has.

@@ -34,7 +34,7 @@ impl Report {
 
     /// The report as a Markdown table.
     pub(crate) fn markdown(&self) -> String {
-        let mut text = "| what | Tenure | kube-apiserver + etcd, same run | bar |\n|---|---|---|---|\n".to_owned();
+        let mut text = "| what | Tenure | beside it, same run | bar |\n|---|---|---|---|\n".to_owned();
         for row in &self.rows {
             let other = row.other.as_deref().unwrap_or("–");
             let bar = if row.bar.is_empty() { "–" } else { row.bar };

@@ -128,6 +128,27 @@ impl Stage {
         self.apply(&kustomization_path(namespace, name), &object).await
     }
 
+    /// Waits until a Kustomization is Ready.
+    pub(crate) async fn until_ready(&self, namespace: &str, name: &str, patience: Duration) -> anyhow::Result<()> {
+        let started = Instant::now();
+        let path = kustomization_path(namespace, name);
+        loop {
+            let object: Value = serde_json::from_slice(&self.admin.get(&path).await?)?;
+            if is_ready(&object) {
+                return Ok(());
+            }
+            if started.elapsed() > patience {
+                let conditions = object.pointer("/status/conditions").map(Value::to_string);
+                bail!(
+                    "{namespace}/{name} is not ready after {patience:?}: {}",
+                    conditions.unwrap_or_default()
+                );
+            }
+            // A poll that only sets how finely the time is read.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// From `requestedAt`, set at once after a push, until the neighbour's Kustomization is Ready with that commit.
     /// What doesn't come to that counts as [`PATIENCE`].
     pub(crate) async fn commit_to_applied(&self) -> Duration {
@@ -257,11 +278,17 @@ fn greeting(number: usize) -> String {
 }
 
 fn has_applied(event: &Value, commit: &str) -> bool {
-    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let conditions = event.pointer("/object/status/conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().any(|condition| {
+    let Some(object) = event.get("object") else {
+        return false;
+    };
+    let revision = object.pointer("/status/lastAppliedRevision").and_then(Value::as_str);
+    is_ready(object) && revision.is_some_and(|revision| revision.ends_with(commit))
+}
+
+fn is_ready(object: &Value) -> bool {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
         let field = |name: &str| condition.get(name).and_then(Value::as_str);
         field("type") == Some("Ready") && field("status") == Some("True")
-    });
-    ready && text("/object/status/lastAppliedRevision").ends_with(commit)
+    })
 }

@@ -184,18 +184,21 @@ impl SharedConnections {
             purpose: Purpose::Requests,
         });
         let (parts, body) = request.into_parts();
+        let mut body = Some(body);
         let mut tries = 0;
         loop {
             tries += 1;
             let (mut sender, place) = self.acquire(&channel).await?;
-            // What is sent here is bytes, which are held once however often.
-            let request = Request::from_parts(parts.clone(), body.try_clone().unwrap_or_else(Body::empty));
+            // What is sent here is bytes, which are held once however often. A body that comes in pieces could be sent once.
+            let copy = body.as_ref().and_then(Body::try_clone);
+            let sent = if copy.is_some() { copy } else { body.take() };
+            let request = Request::from_parts(parts.clone(), sent.unwrap_or_else(Body::empty));
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => return Ok(response.map(|body| HeldBody { body, _place: place })),
                 Err(error) => error,
             };
             let is_unsent = error.take_message().is_some() || is_unprocessed(error.error());
-            if !is_unsent || tries >= TRIES {
+            if !is_unsent || tries >= TRIES || body.is_none() {
                 return Err(error.into_error().into());
             }
         }

@@ -1,7 +1,9 @@
 //! One stream: what its watch, and the answers to requests, told of the objects of a kind in a namespace, and who wants to hear of them.
 //! Refuses to go back: what is older never replaces what is newer, whoever tells of it.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -25,6 +27,32 @@ pub(super) struct Stream {
     pub(super) interested: HashMap<String, HashSet<Key>>,
     /// Where objects of another cluster take room.
     kept: Option<Arc<KeptRoom>>,
+    others: Others,
+}
+
+/// The objects that the watch has told of and that are not kept: enough to know that there is none of a name. Eight bytes each, and a little more.
+#[derive(Debug, Default)]
+struct Others {
+    /// Whether they are all there are, once everything was told. What is listed anew tells what has changed and what is gone.
+    complete: bool,
+    names: HashSet<u64>,
+    /// With a key of its own, so that nobody can choose names that are taken for each other.
+    hasher: RandomState,
+}
+
+impl Others {
+    fn note(&mut self, name: &str, is_there: bool) {
+        let name = self.hasher.hash_one(name);
+        if is_there {
+            self.names.insert(name);
+        } else {
+            self.names.remove(&name);
+        }
+    }
+
+    fn lack(&self, name: &str) -> bool {
+        self.complete && !self.names.contains(&self.hasher.hash_one(name))
+    }
 }
 
 /// The room for objects of another cluster, and whose it is.
@@ -142,6 +170,26 @@ impl Stream {
         self.objects.get(name).is_none_or(|entry| entry.revision < revision)
     }
 
+    /// The watch told of an object that is there and not kept, or of one that is neither. What another cluster has of names is bounded by nobody here.
+    fn note_other(&mut self, name: &str, is_there: bool) {
+        if self.kept.is_none() {
+            self.others.note(name, is_there);
+        }
+    }
+
+    /// Somebody wants to hear of an object. That it is not there is known already, if everything was told and it was not.
+    pub(super) fn begin_interest(&mut self, name: &str, key: &Key) {
+        self.interested.entry(name.to_owned()).or_default().insert(key.clone());
+        if self.synced && !self.objects.contains_key(name) && self.others.lack(name) {
+            let entry = Entry {
+                revision: self.revision,
+                state: State::Absent,
+                told: true,
+            };
+            self.objects.insert(name.to_owned(), entry);
+        }
+    }
+
     /// Takes a state of an object that an answer to one of them told of; answers who else has to be told.
     pub(super) fn answered(&mut self, name: &str, revision: u64, json: Arc<[u8]>, by: &Key) -> Vec<Key> {
         if !self.is_news(name, revision) {
@@ -184,6 +232,7 @@ impl Stream {
     fn synced(&mut self, revision: u64) -> Vec<(Key, String)> {
         self.revision = self.revision.max(revision);
         self.synced = true;
+        self.others.complete = self.kept.is_none();
         let Self {
             objects, interested, ..
         } = self;
@@ -239,6 +288,7 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
                 let mut stream = lock(stream);
                 let is_labelled = stream.kept.is_none() && labels.contains_key(OWNER_NAME);
                 let keep = is_labelled || stream.interested.contains_key(&name);
+                stream.note_other(&name, !keep);
                 stream.told(&name, parse_revision(&revision), keep.then_some(text), keep)
             };
             tell(keys, name);
@@ -247,6 +297,7 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
             let keys = {
                 let mut stream = lock(stream);
                 let keep = stream.interested.contains_key(&name);
+                stream.note_other(&name, false);
                 stream.told(&name, parse_revision(&revision), None, keep)
             };
             tell(keys, name);
@@ -402,6 +453,80 @@ mod tests {
 
     fn id() -> ObjectId {
         "team_a__ConfigMap".parse().unwrap()
+    }
+
+    fn seen(name: &str, revision: u64) -> WatchEvent {
+        WatchEvent::Changed(Seen {
+            namespace: "team".to_owned(),
+            name: name.to_owned(),
+            revision: revision.to_string(),
+            labels: BTreeMap::new(),
+            text: write_json(&json!({ "value": name })),
+        })
+    }
+
+    fn is_known_absent(stage: &Stage, name: &str) -> bool {
+        let other = Key::new(tenure_api::Kustomization::KIND, "team", "other");
+        let mut stream = lock(&stage.stream);
+        stream.begin_interest(name, &other);
+        let is_absent = stream
+            .objects
+            .get(name)
+            .is_some_and(|entry| matches!(entry.state, State::Absent));
+        stream.interested.remove(name);
+        stream.objects.retain(|known, _| known != name);
+        is_absent
+    }
+
+    #[test]
+    fn what_a_watch_of_everything_has_not_told_of_is_not_there() {
+        let stage = Stage::set();
+        stage.feed(WatchEvent::Listing);
+        stage.feed(seen("theirs", 3));
+        assert!(!is_known_absent(&stage, "new"), "the rest of the list may have it");
+        stage.synced(5);
+        assert!(is_known_absent(&stage, "new"));
+        assert!(!is_known_absent(&stage, "theirs"), "it is there, and isn't kept");
+        // What comes and goes meanwhile is known as well.
+        stage.feed(seen("new", 6));
+        assert!(!is_known_absent(&stage, "new"));
+        stage.feed(WatchEvent::Deleted {
+            namespace: "team".to_owned(),
+            name: "theirs".to_owned(),
+            revision: "7".to_owned(),
+        });
+        assert!(is_known_absent(&stage, "theirs"));
+        // A watch that broke knows nothing until it goes on, or everything was listed: what is as it was isn't told again.
+        stage.feed(WatchEvent::Failed(ClusterError::Timeout {
+            after: std::time::Duration::from_secs(1),
+        }));
+        assert!(!is_known_absent(&stage, "theirs"));
+        stage.feed(WatchEvent::Listing);
+        assert!(!is_known_absent(&stage, "theirs"));
+        stage.synced(9);
+        assert!(is_known_absent(&stage, "theirs"));
+        assert!(!is_known_absent(&stage, "new"));
+    }
+
+    #[test]
+    fn of_another_cluster_names_are_not_kept() {
+        let room = tenure_sources::Room {
+            what: "objects",
+            lane: 1 << 20,
+            all: 1 << 20,
+            lane_setting: "--lane",
+            all_setting: "--all",
+        };
+        let mut stage = Stage::set();
+        let kept = KeptRoom {
+            budget: ByteBudget::new(room),
+            lane: "green".to_owned(),
+        };
+        stage.stream = Mutex::new(Stream::new(Some(Arc::new(kept))));
+        stage.feed(seen("theirs", 3));
+        stage.synced(5);
+        assert!(!is_known_absent(&stage, "new"));
+        assert!(lock(&stage.stream).others.names.is_empty());
     }
 
     /// A Kustomization once waited until its timeout for another one to take an object over, which had happened: the other's answer

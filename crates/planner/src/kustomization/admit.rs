@@ -133,6 +133,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         memory.drift.clear();
         memory.taken.clear();
         memory.looked_again.clear();
+        memory.read_after_all.clear();
         memory.confirmed.clear();
     }
     let context = Context {

@@ -257,6 +257,8 @@ pub struct Memory {
     pub taken: BTreeMap<ObjectId, Vec<serde_json::Value>>,
     /// Objects that were dry-run once more after a take-over, to see what the apply will take away.
     pub looked_again: BTreeSet<ObjectId>,
+    /// Objects that a watch had not seen, of which the dry-run said that they are there, and that were read for it.
+    pub read_after_all: BTreeSet<ObjectId>,
     /// What was to be given up for its owner labels, and was read once more before that.
     pub confirmed: BTreeSet<ObjectId>,
     /// When the attempt began that [`Memory::changes`] is about.

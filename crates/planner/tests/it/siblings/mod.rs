@@ -79,6 +79,30 @@ fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
     }
 }
 
+/// A watch says that there is no such object, and somebody has made it since.
+#[test]
+fn what_no_watch_has_told_of_yet_is_not_taken_from_who_made_it() {
+    let all = builds(&[("1", &[("one", &["x"]), ("two", &["x"]), ("three", &["y"])])]);
+    let mut play = Play::new(all, &[]);
+    play.source("1");
+    for _ in 0..20 {
+        play.turn("one");
+    }
+    assert!(play.ready("one").starts_with("True"), "{}", play.account);
+    play.untold.extend([id("x"), id("y")]);
+    for _ in 0..20 {
+        play.turn("two");
+        play.turn("three");
+    }
+    let ready = play.ready("two");
+    assert!(ready.starts_with("False OwnedByAnother"), "{ready}\n{}", play.account);
+    assert_eq!(play.uid_and_owner("x").unwrap().1, "one", "{}", play.account);
+    assert!(play.parties["two"].read.contains(&id("x")));
+    // What was not there is made without a look.
+    assert!(play.ready("three").starts_with("True"), "{}", play.account);
+    assert!(play.parties["three"].read.is_empty());
+}
+
 #[test]
 fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
     let contested = builds(&[

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::{Kustomization, ObjectId, condition};
-use tenure_planner::answer::Answer;
+use tenure_planner::answer::{Answer, Live};
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
     Attempt, DependencyFacts, Endings, Guards, Memory, Rendered, Rival, ServiceAccountFacts, Sibling, Snapshot,
@@ -24,6 +24,9 @@ pub(super) struct Party {
     pub(super) turnover: Option<Arc<Turnover>>,
     /// Whether its last plan was the end of an attempt.
     pub(super) done: bool,
+    /// What it has read for itself, and what it has applied.
+    pub(super) read: BTreeSet<ObjectId>,
+    applied: BTreeSet<ObjectId>,
 }
 
 /// What each of them has in its folder, by revision and name.
@@ -35,6 +38,8 @@ pub(super) struct Play {
     pub(super) builds: Builds,
     pub(super) depends_on: BTreeMap<&'static str, &'static str>,
     pub(super) now: Timestamp,
+    /// What is there, and no watch has told of.
+    pub(super) untold: BTreeSet<ObjectId>,
     pub(super) account: String,
 }
 
@@ -96,6 +101,8 @@ impl Play {
                 survey: None,
                 turnover: None,
                 done: false,
+                read: BTreeSet::new(),
+                applied: BTreeSet::new(),
             };
             (name, party)
         });
@@ -105,6 +112,7 @@ impl Play {
             builds,
             depends_on,
             now,
+            untold: BTreeSet::new(),
             account: String::new(),
         }
     }
@@ -140,6 +148,10 @@ impl Play {
         for (id, found) in &mut live {
             *found = self.world.read(id);
         }
+        let party = &self.parties[name];
+        let is_known = |id: &&ObjectId| party.read.contains(*id) || party.applied.contains(*id);
+        let untold = self.untold.iter().filter(|id| !is_known(id));
+        live.extend(untold.map(|id| (id.clone(), Live::Absent)));
         let (mut owners, mut rivals) = (BTreeMap::new(), BTreeMap::new());
         for (id, found) in &live {
             let Some((_, other)) = found.object().and_then(owner::read_owner_labels) else {
@@ -277,6 +289,7 @@ impl Play {
                 snapshot.attempt.rendered = Some(Rendered::of(request, Ok(objects), Vec::new()));
             }
             Step::Ask(Request::Read(target)) => {
+                party.read.insert(target.id.clone());
                 let told = snapshot.take(Answer::Live(target.id.clone(), self.world.read(&target.id)));
                 snapshot.live.extend(told);
             }
@@ -285,6 +298,7 @@ impl Play {
                 snapshot.take(Answer::DryRun(apply.id.clone(), answer));
             }
             Step::Ask(Request::Apply(apply)) => {
+                party.applied.insert(apply.id.clone());
                 let answer = self.world.apply(apply, self.now);
                 snapshot.take(Answer::Applied(apply.id.clone(), answer));
             }

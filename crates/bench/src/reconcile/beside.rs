@@ -1,0 +1,368 @@
+//! The controllers of `tenure run`, and Flux's own, on a real kube-apiserver: one after the other, each on a server that has seen nothing else,
+//! with the same repository and the same Kustomizations. Owns the figures and the processes of both; refuses to touch a server that it did not
+//! start.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::Value;
+use tenure_git_server::{GitServer, Options};
+
+use super::objects::{count_requests, create, files, kustomization, prepare, until_applied, until_ready};
+use super::{PATIENCE, Scope};
+use crate::kubernetes::{Kubernetes, free_port};
+use crate::process::{self, cpu_of, memory_of};
+use crate::report::{Report, megabytes, time};
+
+/// Nothing is looked at again while it is measured.
+const INTERVAL: Duration = Duration::from_secs(3600);
+
+/// How long nothing happens before memory at rest is read.
+const REST: Duration = Duration::from_secs(15);
+
+/// How long controllers that were asked to end may take.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Where the programs are.
+pub(crate) struct Programs<'a> {
+    /// Ours.
+    pub(crate) program: &'a Path,
+    /// The folder with kube-apiserver, kube-controller-manager and etcd.
+    pub(crate) kubernetes: &'a Path,
+    /// The folder with Flux's controllers and, in `crds`, their definitions.
+    pub(crate) flux: &'a Path,
+}
+
+/// Whose controllers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Flux,
+    Tenure,
+}
+
+/// What one side took.
+struct Figures {
+    cold: Duration,
+    controllers: Duration,
+    server: Duration,
+    requests: u64,
+    peak: u64,
+    commit: Duration,
+    restart: Duration,
+    restarted: u64,
+}
+
+/// Measures `count` Kustomizations of four objects with each of the two; `tuned` are further arguments of Flux's kustomize-controller.
+pub(crate) async fn measure(
+    programs: &Programs<'_>,
+    tuned: &[String],
+    count: usize,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let theirs = measure_side(programs, Side::Flux, tuned, count).await.context("Flux")?;
+    let ours = measure_side(programs, Side::Tenure, tuned, count)
+        .await
+        .context("tenure run")?;
+    let mut add = |what: &str, value: &dyn Fn(&Figures) -> String, part: f64, bar| {
+        let theirs = format!("{} (part {part:.2})", value(&theirs));
+        report.add(
+            format!("{count} through kube-apiserver: {what}"),
+            value(&ours),
+            Some(theirs),
+            bar,
+        );
+    };
+    let part = |value: &dyn Fn(&Figures) -> f64| value(&ours) / value(&theirs).max(f64::EPSILON);
+    let seconds = |value: Duration| value.as_secs_f64();
+    add(
+        "from cold to Ready",
+        &|side| time(side.cold),
+        part(&|side| seconds(side.cold)),
+        "part 0.2",
+    );
+    add(
+        "CPU of the controllers",
+        &|side| time(side.controllers),
+        part(&|side| seconds(side.controllers)),
+        "part 0.1",
+    );
+    add(
+        "CPU of the server and etcd",
+        &|side| time(side.server),
+        part(&|side| seconds(side.server)),
+        "part 0.33",
+    );
+    let each = |side: &Figures| side.requests as f64 / count.max(1) as f64;
+    add(
+        "requests each, watches and all",
+        &|side| format!("{:.1}", each(side)),
+        part(&|side| each(side)),
+        "16",
+    );
+    add(
+        "peak memory of the controllers",
+        &|side| megabytes(side.peak),
+        part(&|side| side.peak as f64),
+        "",
+    );
+    add(
+        "a commit that changes all, until all have it",
+        &|side| time(side.commit),
+        part(&|side| seconds(side.commit)),
+        "",
+    );
+    add(
+        "restarted controllers, until ready",
+        &|side| time(side.restart),
+        part(&|side| seconds(side.restart)),
+        "1 s",
+    );
+    add(
+        &format!("their memory {} s later", REST.as_secs()),
+        &|side| megabytes(side.restarted),
+        part(&|side| side.restarted as f64),
+        "60 MB",
+    );
+    Ok(())
+}
+
+async fn measure_side(programs: &Programs<'_>, side: Side, tuned: &[String], count: usize) -> anyhow::Result<Figures> {
+    let folder = tempfile::tempdir()?;
+    let git = GitServer::start(&folder.path().join("git"), Options::default()).await?;
+    let repository = git.create("bench").await?;
+    repository.commit(files(count), "the beginning").await?;
+    let mut kubernetes = Kubernetes::start(programs.kubernetes).await?;
+    kubernetes.start_manager().await?;
+    let client = process::client(&kubernetes.kubeconfig()).await?;
+    let place = Place {
+        programs,
+        side,
+        tuned,
+        kubeconfig: kubernetes.kubeconfig(),
+        data: folder.path().to_owned(),
+        source: format!("http://{}", git.http_address()),
+    };
+    place.install(&client).await?;
+    let mut controllers = place.start().await?;
+    prepare(&client, &git.http_url("bench")).await?;
+
+    let before = (controllers.cpu()?, kubernetes.cpu()?, count_requests(&client).await?);
+    let started = Instant::now();
+    for index in 0..count {
+        create(&client, &kustomization(index, INTERVAL)).await?;
+    }
+    until_ready(&client, count).await?;
+    let cold = started.elapsed();
+    let after = (controllers.cpu()?, kubernetes.cpu()?, count_requests(&client).await?);
+    let peak = controllers.memory()?.1;
+
+    let last = repository.commit([Scope::All.edit("v1")], "another tag").await?;
+    let committed = Instant::now();
+    until_applied(&client, count, &last).await?;
+    let commit = committed.elapsed();
+
+    controllers.end();
+    let restarted = Instant::now();
+    let controllers = place.start().await?;
+    let restart = restarted.elapsed();
+    tokio::time::sleep(REST).await;
+    Ok(Figures {
+        cold,
+        controllers: after.0.saturating_sub(before.0),
+        server: after.1.saturating_sub(before.1),
+        // The bench makes the Kustomizations itself.
+        requests: after.2.saturating_sub(before.2).saturating_sub(count as u64),
+        peak,
+        commit,
+        restart,
+        restarted: controllers.memory()?.0,
+    })
+}
+
+/// Where one side's controllers run, and on what.
+struct Place<'a> {
+    programs: &'a Programs<'a>,
+    side: Side,
+    tuned: &'a [String],
+    kubeconfig: PathBuf,
+    data: PathBuf,
+    source: String,
+}
+
+impl Place<'_> {
+    /// What has to be in the cluster before the controllers start.
+    async fn install(&self, client: &kube::Client) -> anyhow::Result<()> {
+        match self.side {
+            Side::Flux => apply_definitions(client, &self.programs.flux.join("crds")).await,
+            Side::Tenure => {
+                let status = Command::new(self.programs.program)
+                    .args(["install", "--without-deployment", "--kubeconfig"])
+                    .arg(&self.kubeconfig)
+                    .stdout(Stdio::null())
+                    .status()?;
+                if !status.success() {
+                    bail!("tenure install: {status}");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts the controllers, and waits until all say that they are ready.
+    async fn start(&self) -> anyhow::Result<Controllers> {
+        let mut controllers = Controllers { children: Vec::new() };
+        let mut probes = Vec::new();
+        match self.side {
+            Side::Flux => {
+                let store = format!("127.0.0.1:{}", free_port()?);
+                let storage = self.data.join("artifacts");
+                std::fs::create_dir_all(&storage)?;
+                let storage = [
+                    format!("--storage-path={}", storage.display()),
+                    format!("--storage-addr={store}"),
+                    format!("--storage-adv-addr={store}"),
+                ];
+                for (name, arguments) in [
+                    ("source-controller", storage.as_slice()),
+                    ("kustomize-controller", self.tuned),
+                ] {
+                    let probe = format!("127.0.0.1:{}", free_port()?);
+                    let mut command = Command::new(self.programs.flux.join(name));
+                    command
+                        .args([
+                            "--enable-leader-election=false",
+                            "--events-addr=",
+                            "--metrics-addr=0",
+                            "--health-addr",
+                        ])
+                        .arg(&probe)
+                        .args(arguments)
+                        .env("KUBECONFIG", &self.kubeconfig)
+                        .env("RUNTIME_NAMESPACE", "default");
+                    controllers.start(command)?;
+                    probes.push(probe);
+                }
+            }
+            Side::Tenure => {
+                let probe = format!("127.0.0.1:{}", free_port()?);
+                let mut command = Command::new(self.programs.program);
+                command
+                    .args(["run", "--kubeconfig"])
+                    .arg(&self.kubeconfig)
+                    .arg("--data")
+                    .arg(self.data.join("run"));
+                command.args(["--allow-source", &self.source, "--health-address", &probe]);
+                controllers.start(command)?;
+                probes.push(probe);
+            }
+        }
+        for probe in &probes {
+            wait_for_ready(probe).await?;
+        }
+        Ok(controllers)
+    }
+}
+
+/// The processes of one side.
+struct Controllers {
+    children: Vec<Child>,
+}
+
+impl Controllers {
+    fn start(&mut self, mut command: Command) -> anyhow::Result<()> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().with_context(|| format!("{command:?}"))?;
+        self.children.push(child);
+        Ok(())
+    }
+
+    fn cpu(&self) -> anyhow::Result<Duration> {
+        self.children.iter().map(|child| cpu_of(child.id())).sum()
+    }
+
+    /// Resident and peak memory, of all processes together.
+    fn memory(&self) -> anyhow::Result<(u64, u64)> {
+        let mut sum = (0, 0);
+        for child in &self.children {
+            let (now, peak) = memory_of(child.id())?;
+            sum = (sum.0 + now, sum.1 + peak);
+        }
+        Ok(sum)
+    }
+
+    /// Asks all of them to end, as whoever restarts them would, and doesn't wait for long: kustomize-controller takes up to ten minutes.
+    fn end(&mut self) {
+        for child in &self.children {
+            let _already_gone = Command::new("kill").arg(child.id().to_string()).status();
+        }
+        let asked = Instant::now();
+        for mut child in self.children.drain(..) {
+            while asked.elapsed() < GRACE && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let _already_gone = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+}
+
+impl Drop for Controllers {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Applies every definition of a folder of YAML files.
+async fn apply_definitions(client: &kube::Client, folder: &Path) -> anyhow::Result<()> {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let file = entry?.path();
+        let text = std::fs::read_to_string(&file)?;
+        let definition = read_definition(&text).with_context(|| file.display().to_string())?;
+        let name = definition.pointer("/metadata/name").and_then(Value::as_str);
+        let name = name.with_context(|| format!("{}: no name", file.display()))?;
+        api.patch(name, &PatchParams::apply("bench").force(), &Patch::Apply(&definition))
+            .await?;
+    }
+    Ok(())
+}
+
+/// The object in a file of one document.
+fn read_definition(text: &str) -> anyhow::Result<Value> {
+    let source = go_yaml::read::Source {
+        file: 0,
+        lines: go_yaml::read::Lines::After(0),
+        maximum_nodes: 1_000_000,
+        scanner: go_yaml::scalar::Dialect::V2,
+    };
+    let document = go_yaml::read::first_document(text, source).map_err(|error| anyhow!("{error:?}"))?;
+    let document = document.context("nothing in it")?;
+    go_yaml::json::inner_value(&document).map_err(|error| anyhow!("{error:?}"))
+}
+
+/// Waits until a probe is answered with 200.
+async fn wait_for_ready(address: &str) -> anyhow::Result<()> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        let asked = async {
+            let mut stream = tokio::net::TcpStream::connect(address).await?;
+            stream
+                .write_all(format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())
+                .await?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await?;
+            std::io::Result::Ok(answer)
+        };
+        if asked.await.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200")) {
+            return Ok(());
+        }
+        // A poll that only sets how finely the time is read.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    bail!("nothing is ready at {address} after {PATIENCE:?}")
+}

@@ -1,0 +1,317 @@
+//! Reconciling: many Kustomizations from cold, an unchanged resync, a commit until it is applied, drift until it is
+//! put back. Every Kustomization waits for health, acts as a ServiceAccount, and applies four objects.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use serde_json::json;
+use tenure_git_server::{GitServer, Options, Repository};
+
+use crate::process::ControlPlane;
+use crate::report::{Report, megabytes, percentile, time};
+
+use self::objects::{
+    count_requests, create, files, kustomization, kustomizations, prepare, until_applied, until_ready,
+};
+
+pub(crate) mod beside;
+mod large;
+mod objects;
+mod pushed;
+
+/// Long enough for the slowest machine; reaching it is an error, not a figure.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Edits whose way back is measured.
+const DRIFTS: usize = 50;
+
+/// Commits whose way is measured.
+const COMMITS: usize = 10;
+
+/// How often a resync happens.
+const RESYNC: Duration = Duration::from_secs(10);
+
+/// Measures so many Kustomizations, one pass each, then a push that a Receiver is told of, and one large Kustomization; or what of these has
+/// `only` in its name.
+pub(crate) async fn measure(
+    program: &Path,
+    counts: &[usize],
+    only: Option<&str>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
+    for count in counts {
+        if wanted(&format!("{count} kustomizations")) {
+            measure_many(program, *count, report).await?;
+        }
+    }
+    if wanted("push") {
+        pushed::measure(program, report).await?;
+    }
+    if wanted("large") {
+        large::measure(program, report).await?;
+    }
+    Ok(())
+}
+
+/// Measures `count` Kustomizations of four objects.
+async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let git = GitServer::start(folder.path(), Options::default()).await?;
+    let repository = git.create("bench").await?;
+    repository.commit(files(count), "the beginning").await?;
+    let address = format!("http://{}", git.http_address());
+    // One process: memory and CPU are read of that. What lanes cost as processes is measured by `lanes`.
+    let arguments = ["--lanes", "task", "--allow-source", &address].map(str::to_owned);
+    let plane = ControlPlane::start(program, &arguments).await?;
+    let client = plane.client.clone();
+    prepare(&client, &git.http_url("bench")).await?;
+
+    let cpu_before = plane.cpu()?;
+    let requests_before = count_requests(&client).await?;
+    let started = Instant::now();
+    for index in 0..count {
+        create(&client, &kustomization(index, RESYNC)).await?;
+    }
+    until_ready(&client, count).await?;
+    let wall = started.elapsed();
+    let cpu = plane.cpu()?.saturating_sub(cpu_before);
+    let bar = match count {
+        100 => "3 s",
+        1000 => "6 s",
+        _ => "",
+    };
+    report.add(
+        format!("{count} Kustomizations of 4 objects, from cold to Ready"),
+        time(wall),
+        None,
+        bar,
+    );
+    report.add(
+        format!("{count} Kustomizations: CPU of the whole control plane"),
+        format!("{:.2} s", cpu.as_secs_f64()),
+        None,
+        "",
+    );
+    report.add(
+        format!("{count} Kustomizations: peak memory"),
+        megabytes(plane.memory()?.1),
+        None,
+        match count {
+            1000 => "150 MB",
+            10_000 => "1 GB",
+            _ => "",
+        },
+    );
+
+    // The bench makes the Kustomizations itself.
+    let requests = count_requests(&client)
+        .await?
+        .saturating_sub(requests_before)
+        .saturating_sub(count as u64);
+    report.add(
+        format!("{count} Kustomizations: requests each, watches and all"),
+        format!("{:.1}", requests as f64 / count.max(1) as f64),
+        None,
+        "12",
+    );
+
+    let cpu_before = plane.cpu()?;
+    let writes = resync(&client).await?;
+    let cpu = plane.cpu()?.saturating_sub(cpu_before);
+    report.add(
+        format!("{count} Kustomizations: CPU of one of two such resyncs, with all else in its time"),
+        time(cpu / 2),
+        None,
+        if count == 1000 { "2 s" } else { "" },
+    );
+    report.add(
+        format!(
+            "{count} Kustomizations: writes in {} s of unchanged resyncs, one each {} s",
+            2 * RESYNC.as_secs(),
+            RESYNC.as_secs()
+        ),
+        writes.to_string(),
+        None,
+        "0",
+    );
+
+    for (what, scope) in [("all", Scope::All), ("one", Scope::One)] {
+        let mut seen = commits(&client, &repository, count, scope).await?;
+        for (until, samples) in [
+            ("it is applied", &mut seen.first),
+            ("all have that revision", &mut seen.all),
+        ] {
+            report.add(
+                format!(
+                    "a commit that changes {what} of {count} Kustomizations until {until}, source asked every 1 s (p50, p99 of {COMMITS})"
+                ),
+                format!(
+                    "{}, {}",
+                    time(percentile(samples, 0.5)),
+                    time(percentile(samples, 0.99))
+                ),
+                None,
+                "",
+            );
+        }
+    }
+    // All of them are at rest: a drift behind a queue of other work would measure the queue.
+    let mut drifts = drifts(&client).await?;
+    report.add(
+        format!("drift put back, {count} Kustomizations (p50, p99 of {DRIFTS})"),
+        format!(
+            "{}, {}",
+            time(percentile(&mut drifts, 0.5)),
+            time(percentile(&mut drifts, 0.99))
+        ),
+        None,
+        "1 s",
+    );
+    Ok(())
+}
+
+/// Writes of any kind while everything is looked at again twice, by the revision that the store hands out.
+async fn resync(client: &kube::Client) -> anyhow::Result<u64> {
+    let before = revision(client).await?;
+    // The measurement itself: how much is written in this time.
+    tokio::time::sleep(2 * RESYNC).await;
+    Ok(revision(client).await?.saturating_sub(before))
+}
+
+async fn revision(client: &kube::Client) -> anyhow::Result<u64> {
+    let list = kustomizations(client).list(&ListParams::default().limit(1)).await?;
+    list.metadata
+        .resource_version
+        .context("no resourceVersion")?
+        .parse()
+        .context("resourceVersion")
+}
+
+/// What a commit changes.
+#[derive(Clone, Copy)]
+enum Scope {
+    /// The folder that all Kustomizations are built on.
+    All,
+    /// The folder of one of them.
+    One,
+}
+
+impl Scope {
+    /// The file that makes it so, and its text: another tag of the image.
+    fn edit(self, tag: &str) -> (&'static str, String) {
+        let (file, mut text) = match self {
+            Self::All => ("base/kustomization.yaml", "resources:\n  - all.yaml\n".to_owned()),
+            Self::One => (
+                "apps/0/kustomization.yaml",
+                files(1).remove("apps/0/kustomization.yaml").unwrap_or_default(),
+            ),
+        };
+        text.push_str(&format!("images:\n  - name: registry.example/app\n    newTag: {tag}\n"));
+        (file, text)
+    }
+}
+
+/// How long it took from each commit.
+#[derive(Default)]
+struct Seen {
+    /// Until the Deployment of the first Kustomization was as the commit says.
+    first: Vec<Duration>,
+    /// Until all Kustomizations said that they have applied the revision.
+    all: Vec<Duration>,
+}
+
+/// Commits, each when everything is at rest after the one before.
+async fn commits(client: &kube::Client, repository: &Repository, count: usize, scope: Scope) -> anyhow::Result<Seen> {
+    let mut seen = Seen::default();
+    for number in 1..=COMMITS {
+        let tag = match scope {
+            Scope::All => format!("v{number}"),
+            Scope::One => format!("w{number}"),
+        };
+        let last = repository.commit([scope.edit(&tag)], "another tag").await?;
+        let started = Instant::now();
+        let wanted = format!("registry.example/app:{tag}");
+        deployment_until(client, |deployment| image(deployment) == Some(wanted.as_str())).await?;
+        seen.first.push(started.elapsed());
+        until_applied(client, count, &last).await?;
+        seen.all.push(started.elapsed());
+    }
+    Ok(seen)
+}
+
+/// The store's revision. Opaque to clients; here the server is ours.
+fn number_of(resource_version: &Option<String>) -> u64 {
+    resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
+
+fn image(deployment: &Deployment) -> Option<&str> {
+    deployment
+        .spec
+        .template
+        .spec
+        .as_ref()?
+        .containers
+        .first()?
+        .image
+        .as_deref()
+}
+
+async fn drifts(client: &kube::Client) -> anyhow::Result<Vec<Duration>> {
+    let api: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(client.clone(), "bench");
+    let mut samples = Vec::new();
+    for number in 0..DRIFTS {
+        // Another object each time: editing one again and again is a fight, and fights are slowed down on purpose.
+        let name = format!("app-{number}-app");
+        let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(api.clone(), &name));
+        let started = Instant::now();
+        let patch = json!({"data": {"greeting": "edited"}});
+        let parameters = PatchParams {
+            field_manager: Some("kubectl-edit".into()),
+            ..PatchParams::default()
+        };
+        let edited = api.patch(&name, &parameters, &Patch::Merge(&patch)).await?;
+        let edited = edited.metadata.resource_version;
+        let back = async {
+            let mut edited_seen = false;
+            while let Some(change) = changes.next().await {
+                let Some(object) = change? else { bail!("{name} is gone") };
+                edited_seen = edited_seen || number_of(&object.metadata.resource_version) >= number_of(&edited);
+                let greeting = object
+                    .data
+                    .as_ref()
+                    .and_then(|data| data.get("greeting"))
+                    .map(String::as_str);
+                if object.metadata.resource_version != edited && edited_seen && greeting == Some("hello") {
+                    return Ok(started.elapsed());
+                }
+            }
+            bail!("the watch ended")
+        };
+        samples.push(tokio::time::timeout(PATIENCE, back).await??);
+    }
+    Ok(samples)
+}
+
+async fn deployment_until(client: &kube::Client, done: impl Fn(&Deployment) -> bool) -> anyhow::Result<()> {
+    let api: Api<Deployment> = Api::namespaced(client.clone(), "bench");
+    let watching = async {
+        let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(api, "app-0-app"));
+        while let Some(change) = changes.next().await {
+            if change?.is_some_and(|deployment| done(&deployment)) {
+                return Ok(());
+            }
+        }
+        bail!("the watch ended")
+    };
+    tokio::time::timeout(PATIENCE, watching)
+        .await
+        .context("not applied in time")?
+}

@@ -1,0 +1,237 @@
+//! What is reconciled: the repository's files, a source, Kustomizations of four objects each, and how their statuses are waited for. Owns their
+//! form, which is the same on every control plane.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use futures::StreamExt;
+use kube::api::{Api, DynamicObject};
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+
+use super::PATIENCE;
+
+/// The repository: one folder a Kustomization, built on a base with all objects.
+pub(super) fn files(count: usize) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    for index in 0..count {
+        files.insert(
+            format!("apps/{index}/kustomization.yaml"),
+            format!("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: bench\nnamePrefix: app-{index}-\nresources:\n  - ../../base\n"),
+        );
+    }
+    files.insert(
+        "base/kustomization.yaml".into(),
+        "resources:\n  - all.yaml\nimages:\n  - name: registry.example/app\n    newTag: v0\n".into(),
+    );
+    files.insert(
+        "base/all.yaml".into(),
+        "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: app\n---\n\
+         apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  greeting: hello\n---\n\
+         apiVersion: v1\nkind: Service\nmetadata:\n  name: app\nspec:\n  selector:\n    app: app\n  ports:\n    - port: 80\n---\n\
+         apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: app\nspec:\n  replicas: 0\n  selector:\n    matchLabels:\n      app: app\n  \
+         template:\n    metadata:\n      labels:\n        app: app\n    spec:\n      serviceAccountName: app\n      containers:\n        \
+         - name: app\n          image: registry.example/app:v0\n"
+            .into(),
+    );
+    files
+}
+
+/// A Kustomization that is looked at again each `interval`.
+pub(super) fn kustomization(index: usize, interval: Duration) -> Value {
+    json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": format!("app-{index}"), "namespace": "bench"},
+           "spec": {"interval": format!("{}s", interval.as_secs()), "prune": true, "wait": true, "path": format!("apps/{index}"), "serviceAccountName": "gitops",
+                    "sourceRef": {"kind": "GitRepository", "name": "bench"}}})
+}
+
+/// The namespace, the account that applies, and the source, until that is Ready.
+pub(super) async fn prepare(client: &kube::Client, url: &str) -> anyhow::Result<()> {
+    prepare_with(client, url, Duration::from_secs(1)).await
+}
+
+/// The same, with a source that is asked each `interval`.
+pub(super) async fn prepare_with(client: &kube::Client, url: &str, interval: Duration) -> anyhow::Result<()> {
+    let objects = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench"}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gitops", "namespace": "bench"}}),
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "gitops", "namespace": "bench"},
+               "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+               "subjects": [{"kind": "ServiceAccount", "name": "gitops", "namespace": "bench"}]}),
+        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "bench", "namespace": "bench"},
+               "spec": {"interval": format!("{}s", interval.as_secs()), "url": url, "ref": {"branch": "main"}}}),
+    ];
+    for object in &objects {
+        create(client, object).await?;
+    }
+    let source = api(
+        client,
+        "source.toolkit.fluxcd.io",
+        "v1",
+        "GitRepository",
+        "gitrepositories",
+    );
+    watch_until(source, |objects| objects.values().all(ready) && !objects.is_empty()).await
+}
+
+fn api(client: &kube::Client, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    let api_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    let resource = ApiResource {
+        group: group.into(),
+        version: version.into(),
+        api_version,
+        kind: kind.into(),
+        plural: plural.into(),
+    };
+    Api::namespaced_with(client.clone(), "bench", &resource)
+}
+
+/// All Kustomizations of the bench.
+pub(super) fn kustomizations(client: &kube::Client) -> Api<DynamicObject> {
+    api(
+        client,
+        "kustomize.toolkit.fluxcd.io",
+        "v1",
+        "Kustomization",
+        "kustomizations",
+    )
+}
+
+/// All Receivers of the bench.
+pub(super) fn receivers(client: &kube::Client) -> Api<DynamicObject> {
+    api(client, "notification.toolkit.fluxcd.io", "v1", "Receiver", "receivers")
+}
+
+/// Makes an object of one of the bench's kinds.
+pub(super) async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
+    let kind = text(object, "/kind");
+    let plural = match kind {
+        "Namespace" => "namespaces",
+        "ServiceAccount" => "serviceaccounts",
+        "Secret" => "secrets",
+        "Receiver" => "receivers",
+        "RoleBinding" => "rolebindings",
+        "GitRepository" => "gitrepositories",
+        "Kustomization" => "kustomizations",
+        other => bail!("no plural for {other}"),
+    };
+    let base = match text(object, "/apiVersion") {
+        "v1" => "/api/v1".to_owned(),
+        other => format!("/apis/{other}"),
+    };
+    let path = match text(object, "/metadata/namespace") {
+        "" => format!("{base}/{plural}"),
+        namespace => format!("{base}/namespaces/{namespace}/{plural}"),
+    };
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(serde_json::to_vec(object)?)?;
+    client
+        .request::<Value>(request)
+        .await
+        .with_context(|| format!("create {kind}"))?;
+    Ok(())
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn ready(object: &DynamicObject) -> bool {
+    let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.is_some_and(|conditions| {
+        conditions
+            .iter()
+            .any(|condition| text(condition, "/type") == "Ready" && text(condition, "/status") == "True")
+    })
+}
+
+/// Waits until so many Kustomizations are Ready.
+pub(super) async fn until_ready(client: &kube::Client, count: usize) -> anyhow::Result<()> {
+    watch_until(kustomizations(client), |objects| {
+        objects.len() == count && objects.values().all(ready)
+    })
+    .await
+}
+
+/// Waits until so many Kustomizations say that they have applied a commit.
+pub(super) async fn until_applied(client: &kube::Client, count: usize, commit: &str) -> anyhow::Result<()> {
+    let applied = |object: &DynamicObject| {
+        let revision = object
+            .data
+            .pointer("/status/lastAppliedRevision")
+            .and_then(Value::as_str);
+        ready(object) && revision.is_some_and(|revision| revision.ends_with(commit))
+    };
+    watch_until(kustomizations(client), |objects| {
+        objects.len() == count && objects.values().all(applied)
+    })
+    .await
+}
+
+async fn watch_until(
+    api: Api<DynamicObject>,
+    done: impl Fn(&BTreeMap<String, DynamicObject>) -> bool,
+) -> anyhow::Result<()> {
+    use kube::runtime::watcher::{self, Event};
+    let mut objects = BTreeMap::new();
+    let watching = async {
+        let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            if let Event::Apply(object) | Event::InitApply(object) = event? {
+                objects.insert(object.metadata.name.clone().unwrap_or_default(), object);
+            }
+            if done(&objects) {
+                return Ok(());
+            }
+        }
+        bail!("the watch ended")
+    };
+    let answer = tokio::time::timeout(PATIENCE, watching).await;
+    answer.unwrap_or_else(|_| {
+        let waiting: Vec<_> = objects
+            .values()
+            .filter(|object| !ready(object))
+            .take(3)
+            .map(|object| {
+                object
+                    .data
+                    .pointer("/status/conditions")
+                    .map(Value::to_string)
+                    .unwrap_or_default()
+            })
+            .collect();
+        bail!("not there after {PATIENCE:?}; waiting for {waiting:?}")
+    })
+}
+
+/// All requests that the server has answered so far, but for what it asks itself and what its controller manager does.
+pub(super) async fn count_requests(client: &kube::Client) -> anyhow::Result<u64> {
+    let text = client
+        .request_text(http::Request::get("/metrics").body(Vec::new())?)
+        .await?;
+    let counts = text
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{") && !is_of_the_server(line));
+    // Prometheus writes large counts as 1.234e+06, so they are no integers.
+    let counts = counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    Ok(counts.sum::<f64>() as u64)
+}
+
+/// What no controller of GitOps asks for here.
+fn is_of_the_server(line: &str) -> bool {
+    let resources = [
+        "replicasets",
+        "ipaddresses",
+        "leases",
+        "flowschemas",
+        "prioritylevelconfigurations",
+    ];
+    let is_its_own = |resource: &&str| line.contains(&format!("resource=\"{resource}\""));
+    let is_rolled_out = line.contains("resource=\"deployments\"") && line.contains("subresource=\"status\"");
+    resources.iter().any(|resource| is_its_own(&resource)) || is_rolled_out || line.contains("subresource=\"/readyz\"")
+}
