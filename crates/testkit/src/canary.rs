@@ -110,7 +110,7 @@ fn make_word() -> String {
 fn list_forms(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
     for before in 0..3 {
-        let text = [b"xx".get(..before).unwrap_or_default(), value.as_bytes()].concat();
+        let text = [b"x".repeat(before).as_slice(), value.as_bytes()].concat();
         let encoded = STANDARD.encode(text);
         // The first and the last letters depend on what stands beside it.
         let first = [0, 2, 3].get(before).copied().unwrap_or_default();

@@ -29,8 +29,9 @@ pub(crate) fn name_repository(surface: &str, source: &str) -> String {
     format!("{surface}-{source}")
 }
 
-/// Names of a source's Kustomizations.
-pub(crate) fn name_kustomizations(surface: &str, source: &SurfaceSource) -> Vec<String> {
+/// Names of a source's Kustomizations, by the name of its Surface.
+#[must_use]
+pub fn name_kustomizations(surface: &str, source: &SurfaceSource) -> Vec<String> {
     if source.paths.is_empty() {
         return vec![name_repository(surface, &source.name)];
     }

@@ -1,4 +1,4 @@
-//! `tenure diff`: what a Kustomization would do with the files of a folder, before anybody commits them. The plan is the planner's own, made as
+//! `tenure diff`: what a Kustomization, or those of a Surface, would do with the files of a folder, before anybody commits them. The plan is the planner's own, made as
 //! the ServiceAccount that the Kustomization acts as, and nothing is written. Owns how somebody comes to act as that account, and how what
 //! differs is shown; refuses to look as anybody else.
 
@@ -11,11 +11,13 @@ use futures::FutureExt as _;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use similar::TextDiff;
-use tenure_api::Kustomization;
+use tenure_api::surface::SurfaceSource;
 use tenure_api::text::{visible, visible_line};
+use tenure_api::{Kustomization, Surface};
 use tenure_cluster::{Connection, ServiceAccount};
 use tenure_controllers::{Preview, PreviewError, Previewed};
 use tenure_planner::kustomization::{Difference, DifferenceKind};
+use tenure_planner::surface::name_kustomizations as list_kustomizations;
 use tenure_tenancy::identity;
 
 use super::build::{disk, existing, root_of};
@@ -27,18 +29,22 @@ use crate::{output, provenance, resources, targets};
 /// Lines around what differs.
 const CONTEXT: usize = 3;
 
-/// Show what a Kustomization would create, change and prune if the files of a folder were committed; nothing is written.
+/// Show what a Kustomization or a Surface would create, change and prune if the files of a folder were committed; nothing is written.
 ///
 /// It is looked at with the rights of the ServiceAccount that the Kustomization acts as: whoever asks may impersonate that account, or ask for
 /// a token for it. Values of Secrets are not shown. Exit codes: 0 nothing differs, 1 something does, more than 1 it can't be told.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The Kustomization: KIND NAME or KIND/NAME, such as ks/web.
+    /// The Kustomization or Surface: KIND NAME or KIND/NAME, such as ks/web.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     object: Vec<String>,
-    /// The folder that takes the place of the Kustomization's path; what it names beside itself is read in the repository that it is in.
+    /// The folder that takes the place of the Kustomization's path, or a working copy of a Surface's source; what is named beside it is read in
+    /// the repository that it is in.
     #[arg(long, value_name = "DIR")]
     path: PathBuf,
+    /// Which source of a Surface the folder is a working copy of, if it has several.
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
     /// What differs as data, for programs.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Form>,
@@ -70,29 +76,74 @@ impl Diff {
             .scope
             .namespace(&client)
             .ok_or_else(|| Failure::usage("one object lives in one namespace: name it with -n instead of -A"))?;
-        if (resource.group.as_str(), resource.kind.as_str()) != ("kustomize.toolkit.fluxcd.io", "Kustomization") {
-            return Err(
+        match (resource.group.as_str(), resource.kind.as_str()) {
+            ("kustomize.toolkit.fluxcd.io", "Kustomization") if self.source.is_none() => {
+                let previewed = self
+                    .look_at(&client, (&namespace, &name), |_| Ok(folder.clone()))
+                    .await?;
+                self.show(&[previewed])
+            }
+            ("kustomize.toolkit.fluxcd.io", "Kustomization") => Err(Failure::usage(
+                "--source says which source of a Surface the folder is, and a Kustomization has one",
+            )),
+            ("tenure.dev", "Surface") => {
+                let surfaces: Api<Surface> = Api::namespaced(client.clone(), &namespace);
+                let surface = surfaces.get(&name).await?;
+                let mut previewed = Vec::new();
+                for child in list_kustomizations(&name, self.find_source(&surface)?) {
+                    let within = |path: &str| existing(&folder.join(path.trim_start_matches('/')));
+                    previewed.push(self.look_at(&client, (&namespace, &child), within).await?);
+                }
+                self.show(&previewed)
+            }
+            _ => Err(
                 Failure::usage(format!("{} are not rendered from a folder", resource.full_name())).hint(format!(
-                    "name one of the Kustomizations that it generates: tenure get ks -n {namespace}"
+                    "name a Kustomization or a Surface: tenure get ks,surfaces -n {namespace}"
                 )),
-            );
+            ),
         }
-        let kustomizations: Api<Kustomization> = Api::namespaced(client.clone(), &namespace);
-        let mut kustomization = kustomizations.get(&name).await?;
+    }
+
+    /// The source of a Surface that the folder is a working copy of.
+    fn find_source<'s>(&self, surface: &'s Surface) -> Result<&'s SurfaceSource, Failure> {
+        let sources = &surface.spec.sources;
+        let named = |name: &String| sources.iter().find(|source| source.name == *name);
+        let found = match (&self.source, sources.as_slice()) {
+            (Some(name), _) => named(name),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        found.ok_or_else(|| {
+            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+            Failure::usage("which source of the Surface the folder is a working copy of is not said, or there is none of that name")
+                .hint(format!("--source NAME, one of {}", names.join(", ")))
+        })
+    }
+
+    /// Looks at what one Kustomization would do with the folder that takes the place of its path.
+    async fn look_at(
+        &self,
+        client: &kube::Client,
+        (namespace, name): (&str, &str),
+        find_folder: impl Fn(&str) -> Result<PathBuf, Failure>,
+    ) -> Result<Previewed, Failure> {
+        let kustomizations: Api<Kustomization> = Api::namespaced(client.clone(), namespace);
+        let mut kustomization = kustomizations.get(name).await?;
+        let folder = find_folder(kustomization.spec.path.as_deref().unwrap_or_default())?;
         if kustomization.spec.kube_config.is_some() {
             return Err(Failure::usage(format!(
                 "Kustomization {namespace}/{name} applies to another cluster (spec.kubeConfig), which diff does not reach yet"
             )));
         }
-        let placement = provenance::place(&client, &namespace).await.map_err(|why| {
+        let placement = provenance::place(client, namespace).await.map_err(|why| {
             Failure::environment(format!("whose namespace {namespace} is can't be told: {why}")).hint(
                 "who looks needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since what may be applied follows from both",
             )
         })?;
         let named = kustomization.spec.service_account_name.as_deref();
-        let account = identity::decide_for_kustomization(&placement, &namespace, named)
+        let account = identity::decide_for_kustomization(&placement, namespace, named)
             .map_err(|denial| Failure::environment(format!("nobody may act for it: {denial}")))?;
-        let connection = self.become_account(&client, &account).await?;
+        let connection = self.become_account(client, &account).await?;
         let root = root_of(&folder);
         let inside = folder
             .strip_prefix(&root)
@@ -117,11 +168,7 @@ impl Diff {
             files: &files,
             find_other: &find_other,
         };
-        let previewed = preview
-            .look(connection)
-            .await
-            .map_err(|error| explain(&error, &files))?;
-        self.show(&previewed)
+        preview.look(connection).await.map_err(|error| explain(&error, &files))
     }
 
     /// A connection that speaks for an account: by impersonation, or else by a token of its own.
@@ -164,21 +211,22 @@ impl Diff {
         connect(config, account)
     }
 
-    fn show(&self, previewed: &Previewed) -> Result<ExitCode, Failure> {
-        for file in &previewed.changed_files {
+    fn show(&self, previewed: &[Previewed]) -> Result<ExitCode, Failure> {
+        for file in previewed.iter().flat_map(|previewed| &previewed.changed_files) {
             output::print_note(format!(
                 "# Warning: {} was changed after it had been encrypted",
                 visible_line(file)
             ));
         }
+        let differences: Vec<&Difference> = previewed.iter().flat_map(|previewed| &previewed.differences).collect();
         if self.output == Some(Form::Json) {
-            let text = serde_json::to_string_pretty(&previewed.differences)
-                .map_err(|error| Failure::internal(error.to_string()))?;
+            let text =
+                serde_json::to_string_pretty(&differences).map_err(|error| Failure::internal(error.to_string()))?;
             output::print_line(text);
         } else {
-            previewed.differences.iter().for_each(print);
+            differences.iter().copied().for_each(print);
         }
-        Ok(ExitCode::from(u8::from(!previewed.differences.is_empty())))
+        Ok(ExitCode::from(u8::from(!differences.is_empty())))
     }
 }
 

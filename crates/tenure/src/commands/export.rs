@@ -13,7 +13,7 @@ use tenure_api::text::visible_line;
 use tenure_planner::inspection::portable::{find_generator, list_credentials, make_portable};
 
 use super::get::{OURS, typed};
-use super::reconcile::RECONCILED;
+use super::reconcile::{RECONCILED, STANDING};
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::output;
@@ -25,7 +25,7 @@ const PAGE: usize = 500;
 /// A word for all kinds of sources.
 const SOURCES: [&str; 2] = ["source", "sources"];
 
-/// Print tenants, surfaces, sources, Kustomizations and receivers as YAML that can be applied again: without status, and without what the
+/// Print tenants, surfaces, sources, Kustomizations, receivers, providers and alerts as YAML that can be applied again: without status, and without what the
 /// server and the controllers added.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
@@ -191,8 +191,9 @@ async fn read(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
 /// The kinds that were named; all of ours that are served, if none was.
 fn list_kinds<'s>(asked: &Asked, served: &'s [Resource]) -> Result<Vec<&'s Resource>, Failure> {
     let Asked::Kinds(kinds) = asked else {
+        // What a generator makes comes with it.
         let ours = OURS.iter().filter_map(|kind| resources::find(served, kind).ok());
-        return Ok(ours.collect());
+        return Ok(ours.filter(|resource| is_exported(resource)).collect());
     };
     let mut found: Vec<&Resource> = Vec::new();
     for kind in kinds {
@@ -208,7 +209,7 @@ fn list_kinds<'s>(asked: &Asked, served: &'s [Resource]) -> Result<Vec<&'s Resou
 
 fn is_exported(resource: &Resource) -> bool {
     let named = (resource.group.as_str(), resource.kind.as_str());
-    RECONCILED.contains(&named) || named == ("capsule.clastix.io", "Tenant")
+    RECONCILED.contains(&named) || STANDING.contains(&named) || named == ("capsule.clastix.io", "Tenant")
 }
 
 fn find_exported<'s>(served: &'s [Resource], kind: &str) -> Result<&'s Resource, Failure> {

@@ -38,7 +38,7 @@ pub(super) const RECONCILED: [(&str, &str); 7] = [
 ];
 
 /// The kinds that can be suspended and have nothing to reconcile: they are acted on when something happens.
-const STANDING: [(&str, &str); 2] = [
+pub(super) const STANDING: [(&str, &str); 2] = [
     ("notification.toolkit.fluxcd.io", "Alert"),
     ("notification.toolkit.fluxcd.io", "Provider"),
 ];

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{
@@ -92,40 +94,29 @@ impl Run {
         config.lanes = lanes;
         config.instance = self.watch_label_selector.clone().unwrap_or_default();
         let election = self.prepare_election(&config.switches)?;
-        let probes = match self.health_address {
-            Some(address) => Some(serve_probes(address, health).await?),
-            None => None,
-        };
-        let metrics = match self.metrics_address.zip(reviewer) {
-            Some((address, reviewer)) => Some(serve_metrics(address, config.figures.clone(), reviewer).await?),
-            None => None,
-        };
-        let hooks = match self.hook_address {
-            Some(address) => Some(serve_hooks(address, config.hooks.clone()).await?),
-            None => None,
-        };
+        let mut servers: Vec<BoxFuture<'static, ()>> = Vec::new();
+        if let Some(address) = self.health_address {
+            servers.push(serve_probes(address, health).await?.boxed());
+        }
+        if let Some((address, reviewer)) = self.metrics_address.zip(reviewer) {
+            let figures = config.figures.clone();
+            servers.push(serve_metrics(address, figures, reviewer).await?.boxed());
+        }
+        if let Some(address) = self.hook_address {
+            servers.push(serve_hooks(address, config.hooks.clone()).await?.boxed());
+        }
         output::print_line(format!("controllers {} for {address}", election.candidate));
         let shutdown = CancellationToken::new();
         let leading = tokio::spawn(tenure_controllers::run_as_leader(config, election, shutdown.clone()));
+        // They answer as long as the process lives, and where nobody is to be answered, nothing is waited for.
         let served = async {
-            match (probes, metrics) {
-                (Some(probes), Some(metrics)) => tokio::join!(probes, metrics).0,
-                (Some(probes), None) => probes.await,
-                (None, Some(metrics)) => metrics.await,
-                (None, None) => std::future::pending().await,
-            }
-        };
-        let hooks = async {
-            match hooks {
-                Some(hooks) => hooks.await,
-                None => std::future::pending().await,
-            }
+            futures::future::join_all(servers).await;
+            std::future::pending::<()>().await;
         };
         tokio::pin!(leading);
         tokio::select! {
             ended = &mut leading => return finish(ended),
             () = served => {}
-            () = hooks => {}
             () = allocator::give_back_freed_memory() => {}
             told = up::wait_for_end() => told?,
         }

@@ -203,6 +203,77 @@ async fn what_would_be_done_is_shown_and_nothing_is_done() {
     );
 }
 
+/// Every Kustomization of the source that the folder is a working copy of, each with its own path below it.
+#[tokio::test]
+async fn a_surface_is_looked_at_whole() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let namespace = "tenure-system";
+    let rbac = "rbac.authorization.k8s.io";
+    let metadata = |name: &str| json!({"name": name, "namespace": namespace});
+    for (object, path) in [
+        (
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata("deployer")}),
+            "/api/v1/namespaces/tenure-system/serviceaccounts/deployer",
+        ),
+        (
+            json!({"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata("deployer"),
+                   "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "edit"},
+                   "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": namespace}]}),
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/tenure-system/rolebindings/deployer",
+        ),
+        (
+            json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": metadata("shop"),
+                   "spec": {"serviceAccountName": "deployer", "suspend": true, "sources": [
+                       {"name": "one", "url": "http://git.example/one", "targetNamespace": namespace,
+                        "paths": [{"name": "a", "path": "./a"}, {"name": "b", "path": "/b"}]},
+                       {"name": "two", "url": "http://git.example/two", "path": "./b", "targetNamespace": namespace}]}}),
+            "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/surfaces/shop",
+        ),
+    ] {
+        apply(&data, object, path).await;
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let kustomizations = ["get", "ks", "-n", namespace, "-o", "name"];
+    while place.run(&kustomizations).stdout.split(|byte| *byte == b'\n').count() < 4 {
+        assert!(std::time::Instant::now() < deadline, "{:?}", place.run(&kustomizations));
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let folder = place.folder.path().join("files");
+    for name in ["a", "b"] {
+        std::fs::create_dir_all(folder.join(name)).unwrap();
+        std::fs::write(folder.join(name).join("map.yaml"), config_map(name, "one")).unwrap();
+    }
+    let path = folder.to_str().unwrap();
+    let diff = ["diff", "surface/shop", "-n", namespace, "--path", path];
+    place.check(&diff, 2, &[], &["which source", "--source NAME, one of one, two"]);
+    let said = [
+        "+ ConfigMap/tenure-system/a would be created",
+        "+ ConfigMap/tenure-system/b would be created",
+    ];
+    place.check(&[&diff[..], &["--source", "one"]].concat(), 1, &said, &[]);
+    let output = place.run(&[&diff[..], &["--source", "two"]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(said[1]) && !text.contains(said[0]), "{text}");
+    std::fs::remove_dir_all(folder.join("a")).unwrap();
+    place.check(&[&diff[..], &["--source", "one"]].concat(), 2, &[], &["No such file"]);
+    place.check(
+        &[
+            "diff",
+            "ks/shop-two",
+            "-n",
+            namespace,
+            "--path",
+            path,
+            "--source",
+            "two",
+        ],
+        2,
+        &[],
+        &["--source"],
+    );
+}
+
 #[tokio::test]
 async fn who_may_not_look_as_the_account_is_told_what_is_missing() {
     let place = Place::new();

@@ -183,7 +183,7 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
     }
     assert_eq!(inside.list_all().len(), 0, "{:?}", inside.list_all());
     assert_eq!(list_complaints(stage, evil, "git-host").await, Vec::<String>::new());
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -247,5 +247,5 @@ async fn many_alerts_and_silent_receivers_keep_no_neighbour_waiting() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     // No more places are taken than a tenant has.
     assert!(server.list("/silent").len() <= 8, "{}", server.list("/silent").len());
-    scene.stage.end().await;
+    scene.end().await;
 }

@@ -99,7 +99,7 @@ async fn generators_reach_nobody_elses_files() {
         serde_json::from_str(&object.to_string().replace("NAME", name)).unwrap()
     };
     scene.check(&attacks, make).await;
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 /// Two that feed each other, one that feeds itself, and what was stored before they did.
@@ -176,7 +176,7 @@ async fn generators_that_feed_each_other_are_named_and_rest() {
             .ready(ARTIFACT_GENERATOR, (evil, name), "True", "Succeeded")
             .await;
     }
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 /// A status names an address and a digest: neither is looked at, whoever the object says makes it.
@@ -260,5 +260,5 @@ async fn a_forged_external_artifact_is_neither_fetched_nor_applied() {
     }
     let called = tokio::time::timeout(Duration::from_millis(500), trap.accept()).await;
     assert!(called.is_err(), "nobody is asked at the forged address");
-    scene.stage.end().await;
+    scene.end().await;
 }
