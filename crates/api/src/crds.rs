@@ -3,7 +3,7 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{Bucket, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
+use crate::{Alert, Bucket, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant};
 
 /// A CustomResourceDefinition could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
@@ -22,10 +22,12 @@ pub struct CrdError {
 /// [`CrdError`] when a generated schema is not representable as JSON; that would be a defect, and a test keeps it from happening.
 pub fn crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
+        finished::<Alert>("Alert", None)?,
         finished::<Bucket>("Bucket", Some(json!({ "observedGeneration": -1 })))?,
         finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
         finished::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<Provider>("Provider", None)?,
         finished::<Receiver>("Receiver", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Surface>("Surface", None)?,
         finished::<Tenant>("Tenant", None)?,
@@ -33,6 +35,7 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
     for crd in &mut crds {
         match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
             Some("Tenant") => preserve_what_capsule_knows(crd),
+            Some("Provider") => declare_where_commits_have_statuses(crd),
             Some("Receiver") => declare_how_receivers_are_verified(crd),
             _ => {}
         }
@@ -133,6 +136,7 @@ fn is_empty_default(default: &Value) -> bool {
 /// The defaults that Flux's CRDs declare, so that an object reads back the same from either.
 fn declare_flux_defaults(crd: &mut Value) {
     let defaults: &[(&str, Value)] = match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
+        Some("Alert") => &[("eventSeverity", json!("info"))],
         Some("Bucket") => &[("timeout", json!("60s")), ("provider", json!("generic"))],
         Some("GitRepository") => &[("timeout", json!("60s")), ("verify/properties/mode", json!("HEAD"))],
         Some("OCIRepository") => &[
@@ -178,6 +182,28 @@ fn declare_how_receivers_are_verified(crd: &mut Value) {
             "message": "secretRef is missing: every type but generic-oidc needs a Secret with the key token"
         }
     ]);
+    declare_rules(crd, rules);
+}
+
+/// The name of a commit's status is for those that have some, as Flux's definition demands it.
+fn declare_where_commits_have_statuses(crd: &mut Value) {
+    let types = [
+        "github",
+        "gitlab",
+        "gitea",
+        "bitbucketserver",
+        "bitbucket",
+        "azuredevops",
+    ];
+    let is_of_these = types.map(|name| format!("self.type == '{name}'")).join(" || ");
+    let rules = json!([{
+        "rule": format!("{is_of_these} || !has(self.commitStatusExpr)"),
+        "message": format!("commitStatusExpr is for the types {} alone", types.join(", "))
+    }]);
+    declare_rules(crd, rules);
+}
+
+fn declare_rules(crd: &mut Value, rules: Value) {
     let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     if let Some(schema) = crd.pointer_mut(pointer).and_then(Value::as_object_mut) {
         schema.insert("x-kubernetes-validations".to_owned(), rules);

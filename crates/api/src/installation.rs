@@ -107,7 +107,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
         json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": seen}),
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
-        json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": seen}),
+        json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": seen}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]}),
         // A Tenant's home namespace is made when it is not there.
@@ -123,7 +123,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let others = choice.select(&[
         (SOURCE_CONTROLLER_LEASE, &["Bucket", "GitRepository", "OCIRepository"]),
         (KUSTOMIZE_CONTROLLER_LEASE, &["Kustomization"]),
-        (NOTIFICATION_CONTROLLER_LEASE, &["Receiver"]),
+        (NOTIFICATION_CONTROLLER_LEASE, &["Alert", "Provider", "Receiver"]),
         (CAPSULE_LEASE, &["Tenant"]),
     ]);
     if !others.is_empty() {

@@ -4,6 +4,7 @@
 //! it is used), and strictly where a wrong guess would be unsafe. The crate decides nothing: `tenancy` and `planner` do.
 //! It refuses I/O of any kind; kube is here only for its derive and its object types.
 
+pub mod alert;
 pub mod artifact;
 pub mod bucket;
 pub mod condition;
@@ -16,6 +17,7 @@ pub mod kustomization;
 pub mod metadata;
 pub mod names;
 pub mod oci_repository;
+pub mod provider;
 pub mod reason;
 pub mod receiver;
 pub mod reference;
@@ -29,6 +31,7 @@ pub mod time;
 pub mod view;
 pub mod workload;
 
+pub use alert::{Alert, AlertSpec, AlertStatus};
 pub use bucket::{Bucket, BucketSpec, BucketStatus};
 pub use condition::{Condition, ConditionStatus};
 pub use duration::DurationText;
@@ -36,6 +39,7 @@ pub use git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
 pub use inventory::ObjectId;
 pub use kustomization::{Kustomization, KustomizationSpec, KustomizationStatus};
 pub use oci_repository::{OciRepository, OciRepositorySpec, OciRepositoryStatus};
+pub use provider::{Provider, ProviderSpec, ProviderStatus};
 pub use receiver::{Receiver, ReceiverSpec, ReceiverStatus};
 pub use source_url::SourceUrl;
 pub use surface::{Surface, SurfaceSpec, SurfaceStatus};

@@ -29,7 +29,7 @@ pub const KUSTOMIZE_CONTROLLER: &str = "kustomize-controller";
 pub const KUSTOMIZE_CONTROLLER_STATUS: &str = "gotk-kustomize-controller";
 /// Field manager of a source's own status and finalizer (Flux's).
 pub const SOURCE_CONTROLLER_STATUS: &str = "gotk-source-controller";
-/// Field manager of a Receiver's own status, and of the requests to reconcile that it makes (Flux's).
+/// Field manager of the own status of a Receiver, an Alert and a Provider, and of the requests to reconcile that it makes (Flux's).
 pub const NOTIFICATION_CONTROLLER: &str = "notification-controller";
 /// Field manager of what Tenure writes for a Surface or a Tenant.
 pub const TENURE_CONTROLLER: &str = "tenure-controller";
@@ -62,6 +62,8 @@ pub const EVENT_REVISION: &str = "kustomize.toolkit.fluxcd.io/revision";
 pub const EVENT_ORIGIN_REVISION: &str = "kustomize.toolkit.fluxcd.io/originRevision";
 /// Annotation on a source's event: the revision that it is about.
 pub const SOURCE_EVENT_REVISION: &str = "source.toolkit.fluxcd.io/revision";
+/// What stands before the name of an annotation on an object that is told beside its events.
+pub const EVENT_METADATA_PREFIX: &str = "event.toolkit.fluxcd.io/";
 /// Annotation that asks for a reconciliation now; its value comes back as `status.lastHandledReconcileAt`.
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 

@@ -78,6 +78,12 @@ pub const NEW_REVISION: &str = "NewRevision";
 
 /// The token of a Receiver can't be found.
 pub const TOKEN_NOT_FOUND: &str = "TokenNotFound";
+/// An event could not be sent to whom an Alert names (events, Flux's).
+pub const NOTIFICATION_DISPATCH_FAILED: &str = "NotificationDispatchFailed";
+/// What is told beside an event is said twice (events, Flux's).
+pub const METADATA_APPEND_FAILED: &str = "MetadataAppendFailed";
+/// Ours: an Alert names a Provider that is not there, or can't be used.
+pub const PROVIDER_NOT_READY: &str = "ProviderNotReady";
 /// Some part of a spec can't be what it is.
 pub const VALIDATION_FAILED: &str = "ValidationFailed";
 

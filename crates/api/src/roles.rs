@@ -79,8 +79,9 @@ fn list_book_rules() -> Vec<Value> {
         // Nothing makes one but people and repositories: no create, no delete.
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "ocirepositories"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
-        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": ["get", "patch"] }),
+        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers/status", "receivers/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts/status", "alerts/finalizers", "providers/status", "providers/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces/status", "surfaces/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories/status", "ocirepositories/finalizers"], "verbs": told }),
@@ -131,7 +132,7 @@ pub fn view_cluster_role() -> Value {
             { "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see },
             { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": see },
             { "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see },
-            { "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers"], "verbs": see }
+            { "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": see }
         ]
     })
 }

@@ -20,6 +20,8 @@ pub(crate) struct LaneBounds {
     pub(crate) fetches: Arc<Semaphore>,
     /// Requests to Receivers at the same time; each reads a Secret, and asks others to reconcile.
     pub(crate) deliveries: Arc<Semaphore>,
+    /// Requests at the same time by which others are told of events.
+    pub(crate) letters: Arc<Semaphore>,
     /// Renderings at the same time. One holds its permit until its thread really ends, which it does soon after nobody waits for it.
     pub(crate) renderings: Arc<Semaphore>,
     /// For what is large: one thing at a time.
@@ -37,6 +39,7 @@ impl LaneBounds {
             unhurried: Arc::new(Semaphore::new((width / 4).max(1))),
             fetches: Arc::new(Semaphore::new(width.div_ceil(2))),
             deliveries: Arc::new(Semaphore::new(4)),
+            letters: Arc::new(Semaphore::new(8)),
             renderings: Arc::new(Semaphore::new(2)),
             turns: turns.of_lane(),
         }
@@ -50,6 +53,7 @@ impl LaneBounds {
             &self.unhurried,
             &self.fetches,
             &self.deliveries,
+            &self.letters,
             &self.renderings,
         ];
         let is_unused = parts.into_iter().all(|part| Arc::strong_count(part) == 1);

@@ -77,6 +77,11 @@ impl<K: Resource> Cache<K> {
             .collect()
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// All objects.
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
         self.objects

@@ -12,10 +12,12 @@ use tenure_cluster::ClusterError;
 use tenure_planner::{Next, restart};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::figures::{Figures, Outcome, Waiting};
 use crate::key::Key;
 use crate::mailbox::{Mailbox, MailboxTable};
+use crate::spans;
 use crate::under_way::{Turn, UnderWay};
 
 /// First and longest pause after the controller's own bookkeeping failed.
@@ -132,7 +134,8 @@ pub(crate) async fn drive<R: Reconciler>(
         }
         let marked = marks.as_ref().map(|under_way| under_way.begin(reconciler.key()));
         // What an attempt works with is there while it works: of thousands, few do.
-        let next = Box::pin(attempt(&mut reconciler, end)).await;
+        let span = spans::begin_attempt(reconciler.key());
+        let next = Box::pin(attempt(&mut reconciler, end).instrument(span)).await;
         drop((marked, first.take(), turn.take()));
         drop((permits, working));
         if count_attempt(meter, reconciler.key(), &next, since) {

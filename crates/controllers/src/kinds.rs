@@ -1,6 +1,6 @@
 //! The kinds that are reconciled. The one list of them: a kind that stands here is watched, and driven, and told of what it depends on.
 
-use tenure_api::{Bucket, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
+use tenure_api::{Alert, Bucket, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant};
 
 use crate::entry::Entry;
 use crate::hub::Hub;
@@ -24,6 +24,8 @@ pub(crate) fn list_kinds() -> KindTable {
             Entry::of::<Bucket>(),
             Entry::of::<Kustomization>(),
             Entry::of::<Receiver>(),
+            Entry::of::<Provider>(),
+            Entry::of::<Alert>(),
         ],
     }
 }

@@ -26,6 +26,7 @@ use crate::cache::CacheByKind;
 use crate::elsewhere::ClusterTable;
 use crate::entry::Entry;
 use crate::figures::Figures;
+use crate::herald_books::HeraldBooks;
 use crate::inventories::Inventories;
 use crate::key::Key;
 use crate::live::LiveObjects;
@@ -42,6 +43,8 @@ pub(crate) struct Lane {
     pub(crate) bounds: LaneBounds,
     /// Who it is to the API server.
     account: LaneAccount,
+    /// What waits to be told to others of its events.
+    pub(crate) herald: HeraldBooks,
     /// What is held, by namespace, for as long as something in it is reconciled.
     shards: Mutex<HashMap<String, Weak<Shard>>>,
     means: Arc<Means>,
@@ -127,6 +130,7 @@ impl Lane {
         Self {
             bounds: LaneBounds::new(name, means.lane_width, means.clients.turns()),
             account,
+            herald: HeraldBooks::default(),
             shards: Mutex::default(),
             means: Arc::clone(means),
         }
@@ -164,6 +168,13 @@ impl Lane {
         self.shards().get(namespace)?.upgrade()
     }
 
+    /// What is held for all its namespaces, by their names.
+    pub(crate) fn list_shards(&self) -> Vec<Arc<Shard>> {
+        let mut shards: Vec<Arc<Shard>> = self.shards().values().filter_map(Weak::upgrade).collect();
+        shards.sort_by(|one, other| one.namespace.cmp(&other.namespace));
+        shards
+    }
+
     /// What is held for a namespace; made when nothing is.
     pub(crate) fn open_shard(&self, namespace: &str, new: impl FnOnce() -> Shard) -> Arc<Shard> {
         let mut shards = self.shards();
@@ -196,7 +207,7 @@ impl Lane {
 
     /// Whether nobody has it, it holds nothing, and nothing that works in it is under way.
     pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1 && self.shards().is_empty() && self.bounds.are_idle()
+        Arc::strong_count(self) == 1 && self.shards().is_empty() && self.bounds.are_idle() && self.herald.is_idle()
     }
 }
 

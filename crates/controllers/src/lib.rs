@@ -15,6 +15,7 @@
 //! It refuses to choose: a step of a plan is executed as the identity that the plan names, or not at all. It serves nothing over a
 //! network, and nothing that it writes with the controller's own rights comes out of a repository.
 
+mod alert;
 mod answers;
 mod artifacts;
 mod bounds;
@@ -35,6 +36,8 @@ mod fleet;
 mod frames;
 mod git_repository;
 mod grounds;
+mod herald;
+mod herald_books;
 mod hooks;
 mod hub;
 mod inventories;
@@ -56,6 +59,7 @@ mod oci_repository;
 mod origin;
 mod own;
 mod preview;
+mod provider;
 mod realm;
 mod receiver;
 mod receiver_books;
@@ -66,6 +70,8 @@ mod rooms;
 mod seen_files;
 mod sharding;
 mod source;
+mod spans;
+mod standing;
 mod supervise;
 mod surface;
 mod switches;
@@ -86,6 +92,7 @@ pub use manager::{RunError, run};
 pub use origin::{OriginError, build_object};
 pub use preview::{FindOther, Preview, PreviewError, Previewed};
 pub use render::RenderLimits;
+pub use spans::TRACED;
 pub use switches::{SwitchError, Switches};
 pub use tenure_planner::kustomization::{ApplySettings, Guards, StageKind};
 pub use tenure_planner::receiver::{HEADERS, Verdict, WHOLE_BODY};

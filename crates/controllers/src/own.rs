@@ -6,12 +6,13 @@ use std::marker::PhantomData;
 use jiff::Timestamp;
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
-use tenure_api::{Kustomization, ObjectView};
+use tenure_api::{Kustomization, ObjectMeta, ObjectView};
 use tenure_cluster::{ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource};
 use tenure_planner::{Event, EventPlace, FinalizerChange, crash, restart};
 
 use crate::key::Key;
 use crate::reconciled::{Home as _, Reconciled, take_written};
+use crate::spans;
 
 /// How often a write is tried again when the object changed meanwhile.
 const ATTEMPTS: u32 = 4;
@@ -109,6 +110,7 @@ impl<R: Reconciled> Own<R> {
 
     /// Writes the status: only what differs, and nothing when nothing does. That the object is gone is no error.
     pub(crate) async fn write_status(&self, home: &R::Home, status: &R::Status) -> Result<Written, ClusterError> {
+        spans::note_status(status);
         let status = &serde_json::to_value(status).unwrap_or(Value::Null);
         let resource = self.resource(home).await?;
         let mut old = self.status.clone();
@@ -157,6 +159,22 @@ impl<R: Reconciled> Own<R> {
         }
     }
 
+    /// The object's metadata as it is known now, or as much of it as was known when its plan was made.
+    fn find_metadata(&self, home: &R::Home) -> ObjectMeta {
+        let current = home.caches().of::<R>().get(&self.key.namespace, &self.key.name);
+        let current = current.filter(|object| object.meta().uid.as_deref() == Some(self.uid.as_str()));
+        current.map_or_else(
+            || ObjectMeta {
+                name: Some(self.key.name.clone()),
+                namespace: Some(self.key.namespace.clone()),
+                uid: Some(self.uid.clone()),
+                resource_version: Some(self.resource_version.clone()),
+                ..ObjectMeta::default()
+            },
+            |object| object.meta().clone(),
+        )
+    }
+
     /// Writes events about the object.
     pub(crate) async fn write_events(&self, home: &R::Home, said: &mut EventHistory, events: &[Event]) {
         let itself = json!({
@@ -184,6 +202,7 @@ impl<R: Reconciled> Own<R> {
             if home.takes_event(&self.key, event) {
                 continue;
             }
+            R::tell(home, &self.find_metadata(home), event).await;
             let other;
             // Each is written by the lane of the namespace that it is in.
             let (object, related, place) = match &event.place {

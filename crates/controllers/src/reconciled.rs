@@ -8,6 +8,7 @@ use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tenure_api::ObjectMeta;
 use tenure_cluster::Client;
 use tenure_planner::{Event, Status};
 use tokio_util::sync::CancellationToken;
@@ -87,6 +88,11 @@ pub(crate) trait Reconciled:
 
     /// An object is another in the cache, or gone from it, by a watch or by the answer to a write.
     fn refresh(_home: &Self::Home, _key: &Key) {}
+
+    /// Tells whoever wants to know of an event about an object. Nobody waits for them.
+    fn tell(_home: &Self::Home, _metadata: &ObjectMeta, _event: &Event) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 
     /// Everything that is there has been seen, and nothing is reconciled yet.
     fn take_stock(_means: Arc<Means>, _homes: Vec<Arc<Self::Home>>) -> impl Future<Output = ()> + Send {

@@ -85,6 +85,22 @@ impl Expression {
     /// # Errors
     /// A message that names the field and the place in it.
     pub(crate) fn compile(environment: &Environment, field: String, text: &str) -> Result<Self, String> {
+        Self::compile_as(environment, (field, text), (Type::Bool, "bool"))
+    }
+
+    /// As [`Expression::compile`], for an expression that yields a text.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn compile_text(environment: &Environment, field: String, text: &str) -> Result<Self, String> {
+        Self::compile_as(environment, (field, text), (Type::String, "string"))
+    }
+
+    fn compile_as(
+        environment: &Environment,
+        (field, text): (String, &str),
+        (wanted, word): (Type, &str),
+    ) -> Result<Self, String> {
         let program = environment
             .compile(text)
             .map_err(|error| format!("{field}: {}", tell(&error.to_string(), TOLD.0)))?;
@@ -92,15 +108,41 @@ impl Expression {
             return Err(format!("{field}: {}", tell(problem, TOLD.0)));
         }
         match program.output_type() {
-            Type::Bool => {}
+            found if *found == wanted => {}
             Type::Dyn if environment.takes_any_variable() => {}
-            other => return Err(format!("{field} must yield bool, and yields {other}")),
+            other => return Err(format!("{field} must yield {word}, and yields {other}")),
         }
         Ok(Self { field, program })
     }
 
     /// What it says, paid from a purse.
     pub(crate) fn evaluate<'a>(&self, variables: &dyn Variables<'a>, purse: &mut Purse) -> Result<bool, Refused> {
+        match self.evaluate_any(variables, purse)? {
+            Value::Bool(said) => Ok(said),
+            other => Err(self.refuse_type(&other, "bool")),
+        }
+    }
+
+    /// What text it yields, paid from a purse.
+    pub(crate) fn evaluate_text<'a>(
+        &self,
+        variables: &dyn Variables<'a>,
+        purse: &mut Purse,
+    ) -> Result<String, Refused> {
+        match self.evaluate_any(variables, purse)? {
+            Value::String(said) => Ok(said.to_string()),
+            other => Err(self.refuse_type(&other, "string")),
+        }
+    }
+
+    fn refuse_type(&self, found: &Value<'_>, wanted: &str) -> Refused {
+        Refused::Failed {
+            field: self.field.clone(),
+            why: format!("yields {}, not {wanted}", found.type_of()),
+        }
+    }
+
+    fn evaluate_any<'a>(&self, variables: &dyn Variables<'a>, purse: &mut Purse) -> Result<Value<'a>, Refused> {
         let left = purse.left();
         let allowed = Allowance {
             cost: EXPRESSION.cost.min(left.cost),
@@ -113,11 +155,7 @@ impl Expression {
         // What ended it was not spent, and would be spent again.
         purse.spend(evaluation.cost.min(allowed.cost), evaluation.effort.min(allowed.effort));
         match evaluation.result {
-            Ok(Value::Bool(said)) => Ok(said),
-            Ok(other) => Err(Refused::Failed {
-                field: self.field.clone(),
-                why: format!("yields {}, not bool", other.type_of()),
-            }),
+            Ok(said) => Ok(said),
             Err(failure) if failure.is_too_costly() && allowed == EXPRESSION => Err(Refused::TooCostly(format!(
                 "{} costs more than an expression may (a cost of {} on one object): look at less",
                 self.field, EXPRESSION.cost

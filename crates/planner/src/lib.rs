@@ -15,6 +15,7 @@
 //! It refuses: I/O, a clock, randomness, and bare errors for what users wrote (those are statuses). Values of Secrets are in neither
 //! the printed nor the serialised form of anything here.
 
+pub mod alert;
 pub mod answer;
 pub mod answered;
 pub mod artifact;
@@ -33,23 +34,28 @@ pub mod git_repository;
 pub mod health;
 mod immutable;
 pub mod inputs;
+pub mod inspection;
 pub mod invariants;
 pub mod jitter;
 pub mod kubeconfig;
 pub mod kustomization;
 pub mod lane_process;
+mod mask;
 pub mod maxima;
+pub mod news;
 pub mod object;
 pub mod oci_repository;
 pub mod overlay;
 pub mod plan;
 mod pointer;
+pub mod provider;
 pub mod receiver;
 pub mod refusal;
 pub mod restart;
 pub mod rights;
 pub mod sharding;
 pub mod source;
+pub mod standing;
 pub mod surface;
 pub mod target;
 pub mod tenant;

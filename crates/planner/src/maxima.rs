@@ -3,7 +3,7 @@
 
 use kustomize::ObjectSelector;
 use tenure_api::selector::Selector;
-use tenure_api::{KustomizationSpec, ReceiverSpec, Surface};
+use tenure_api::{AlertSpec, KustomizationSpec, ReceiverSpec, Surface};
 
 /// Entries of a Kustomization's `spec.dependsOn`, and of a source's of a Surface.
 pub const DEPENDENCIES: usize = 500;
@@ -55,6 +55,26 @@ pub const RECEIVER_WORDS: usize = 100;
 pub const RECEIVER_REQUESTS: usize = 1000;
 /// Objects that are looked at for one request to a Receiver: the same one counts for each entry that names it.
 pub const RECEIVER_CANDIDATES: usize = 5000;
+/// An Alert's `spec.eventSources`, and labels of one of them.
+pub const EVENT_SOURCES: usize = 100;
+/// Entries of an Alert's `spec.inclusionList`, and of its `spec.exclusionList`.
+pub const ALERT_PATTERNS: usize = 20;
+/// Bytes of one of them.
+pub const ALERT_PATTERN: usize = 1 << 10;
+/// Expressions of all Alerts that are tried for one event, and bytes of its message that they are tried on.
+pub const PATTERNS_TRIED: usize = 200;
+/// See [`PATTERNS_TRIED`].
+pub const PATTERNS_BYTES: usize = 1 << 20;
+/// Entries of an Alert's `spec.eventMetadata`, and bytes of all of them.
+pub const EVENT_METADATA: usize = 50;
+/// Bytes of what is told beside an event, of whatever an Alert or an object adds.
+pub const EVENT_METADATA_BYTES: usize = 16 << 10;
+/// Bytes of an event's message that are told (Flux's is as many letters).
+pub const EVENT_MESSAGE_BYTES: usize = 39_000;
+/// Alerts of one lane that are looked at for one event, beyond their naming its object.
+pub const ALERTS_LOOKED_AT: usize = 1000;
+/// Alerts of one lane that one event is told by.
+pub const ALERTS_TOLD: usize = 100;
 /// A Surface's `spec.sources`.
 pub const SOURCES: usize = 100;
 /// Paths of one source of a Surface.
@@ -186,7 +206,10 @@ fn list_parts(selector: &Selector) -> impl Iterator<Item = &str> {
 }
 
 /// Refuses expressions that are too long, or that call regular expressions too often.
-fn check_expressions<'a>(whose: &str, expressions: impl Iterator<Item = (String, &'a str)>) -> Result<(), String> {
+pub(crate) fn check_expressions<'a>(
+    whose: &str,
+    expressions: impl Iterator<Item = (String, &'a str)>,
+) -> Result<(), String> {
     let (mut length, mut calls) = (0_usize, 0_usize);
     for (field, text) in expressions {
         if text.len() > EXPRESSION {
@@ -264,6 +287,43 @@ pub(crate) fn list_filters(spec: &ReceiverSpec) -> Vec<(String, &str)> {
         });
     let all = of_all.chain(of_one).map(|(field, text)| (field, text.as_str()));
     all.filter(|(_, text)| !text.is_empty()).collect()
+}
+
+/// Refuses lists of an Alert that are too long.
+///
+/// # Errors
+/// As [`check_kustomization`].
+pub(crate) fn check_alert(spec: &AlertSpec) -> Result<(), String> {
+    check(&[
+        ("spec.eventSources", spec.event_sources.len(), EVENT_SOURCES),
+        ("spec.inclusionList", spec.inclusion_list.len(), ALERT_PATTERNS),
+        ("spec.exclusionList", spec.exclusion_list.len(), ALERT_PATTERNS),
+        ("spec.eventMetadata", spec.event_metadata.len(), EVENT_METADATA),
+    ])?;
+    for (index, source) in spec.event_sources.iter().enumerate() {
+        let field = format!("spec.eventSources[{index}].matchLabels");
+        check(&[(&field, source.match_labels.len(), EVENT_SOURCES)])?;
+    }
+    let lists = [
+        ("spec.inclusionList", &spec.inclusion_list),
+        ("spec.exclusionList", &spec.exclusion_list),
+    ];
+    for (field, list) in lists {
+        if let Some(index) = list.iter().position(|pattern| pattern.len() > ALERT_PATTERN) {
+            return Err(format!("{field}[{index}] is longer than {ALERT_PATTERN} bytes"));
+        }
+    }
+    let bytes: usize = spec
+        .event_metadata
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    if bytes > EVENT_METADATA_BYTES {
+        return Err(format!(
+            "spec.eventMetadata holds more than {EVENT_METADATA_BYTES} bytes"
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses lists of a Surface that are too long.

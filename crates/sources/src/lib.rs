@@ -1,4 +1,4 @@
-//! Git repositories, artifacts of container registries and objects of stores, fetched within bounds into verified artifacts.
+//! Git repositories, artifacts of container registries and objects of stores, fetched within bounds into verified artifacts; and what is told to others.
 //!
 //! Owns the way from a source's specification to an archive in the [`ArtifactStore`] and back into memory as a
 //! [`Tree`]. Every connection, whatever the protocol, is opened by one dialer that checks the socket address against the
@@ -23,6 +23,7 @@ mod ignore;
 mod import;
 mod known_hosts;
 mod leftovers;
+mod letter;
 mod limits;
 mod merge;
 mod oci;
@@ -54,6 +55,7 @@ pub use error::{FetchError, StorageError};
 pub use fetch::fetch;
 pub use github_app::AppTokens;
 pub use leftovers::remove_leftovers;
+pub use letter::{LetterFailure, send_letter};
 pub use limits::Limits;
 pub use oci::{ArtifactReference, Digest, OciError, OciRequest, OciSecrets, RepositoryUrl, fetch_artifact};
 pub use peer::{Peer, PeerClient, PeerConnection, PeerError, PeerTls};

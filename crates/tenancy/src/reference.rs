@@ -96,6 +96,33 @@ pub fn check_health_check(
     }
 }
 
+/// Whether an Alert may tell of the events of an object: in its own namespace, and in another one of the same tenant's.
+///
+/// # Errors
+/// When the object is in any other namespace.
+pub fn check_event_source(
+    placement: &Placement,
+    namespace: &str,
+    other_namespace: Option<&str>,
+    (kind, name): (&str, &str),
+) -> Result<(), Denial> {
+    if is_same_tenants(placement, namespace, other_namespace) {
+        return Ok(());
+    }
+    let other = other_namespace.unwrap_or_default();
+    Err(Denial::access(format!(
+        "alert can't process events from '{kind}/{other}/{name}', cross-namespace references have been blocked"
+    )))
+}
+
+/// Whether another namespace is the same, or of the same tenant.
+fn is_same_tenants(placement: &Placement, namespace: &str, other: Option<&str>) -> bool {
+    let Some(other) = other.filter(|other| *other != namespace) else {
+        return true;
+    };
+    matches!(placement, Placement::Tenant(tenant) if tenant.namespaces.iter().any(|own| own.as_str() == other))
+}
+
 /// Whether a Receiver may ask an object to reconcile: in its own namespace, and in another one of the same tenant's.
 ///
 /// # Errors
@@ -106,13 +133,11 @@ pub fn check_receiver_resource(
     other_namespace: Option<&str>,
     (kind, name): (&str, &str),
 ) -> Result<(), Denial> {
-    let Some(other) = other_namespace.filter(|other| *other != namespace) else {
+    if is_same_tenants(placement, namespace, other_namespace) {
         return Ok(());
-    };
-    match placement {
-        Placement::Tenant(tenant) if tenant.namespaces.iter().any(|own| own.as_str() == other) => Ok(()),
-        _ => Err(Denial::access(format!(
-            "can't ask '{kind}/{other}/{name}' to reconcile: cross-namespace references are not allowed"
-        ))),
     }
+    let other = other_namespace.unwrap_or_default();
+    Err(Denial::access(format!(
+        "can't ask '{kind}/{other}/{name}' to reconcile: cross-namespace references are not allowed"
+    )))
 }

@@ -11,9 +11,12 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tenure_api::text::visible;
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::debug_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::Failure;
 
@@ -52,14 +55,22 @@ pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
             name => write!(writer, "{name}={}", visible(&value)),
         }
     });
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         // What can't be logged must not be told on standard error: it may be just that which has gone.
         .log_internal_errors(false)
         .with_writer(log.clone());
+    let subscriber = tracing_subscriber::registry();
+    #[cfg(feature = "traces")]
+    let subscriber = subscriber.with(crate::traces::layer());
     match format {
-        LogFormat::Text => subscriber.fmt_fields(fields.delimited(" ")).with_ansi(terminal).init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Text => {
+            let lines = lines.fmt_fields(fields.delimited(" ")).with_ansi(terminal);
+            subscriber.with(lines.with_filter(filter)).init();
+        }
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true);
+            subscriber.with(lines.with_filter(filter)).init();
+        }
     }
     Ok(log)
 }

@@ -15,6 +15,7 @@ mod connect;
 mod failure;
 mod health_server;
 mod hook_server;
+mod inspection;
 mod installation;
 mod logging;
 mod metrics_server;
@@ -28,6 +29,8 @@ mod quantity;
 mod repositories;
 mod resources;
 mod targets;
+#[cfg(feature = "traces")]
+mod traces;
 mod uninstallation;
 
 use failure::Failure;
@@ -97,7 +100,10 @@ enum Command {
     Diff(commands::diff::Diff),
     Get(commands::get::Get),
     Events(commands::events::Events),
+    Tree(commands::tree::Tree),
+    Trace(commands::trace::Trace),
     Who(commands::who::Who),
+    Export(commands::export::Export),
     Reconcile(commands::reconcile::Reconcile),
     Suspend(commands::reconcile::Suspend),
     Resume(commands::reconcile::Resume),
@@ -194,6 +200,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Etcd(etcd) => block_on(etcd.run()),
         Command::Get(get) => block_on(get.run()),
         Command::Events(events) => block_on(events.run()),
+        Command::Tree(tree) => block_on(tree.run()),
+        Command::Trace(trace) => block_on(trace.run()),
+        Command::Export(export) => block_on(export.run()),
         Command::Reconcile(reconcile) => block_on(reconcile.run()),
         Command::Suspend(suspend) => block_on(suspend.run()),
         Command::Resume(resume) => block_on(resume.run()),

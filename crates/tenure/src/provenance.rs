@@ -10,7 +10,8 @@ use serde_json::Value;
 use structured_merge::{FieldPath, PathElement};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{Kustomization, ObjectId, ObjectView, Tenant};
-use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts, identity};
+use tenure_planner::inspection::describe_identity;
+use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts};
 
 /// What is known of an object's origin.
 #[derive(Default)]
@@ -53,7 +54,11 @@ impl Provenance {
         let mut summary = vec![
             format!(
                 "Applied by Kustomization {namespace}/{name} as {}.",
-                describe_identity(&placement, &applied.kustomization, namespace)
+                describe_identity(
+                    placement.as_ref().map_err(String::as_str),
+                    &applied.kustomization,
+                    namespace
+                )
             ),
             format!("From {url} at {revision}."),
         ];
@@ -167,33 +172,17 @@ async fn get(
     }
 }
 
-/// Who a Kustomization acts as, as tenancy decides. Who acts by default in a namespace is a setting of the controllers, which nobody tells
-/// here; and whose a namespace is not everybody may read.
-fn describe_identity(placement: &Result<Placement, String>, kustomization: &Value, namespace: &str) -> String {
-    let named =
-        Some(ObjectView::of(kustomization).read_text("/spec/serviceAccountName")).filter(|name| !name.is_empty());
-    let placement = match (placement, named) {
-        (Ok(placement), _) => placement,
-        (Err(why), Some(name)) => {
-            return format!(
-                "the ServiceAccount {name} of its namespace, which it names (whether that may act can't be told, as whose {namespace} is can't be read: {why})"
-            );
-        }
-        (Err(why), None) => {
-            return format!(
-                "the ServiceAccount that acts by default in {namespace} (which can't be told, as whose {namespace} is can't be read: {why})"
-            );
-        }
-    };
-    match identity::decide_for_kustomization(placement, namespace, named) {
-        Ok(account) if named.is_some() => account.to_string(),
-        Ok(account) => format!("{account}, unless an administrator has set another default for {namespace}"),
-        Err(denial) => format!("nobody: {denial}"),
-    }
-}
-
 /// Whose a namespace is.
 pub(crate) async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, String> {
+    place_beside(client, namespace, None).await
+}
+
+/// Whose a namespace is, and whether another one is of the same tenant.
+pub(crate) async fn place_beside(
+    client: &kube::Client,
+    namespace: &str,
+    other: Option<&str>,
+) -> Result<Placement, String> {
     let resource = ApiResource {
         group: String::new(),
         version: "v1".to_owned(),
@@ -202,11 +191,14 @@ pub(crate) async fn place(client: &kube::Client, namespace: &str) -> Result<Plac
         plural: "namespaces".to_owned(),
     };
     let namespaces: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let found = match namespaces.get(namespace).await {
-        Ok(found) => found,
-        Err(kube::Error::Api(status)) => return Err(status.message.clone()),
-        Err(error) => return Err(error.to_string()),
-    };
+    let mut found = Vec::new();
+    for name in std::iter::once(namespace).chain(other) {
+        match namespaces.get(name).await {
+            Ok(namespace) => found.push(NamespaceFacts::from(&namespace.metadata)),
+            Err(kube::Error::Api(status)) => return Err(status.message.clone()),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
     let tenants: Vec<Tenant> = match Api::all(client.clone()).list(&ListParams::default()).await {
         Ok(tenants) => tenants.items,
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
@@ -216,7 +208,7 @@ pub(crate) async fn place(client: &kube::Client, namespace: &str) -> Result<Plac
     let realm = Realm {
         settings: Settings::default(),
         tenants: tenants.iter().map(TenantFacts::from).collect(),
-        namespaces: vec![NamespaceFacts::from(&found.metadata)],
+        namespaces: found,
     };
     Ok(realm.place(namespace))
 }
@@ -240,41 +232,6 @@ fn build(artifacts: &Path, applied: &Applied, object: &Value) -> Result<BuiltRes
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn who_a_kustomization_acts_as_is_what_tenancy_says() {
-        let named = serde_json::json!({"spec": {"serviceAccountName": "deployer"}});
-        let unnamed = serde_json::json!({"spec": {}});
-        let placement = Ok(Placement::Unclaimed {
-            default_service_account: "default".to_owned(),
-        });
-        assert_eq!(
-            describe_identity(&placement, &named, "shop"),
-            "system:serviceaccount:shop:deployer"
-        );
-        let told = describe_identity(&placement, &unnamed, "shop");
-        assert!(told.starts_with("system:serviceaccount:shop:default, unless"), "{told}");
-        let disputed = Ok(Placement::Disputed {
-            message: "two tenants claim it".to_owned(),
-        });
-        let told = describe_identity(&disputed, &named, "shop");
-        assert!(
-            told.starts_with("nobody: ") && told.contains("two tenants claim it"),
-            "{told}"
-        );
-        // Who may not read Tenants, as most of their owners, is told what the Kustomization says of itself.
-        let unread = Err("tenants is forbidden".to_owned());
-        let told = describe_identity(&unread, &named, "shop");
-        assert!(
-            told.contains("deployer") && told.contains("tenants is forbidden"),
-            "{told}"
-        );
-        let told = describe_identity(&unread, &unnamed, "shop");
-        assert!(
-            told.contains("by default in shop") && told.contains("tenants is forbidden"),
-            "{told}"
-        );
-    }
 
     #[test]
     fn keyed_items_become_indices() {

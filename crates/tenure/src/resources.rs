@@ -90,6 +90,33 @@ impl Resource {
     }
 }
 
+/// The path of one object.
+pub(crate) fn write_path(resource: &tenure_cluster::Resource, namespace: &str, name: &str) -> String {
+    let base = if resource.group.is_empty() { "/api" } else { "/apis" };
+    let namespace = resource
+        .scope(namespace)
+        .map(|namespace| format!("/namespaces/{}", encode(namespace)))
+        .unwrap_or_default();
+    format!(
+        "{base}/{}{namespace}/{}/{}",
+        resource.api_version(),
+        resource.plural,
+        encode(name)
+    )
+}
+
+/// A part of a path or a value of a query: everything but letters, digits and what needs no escape (RFC 3986).
+pub(crate) fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 /// Every resource that the cluster serves.
 pub(crate) async fn served(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
     Ok(discover(client).await?.preferred().map(Resource::from).collect())
@@ -168,6 +195,25 @@ mod tests {
             assert_eq!(find(&served, typed).expect(typed).plural, plural, "{typed}");
         }
         assert!(find(&served, "deploy.batch").is_err());
+    }
+
+    #[test]
+    fn what_is_named_leads_nowhere_else() {
+        assert_eq!(encode("app=web,tier!=a b"), "app%3Dweb%2Ctier%21%3Da%20b");
+        let resource = |group: &str, namespaced| tenure_cluster::Resource {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: "Role".to_owned(),
+            plural: "roles".to_owned(),
+            namespaced,
+            watchable: true,
+        };
+        let path = write_path(&resource("rbac.authorization.k8s.io", true), "a", "system:x/../y");
+        assert_eq!(
+            path,
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/a/roles/system%3Ax%2F..%2Fy"
+        );
+        assert_eq!(write_path(&resource("", false), "a", "b"), "/api/v1/roles/b");
     }
 
     #[test]

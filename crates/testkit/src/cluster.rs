@@ -151,7 +151,9 @@ impl Cluster {
     }
 }
 
-const KINDS: [(&str, &str); 7] = [
+const KINDS: [(&str, &str); 9] = [
+    ("notification.toolkit.fluxcd.io/v1beta3", "Alert"),
+    ("notification.toolkit.fluxcd.io/v1beta3", "Provider"),
     ("notification.toolkit.fluxcd.io/v1", "Receiver"),
     ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
     ("source.toolkit.fluxcd.io/v1", "GitRepository"),
@@ -173,7 +175,7 @@ async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
     }
     bail!(
         "the cluster that {TEST_KUBECONFIG} names is not marked as made for tests. They would remove every Tenant, Surface, Kustomization, \
-         GitRepository, OCIRepository, Bucket and Receiver in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
+         GitRepository, OCIRepository, Bucket, Receiver, Alert and Provider in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
     )
 }
 

@@ -5,13 +5,17 @@
 //! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
 //! A [`TrustingFront`] is an API server that believes the tokens of another cluster.
 //! A [`Webhook`] is one that any of them can call.
+//! A [`NoticeServer`] is told of events.
 //! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
+//! A [`Canary`] is a secret that nobody may hear of, and listens for itself.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
 
 mod admin;
+mod canary;
 mod cluster;
 pub mod exchange;
 mod kubernetes;
+mod notices;
 mod served;
 mod trusting;
 mod webhook;
@@ -20,8 +24,10 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 pub use admin::{Admin, AdminError};
+pub use canary::{CANARY, Canary};
 pub use cluster::{Cluster, DISPOSABLE_LABEL, TEST_KUBECONFIG};
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
+pub use notices::{Manner, Notice, NoticeServer};
 pub use served::ServedCluster;
 pub use trusting::TrustingFront;
 pub use webhook::Webhook;

@@ -3,8 +3,9 @@
 
 use serde_json::{Value, json};
 
-/// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile.
-const LOOKED_AT: [(&str, &str); 8] = [
+/// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile, an Alert
+/// at whom it tells.
+const LOOKED_AT: [(&str, &str); 9] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
@@ -13,11 +14,14 @@ const LOOKED_AT: [(&str, &str); 8] = [
     ("GitRepository", RECEIVER),
     ("OCIRepository", RECEIVER),
     ("Kustomization", RECEIVER),
+    ("Provider", ALERT),
 ];
 /// The kinds that a Surface generates.
 const GENERATED: [&str; 2] = ["GitRepository", "Kustomization"];
 /// Tells whose a namespace is, also when another controller keeps them.
 const TENANT: &str = "Tenant";
+/// Tells a Provider, which may be left to another controller's looking after.
+const ALERT: &str = "Alert";
 const SURFACE: &str = "Surface";
 /// Asks objects to reconcile, also those that another controller reconciles.
 const RECEIVER: &str = "Receiver";

@@ -125,6 +125,16 @@ fn what_flux_demands_is_demanded() {
         receiver["properties"]["oidcProviders"]["x-kubernetes-list-map-keys"],
         json!(["issuerURL"])
     );
+    let alert = spec("Alert");
+    assert_eq!(alert["required"], json!(["eventSources", "providerRef"]));
+    assert_eq!(alert["properties"]["eventSeverity"]["default"], "info");
+    let provider = spec("Provider");
+    assert_eq!(provider["required"], json!(["type"]));
+    assert_eq!(provider["x-kubernetes-validations"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        provider["properties"]["type"]["enum"].as_array().map(Vec::len),
+        Some(34)
+    );
     let bucket = spec("Bucket");
     assert_eq!(bucket["required"], json!(["bucketName", "endpoint", "interval"]));
     assert_eq!(bucket["properties"]["timeout"]["default"], "60s");

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tenure_api::{Bucket, GitRepository, Kustomization, OciRepository, Receiver, Surface, Tenant};
+use tenure_api::{Alert, Bucket, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant};
 
 #[track_caller]
 fn check<K: Serialize + DeserializeOwned>(object: Value) {
@@ -155,6 +155,57 @@ fn a_receiver_with_every_field() {
             "type": "github"
         },
         "status": { "lastHandledReconcileAt": "now", "observedGeneration": 1, "webhookPath": "/hook/1" }
+    }));
+}
+
+#[test]
+fn an_alert_with_every_field() {
+    check::<Alert>(json!({
+        "apiVersion": "notification.toolkit.fluxcd.io/v1beta3",
+        "kind": "Alert",
+        "metadata": { "name": "chat", "namespace": "team" },
+        "spec": {
+            "eventMetadata": { "cluster": "one" },
+            "eventSeverity": "error",
+            "eventSources": [{
+                "apiVersion": "source.toolkit.fluxcd.io/v1",
+                "kind": "GitRepository",
+                "matchLabels": { "a": "b" },
+                "name": "*",
+                "namespace": "team"
+            }],
+            "exclusionList": ["waiting.*socket"],
+            "inclusionList": [".*failed.*"],
+            "providerRef": { "name": "chat" },
+            "summary": "cluster one",
+            "suspend": true
+        },
+        "status": { "observedGeneration": 1 }
+    }));
+}
+
+#[test]
+fn a_provider_with_every_field() {
+    check::<Provider>(json!({
+        "apiVersion": "notification.toolkit.fluxcd.io/v1beta3",
+        "kind": "Provider",
+        "metadata": { "name": "chat", "namespace": "team" },
+        "spec": {
+            "address": "https://git.example/a/b",
+            "certSecretRef": { "name": "tls" },
+            "channel": "general",
+            "commitStatusExpr": "event.reason",
+            "interval": "1m",
+            "proxy": "http://proxy.example:3128",
+            "proxySecretRef": { "name": "proxy" },
+            "secretRef": { "name": "token" },
+            "serviceAccountName": "cloud",
+            "suspend": true,
+            "timeout": "30s",
+            "type": "github",
+            "username": "tenure"
+        },
+        "status": { "observedGeneration": 1 }
     }));
 }
 

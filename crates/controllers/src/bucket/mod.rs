@@ -4,14 +4,16 @@ mod fetch;
 
 use std::sync::Arc;
 
-use tenure_api::Bucket;
 use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
+use tenure_api::{Bucket, ObjectMeta};
 use tenure_cluster::ServiceAccount;
+use tenure_planner::Event;
 use tenure_planner::bucket::FetchRequest;
 use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
 use crate::drive::Reconciler;
+use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::{Lane, Shard};
 use crate::means::Means;
@@ -35,6 +37,10 @@ impl Reconciled for Bucket {
     /// Those that apply from it in other namespaces listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.tell_listeners(key);
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        herald::tell::<Self>(shard, metadata, event).await;
     }
 
     async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {

@@ -5,15 +5,17 @@ mod fetch;
 
 use std::sync::Arc;
 
-use tenure_api::GitRepository;
 use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
+use tenure_api::{GitRepository, ObjectMeta};
 use tenure_cluster::ServiceAccount;
+use tenure_planner::Event;
 use tenure_planner::git_repository::{Beside, FetchRequest};
 use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
 use crate::drive::Reconciler;
 use crate::figures::Described;
+use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::{Lane, Shard};
 use crate::means::Means;
@@ -32,6 +34,10 @@ impl Reconciled for GitRepository {
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
         SourceReconciler::<Self>::new(shard, key)
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        herald::tell::<Self>(shard, metadata, event).await;
     }
 
     /// Those that include one.

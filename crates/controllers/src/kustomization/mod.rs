@@ -11,11 +11,14 @@ mod sight;
 
 use std::sync::Arc;
 
-use tenure_api::Kustomization;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER_STATUS;
+use tenure_api::{Kustomization, ObjectMeta};
+
+use tenure_planner::Event;
 
 use crate::drive::Reconciler;
 use crate::figures::Described;
+use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
@@ -35,6 +38,10 @@ impl Reconciled for Kustomization {
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
         reconcile::KustomizationReconciler::new(shard, key)
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        herald::tell::<Self>(shard, metadata, event).await;
     }
 
     /// Those beside it that apply from a source, and those that depend on another Kustomization. Those of other namespaces listen.

@@ -18,6 +18,7 @@ use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::Held as HeldBytes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::here::Here;
 use super::loan_book::LoanBook;
@@ -35,6 +36,7 @@ use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
 use crate::reconciled::Reconciled as _;
 use crate::seen_files::SeenFiles;
+use crate::spans;
 use crate::under_way::UnderWay;
 
 /// How long an attempt waits for room for what it looks at.
@@ -280,7 +282,12 @@ impl KustomizationReconciler {
             return Ok(None);
         };
         let bytes = bytes.saturating_add(snapshot.estimate_expression_work());
-        let mut plan = turns.run(bytes, || plan(snapshot, Timestamp::now())).await;
+        let planned = turns.run(bytes, || plan(snapshot, Timestamp::now()));
+        let mut plan = planned.instrument(spans::begin_plan()).await;
+        let attempted = plan.status.as_ref();
+        if let Some(revision) = attempted.and_then(|status| status.last_attempted_revision.as_deref()) {
+            spans::note_revision(revision);
+        }
         tracing::debug!(plan = %plan, "planned");
         if let Some(account) = &plan.identity
             && self
@@ -352,7 +359,10 @@ impl KustomizationReconciler {
         let mut requests = Vec::new();
         for step in std::mem::take(&mut plan.steps) {
             match step {
-                Step::Render(request) => self.render(&request, &kustomization).await,
+                Step::Render(request) => {
+                    let rendering = self.render(&request, &kustomization);
+                    rendering.instrument(spans::begin_rendering()).await;
+                }
                 Step::Survey(request) => self.asked = Some(request),
                 Step::ReadHere(target) => {
                     if !self
@@ -374,7 +384,8 @@ impl KustomizationReconciler {
                 }
                 (None, Some((clients, client))) => {
                     let admit = |answer| self.looking.admit(answer);
-                    execute(&clients, &client, &requests, plan.deadline, admit).await
+                    let executed = execute(&clients, &client, &requests, plan.deadline, admit);
+                    executed.instrument(spans::begin_requests()).await
                 }
                 // The next plan says what is wrong with the identity.
                 (None, None) => return Ok(Some(Next::Again)),

@@ -4,15 +4,17 @@ mod fetch;
 
 use std::sync::Arc;
 
-use tenure_api::OciRepository;
 use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
+use tenure_api::{ObjectMeta, OciRepository};
 use tenure_cluster::ServiceAccount;
+use tenure_planner::Event;
 use tenure_planner::oci_repository::FetchRequest;
 use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
 use crate::drive::Reconciler;
 use crate::figures::Described;
+use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::{Lane, Shard};
 use crate::means::Means;
@@ -31,6 +33,10 @@ impl Reconciled for OciRepository {
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
         SourceReconciler::<Self>::new(shard, key)
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        herald::tell::<Self>(shard, metadata, event).await;
     }
 
     fn is_suspended(&self) -> bool {

@@ -10,6 +10,7 @@ use tenure_planner::Next;
 use tenure_planner::source::{Attempt, Fetched, Memory, Snapshot, Step, plan};
 use tenure_sources::SourceKey;
 use tokio::sync::Semaphore;
+use tracing::Instrument as _;
 
 use super::Fetching;
 use crate::artifacts::make_source_key;
@@ -17,6 +18,7 @@ use crate::drive::Reconciler;
 use crate::key::Key;
 use crate::lane::Shard;
 use crate::own::{self, Own};
+use crate::spans;
 use crate::under_way::UnderWay;
 
 /// One source's reconciler.
@@ -102,7 +104,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         // observe
         let snapshot = self.observe(&repository).await;
         // plan
-        let plan = plan(snapshot, Timestamp::now());
+        let plan = spans::begin_plan().in_scope(|| plan(snapshot, Timestamp::now()));
         tracing::debug!(plan = %plan, "planned");
         snapshot.memory = plan.memory.clone();
         // execute
@@ -116,8 +118,14 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
             own.write_status(&self.shard, status).await?;
         }
         for Step::Fetch(request) in &plan.steps {
-            let answer = S::perform_fetch(&self.shard, (&source, &lane), plan.identity.as_ref(), request).await;
+            let fetch = S::perform_fetch(&self.shard, (&source, &lane), plan.identity.as_ref(), request);
+            let answer = fetch.instrument(spans::begin_fetch()).await;
             let new = matches!(answer, Ok(Fetched::Stored { .. }));
+            match &answer {
+                Ok(Fetched::Stored { artifact, .. }) => spans::note_revision(&artifact.facts.revision),
+                Ok(Fetched::Unchanged { revision }) => spans::note_revision(revision),
+                Err(_) => {}
+            }
             if let Some(snapshot) = &mut self.snapshot {
                 snapshot.take(answer);
             }

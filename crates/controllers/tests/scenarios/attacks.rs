@@ -1,14 +1,17 @@
 //! Attacks by a tenant: as an owner who may also write Flux's kinds and their statuses in the home namespace, and as what the
 //! tenant's repository contains. Every denial stands beside a control, the same thing within the tenant's rights, that succeeds:
-//! a denial by something that never works proves nothing.
+//! a denial by something that never works proves nothing. And in the other tenant and in the platform's namespace sits a canary, a Secret
+//! whose value must be nowhere in the end: in no log, object, event, status, figure or artifact. That it would be heard is tried in `testkit`.
 //!
 //! `EVIL` and `ALPHA` in what is tried stand for the names of the attacker's and the other tenant, which are also the names of
 //! their home namespaces.
 
+mod alerts;
 mod bombs;
 mod buckets;
 mod contents;
 mod expressions;
+mod fetches;
 mod fields;
 mod forgery;
 mod lanes;
@@ -18,9 +21,11 @@ mod registries;
 mod variables;
 
 use serde_json::{Value, json};
-use tenure_testkit::{Admin, SOON, eventually};
+use tenure_testkit::{Admin, Canary, SOON, eventually};
 
-use crate::stage::{BUCKET, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, RECEIVER, Stage, condition};
+use crate::stage::{
+    ALERT, BUCKET, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER, RECEIVER, Stage, condition,
+};
 use crate::tenants::{SURFACE, tenant};
 
 /// Two tenants, and the owner of one of them.
@@ -30,6 +35,8 @@ struct Scene {
     alpha: String,
     /// The owner of `EVIL`.
     mallory: Admin,
+    /// What nobody may hear of: Secrets of `ALPHA` and of the platform.
+    canary: Canary,
 }
 
 /// One way out, and the way that is allowed.
@@ -63,6 +70,7 @@ impl Scene {
         let (evil, alpha) = (format!("{prefix}-evil"), format!("{prefix}-alpha"));
         tenant(&stage, &evil).await;
         tenant(&stage, &alpha).await;
+        let canary = Canary::plant(&stage.admin, &[&alpha, "tenure-system"]).await.unwrap();
         let owner = format!("{evil}-owner");
         for object in [
             json!({
@@ -88,7 +96,21 @@ impl Scene {
             evil,
             alpha,
             mallory,
+            canary,
         }
+    }
+
+    /// Listens for the canary everywhere, and ends the controllers.
+    async fn end(self) {
+        let metrics = self.stage.metrics();
+        let folder = self.stage.all_artifacts();
+        let folders: Vec<&std::path::Path> = folder.is_dir().then_some(folder.as_path()).into_iter().collect();
+        let texts = [("the figures", metrics.as_str())];
+        let heard = self.canary.check(&self.stage.admin, &texts, &folders);
+        if let Err(place) = heard.await {
+            panic!("{place}");
+        }
+        self.stage.end().await;
     }
 
     fn fill(&self, text: &str) -> String {
@@ -209,10 +231,17 @@ impl Scene {
 }
 
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
-    [GIT_REPOSITORY, OCI_REPOSITORY, BUCKET, KUSTOMIZATION, RECEIVER, SURFACE]
-        .into_iter()
-        .find(|known| known.1 == kind)
-        .unwrap()
+    let known = [
+        GIT_REPOSITORY,
+        OCI_REPOSITORY,
+        BUCKET,
+        KUSTOMIZATION,
+        RECEIVER,
+        ALERT,
+        PROVIDER,
+        SURFACE,
+    ];
+    known.into_iter().find(|known| known.1 == kind).unwrap()
 }
 
 /// A folder `own/<name>` with a ConfigMap of that name, for every attack.

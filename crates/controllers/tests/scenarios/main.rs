@@ -9,6 +9,7 @@
     reason = "tests may panic"
 )]
 
+mod alerts;
 mod applying;
 mod attacks;
 mod buckets;

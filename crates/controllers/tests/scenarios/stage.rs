@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use tenure_cluster::{Connection, Token};
-use tenure_controllers::{Budgets, Config, Hooks, run};
+use tenure_controllers::{Budgets, Config, Figures, Hooks, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::ReferenceGrant;
@@ -23,6 +23,8 @@ pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", 
 pub(crate) const BUCKET: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "Bucket");
 pub(crate) const OCI_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "OCIRepository");
 pub(crate) const RECEIVER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1", "Receiver");
+pub(crate) const ALERT: (&str, &str) = ("notification.toolkit.fluxcd.io/v1beta3", "Alert");
+pub(crate) const PROVIDER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1beta3", "Provider");
 pub(crate) const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 
@@ -50,6 +52,8 @@ struct Means {
     /// References to other namespaces that an administrator allows.
     grants: Vec<ReferenceGrant>,
     way: Way,
+    /// What controllers in this process count.
+    figures: Figures,
 }
 
 /// The controllers that run.
@@ -291,6 +295,18 @@ impl Stage {
         }
     }
 
+    /// The folder of all artifacts, whoever fetched them.
+    pub(crate) fn all_artifacts(&self) -> std::path::PathBuf {
+        self.cluster.folder().join("artifacts")
+    }
+
+    /// What the controllers of this process counted, as it is scraped.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = String::new();
+        self.means.figures.write(&mut text);
+        text
+    }
+
     /// Ends the controllers, and starts them anew on the same folder.
     pub(crate) async fn restart(&mut self) {
         self.pause().await;
@@ -392,6 +408,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.tenant_sources = means.policy.clone();
     config.budgets = means.budgets;
     config.hooks = means.hooks.clone();
+    config.figures = means.figures.clone();
     config.settings.reference_grants = means.grants.clone();
     let end = CancellationToken::new();
     let running = tokio::spawn({

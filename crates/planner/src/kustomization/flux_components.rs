@@ -16,14 +16,16 @@ use super::{Plan, elsewhere, ending};
 use crate::ending::name_some;
 use crate::plan::EventKind;
 
-/// Flux's controllers that do nothing but what is done here. Its notification-controller does more: Receivers can be left to it.
+/// Flux's controllers that do nothing but what is done here. Its notification-controller does more: Receivers and Alerts can be left to it.
 const CONTROLLERS: [&str; 2] = ["source-controller", "kustomize-controller"];
 /// The definitions of Flux's kinds that are reconciled here.
-const DEFINITIONS: [&str; 5] = [
+const DEFINITIONS: [&str; 7] = [
+    "alerts.notification.toolkit.fluxcd.io",
     "buckets.source.toolkit.fluxcd.io",
     "gitrepositories.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
+    "providers.notification.toolkit.fluxcd.io",
     "receivers.notification.toolkit.fluxcd.io",
 ];
 const COMPONENT: &str = "app.kubernetes.io/component";

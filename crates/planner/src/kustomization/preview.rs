@@ -13,7 +13,7 @@ use super::mode::ApplyMode;
 use super::types::Snapshot;
 use super::{Phase, Plan, deletion, settle};
 use crate::answer::WriteAnswer;
-use crate::confidential;
+use crate::mask;
 use crate::object::Origin;
 
 /// What would be done about an object.
@@ -102,7 +102,7 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
         // Of what goes it isn't known what stands in it: it is named alone.
         let shown = |object: Option<&Value>| object.filter(|_| !is_gone).cloned();
         let (mut before, mut after) = (shown(live), shown(would_be));
-        confidential::mask(
+        mask::mask(
             before.as_mut(),
             after.as_mut(),
             id.is_some_and(|id| desired.holds_values_of_others(id)),

@@ -25,12 +25,12 @@ pub(super) struct Child {
 }
 
 /// Name of a source's GitRepository.
-pub(super) fn name_repository(surface: &str, source: &str) -> String {
+pub(crate) fn name_repository(surface: &str, source: &str) -> String {
     format!("{surface}-{source}")
 }
 
 /// Names of a source's Kustomizations.
-pub(super) fn name_kustomizations(surface: &str, source: &SurfaceSource) -> Vec<String> {
+pub(crate) fn name_kustomizations(surface: &str, source: &SurfaceSource) -> Vec<String> {
     if source.paths.is_empty() {
         return vec![name_repository(surface, &source.name)];
     }

@@ -23,6 +23,7 @@ use crate::answer::Live;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
+pub(crate) use children::{name_kustomizations, name_repository};
 
 /// A plan for a Surface: carried out by the account of its lane,
 ///

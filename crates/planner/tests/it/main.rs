@@ -9,11 +9,14 @@
     reason = "tests may panic"
 )]
 
+mod alert;
 mod bucket;
 mod git_repository;
 mod health;
 mod maxima;
 mod oci_repository;
+mod provider;
+mod provider_payloads;
 mod receiver;
 mod receiver_requests;
 mod siblings;

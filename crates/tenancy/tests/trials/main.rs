@@ -70,6 +70,10 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
             other,
             case.name.as_deref().unwrap_or("x"),
         )),
+        "eventSource" => {
+            let target = ("GitRepository", "x");
+            yes(reference::check_event_source(&placement, namespace, other, target))
+        }
         "receiverResource" => {
             let target = ("GitRepository", "x");
             yes(reference::check_receiver_resource(&placement, namespace, other, target))

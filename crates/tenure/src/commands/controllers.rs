@@ -17,6 +17,8 @@ use super::lane_place::{self, Circumstances, WhereLanesRun};
 use crate::failure::Failure;
 use crate::logging;
 use crate::quantity;
+#[cfg(feature = "traces")]
+use crate::traces;
 
 /// What the controllers may do, and how much of the machine they may take.
 #[derive(Debug, Args)]
@@ -68,6 +70,10 @@ pub(crate) struct Flags {
     /// Refuse files that were changed after SOPS had encrypted them, instead of only saying so.
     #[arg(long)]
     sops_strict: bool,
+    /// Send a span for each attempt, and each fetch, rendering, plan and round of requests in it, to a collector that takes OTLP over HTTP here.
+    #[cfg(feature = "traces")]
+    #[arg(long, value_name = "URL")]
+    traces_endpoint: Option<String>,
     #[command(flatten)]
     guards: GuardFlags,
     #[command(flatten)]
@@ -97,11 +103,21 @@ pub(crate) struct ControllerSettings {
     strict_sops: bool,
     budgets: Budgets,
     rendering: RenderLimits,
+    /// Where traces go.
+    #[cfg(feature = "traces")]
+    traces_endpoint: Option<String>,
 }
 
 impl Flags {
     /// Reads what is written in them.
     pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
+        #[cfg(feature = "traces")]
+        if self.traces_endpoint.is_some() && self.lanes == WhereLanesRun::Process {
+            return Err(Failure::usage(
+                "--traces-endpoint: the process of a lane opens no connections, and tells nobody of its spans",
+            )
+            .hint("leave out --lanes process, or --traces-endpoint"));
+        }
         Ok(ControllerSettings {
             switches: self.switches.clone(),
             lanes: self.lanes,
@@ -113,6 +129,8 @@ impl Flags {
             reference_grants: self.allowed_references.clone(),
             guards: self.guards.guards(),
             applying: self.applying.read_settings()?,
+            #[cfg(feature = "traces")]
+            traces_endpoint: self.traces_endpoint.clone(),
             strict_sops: self.sops_strict,
             budgets: self.budgets.budgets(),
             rendering: RenderLimits {
@@ -142,7 +160,15 @@ impl ControllerSettings {
             strict_sops: false,
             budgets: Budgets::default(),
             rendering: RenderLimits::default(),
+            #[cfg(feature = "traces")]
+            traces_endpoint: None,
         })
+    }
+
+    /// Begins to send traces, if somebody wants them.
+    #[cfg(feature = "traces")]
+    pub(crate) fn start_traces(&self) -> Result<Option<traces::Sending>, Failure> {
+        self.traces_endpoint.as_deref().map(traces::start).transpose()
     }
 
     /// Which controllers run.

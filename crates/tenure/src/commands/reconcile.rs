@@ -26,13 +26,19 @@ const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 const FIELD_MANAGER: &str = "tenure";
 
 /// The kinds that are reconciled on request and can be suspended.
-const RECONCILED: [(&str, &str); 6] = [
+pub(super) const RECONCILED: [(&str, &str); 6] = [
     ("source.toolkit.fluxcd.io", "GitRepository"),
     ("source.toolkit.fluxcd.io", "OCIRepository"),
     ("source.toolkit.fluxcd.io", "Bucket"),
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     ("notification.toolkit.fluxcd.io", "Receiver"),
     ("tenure.dev", "Surface"),
+];
+
+/// The kinds that can be suspended and have nothing to reconcile: they are acted on when something happens.
+const STANDING: [(&str, &str); 2] = [
+    ("notification.toolkit.fluxcd.io", "Alert"),
+    ("notification.toolkit.fluxcd.io", "Provider"),
 ];
 
 /// Which object.
@@ -96,6 +102,12 @@ impl Reconcile {
     }
 
     async fn reconcile(&self, object: &Reconciled) -> Result<(), Failure> {
+        if STANDING.contains(&object.kind()) {
+            return Err(
+                Failure::usage(format!("nothing reconciles {} on request", object.resource.full_name()))
+                    .hint("it is acted on when something happens; tenure get says whether it can be"),
+            );
+        }
         if ObjectView::of(&object.get().await?).is_true("/spec/suspend") {
             return Err(Failure::negative(format!("{} is suspended", object.subject()))
                 .hint(format!("tenure resume {} {}", object.resource.plural, object.name)));
@@ -191,10 +203,11 @@ struct Outcome {
 
 impl Reconciled {
     fn new(client: &kube::Client, resource: &Resource, namespace: &str, name: String) -> Result<Self, Failure> {
-        if !RECONCILED.contains(&(resource.group.as_str(), resource.kind.as_str())) {
+        let kind = (resource.group.as_str(), resource.kind.as_str());
+        if !RECONCILED.contains(&kind) && !STANDING.contains(&kind) {
             return Err(
                 Failure::usage(format!("nothing reconciles {} on request", resource.full_name()))
-                    .hint("what can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, kustomizations, receivers, surfaces"),
+                    .hint("what can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, kustomizations, receivers, surfaces; suspended and resumed only: alerts, providers"),
             );
         }
         Ok(Self {
@@ -202,6 +215,10 @@ impl Reconciled {
             resource: resource.clone(),
             name,
         })
+    }
+
+    fn kind(&self) -> (&str, &str) {
+        (self.resource.group.as_str(), self.resource.kind.as_str())
     }
 
     fn subject(&self) -> String {

@@ -72,6 +72,8 @@ impl Run {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let mut settings = self.reconciling.controllers.read_settings()?;
         settings.settle_lanes(DEFAULT_OF_RUN, Circumstances::here(false))?;
+        #[cfg(feature = "traces")]
+        let traces = settings.start_traces()?;
         let cluster = self.connect.read_config_of_cluster().await?;
         let address = cluster.cluster_url.to_string();
         let lanes = settings.write_lanes(describe_server(&cluster));
@@ -129,7 +131,12 @@ impl Run {
         }
         output::print_note("ending: what is under way ends first, then the Lease is given back");
         shutdown.cancel();
-        finish(leading.await)
+        let ended = leading.await;
+        #[cfg(feature = "traces")]
+        if let Some(traces) = traces {
+            traces.finish().await;
+        }
+        finish(ended)
     }
 
     /// Nothing begins while another reconciles a kind that is reconciled here.
@@ -160,7 +167,11 @@ impl Run {
                     SOURCE_CONTROLLER_LEASE,
                 ),
                 (&["Kustomization"][..], flux, KUSTOMIZE_CONTROLLER_LEASE),
-                (&["Receiver"][..], flux, NOTIFICATION_CONTROLLER_LEASE),
+                (
+                    &["Receiver", "Alert", "Provider"][..],
+                    flux,
+                    NOTIFICATION_CONTROLLER_LEASE,
+                ),
                 (&["Tenant"][..], capsule, CAPSULE_LEASE),
             ]
             .into_iter()

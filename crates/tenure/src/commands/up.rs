@@ -69,6 +69,9 @@ impl Up {
             (None, Some(data)) => data,
             (None, None) => PathBuf::from("tenure-data"),
         };
+        let controllers = self.controllers.read_settings()?;
+        #[cfg(feature = "traces")]
+        let traces = controllers.start_traces()?;
         let plane = Plane::start(Options {
             data,
             repositories: self.repositories,
@@ -78,7 +81,7 @@ impl Up {
             settings,
             address: SocketAddr::new(self.bind, self.port),
             workload_status: self.workload_status,
-            controllers: self.controllers.read_settings()?,
+            controllers,
         })
         .await?;
         output::print_line(format!("ready in {} ms at {}", plane.ready().as_millis(), plane.url()));
@@ -91,6 +94,10 @@ impl Up {
         wait_for_end().await?;
         output::print_note("ending: watches are closed, what was acknowledged is on disk");
         plane.stop().await;
+        #[cfg(feature = "traces")]
+        if let Some(traces) = traces {
+            traces.finish().await;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -39,6 +39,8 @@ const GIT_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/gitrepositorie
 const BUCKETS: &str = "/apis/source.toolkit.fluxcd.io/v1/buckets";
 const OCI_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/ocirepositories";
 const RECEIVERS: &str = "/apis/notification.toolkit.fluxcd.io/v1/receivers";
+const ALERTS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/alerts";
+const PROVIDERS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/providers";
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
 const SURFACES: &str = "/apis/tenure.dev/v1alpha1/surfaces";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
@@ -54,6 +56,8 @@ impl Uninstallation {
         reconciled.extend(self.list_kind(BUCKETS, &installed).await?);
         reconciled.extend(self.list_kind(KUSTOMIZATIONS, &installed).await?);
         reconciled.extend(self.list_kind(RECEIVERS, &installed).await?);
+        reconciled.extend(self.list_kind(ALERTS, &installed).await?);
+        reconciled.extend(self.list_kind(PROVIDERS, &installed).await?);
         let mut counts = BTreeMap::new();
         for (kind, path) in [("Surface", SURFACES), ("Tenant", TENANTS)] {
             counts.insert(kind.to_owned(), self.list_kind(path, &installed).await?.len());

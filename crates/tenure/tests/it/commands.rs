@@ -12,8 +12,12 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let up = Up::start(&folder.path().join("data"), &["--workload-status"]);
+        Self::with(tempfile::tempdir().unwrap(), &["--workload-status"])
+    }
+
+    /// A control plane in a folder, with these flags.
+    pub(crate) fn with(folder: tempfile::TempDir, flags: &[&str]) -> Self {
+        let up = Up::start(&folder.path().join("data"), flags);
         Self { folder, _up: up }
     }
 

@@ -12,6 +12,7 @@
 
 mod bad_input;
 mod bind;
+mod broken;
 mod build;
 mod commands;
 mod demo;
@@ -20,6 +21,10 @@ mod durable;
 mod flux;
 mod hooks;
 mod howto;
+mod inspect;
+mod killed;
 mod kube_apiserver;
 mod process;
 mod real_repositories;
+#[cfg(feature = "traces")]
+mod traces;

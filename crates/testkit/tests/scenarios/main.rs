@@ -11,6 +11,7 @@
 )]
 
 mod admission;
+mod canary;
 mod conversion;
 mod deletion;
 mod limits;

@@ -109,7 +109,60 @@ async fn a_bomb_goes_off_in_its_own_lane_only() {
     scene
         .check(&[attempt], |_, name, spec| scene.source(name, "EVIL-files", spec))
         .await;
-    scene.stage.end().await;
+    scene.end().await;
+}
+
+/// Whoever waits keeps nobody else from working: neither another tenant, nor who comes after it in the own one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_waits_for_health_holds_up_nobody() {
+    const WAITING: usize = 40;
+    let scene = Scene::set("attacks-waiting").await;
+    let mut files: Vec<(String, String)> = (0..WAITING)
+        .map(|number| (format!("s{number}/a.yaml"), config_map(&format!("s{number}"), "1")))
+        .collect();
+    files.push(("last/a.yaml".to_owned(), config_map("last", "1")));
+    scene.serve(&files).await;
+    for number in 0..WAITING {
+        let spec = json!({
+            "path": format!("./s{number}"), "wait": true, "timeout": "10m",
+            "healthCheckExprs": [{ "apiVersion": "v1", "kind": "ConfigMap", "current": "data.value == 'never'" }],
+        });
+        scene
+            .mallory
+            .apply(scene.kustomization(&format!("s{number}"), &spec))
+            .await
+            .unwrap();
+    }
+    let is_waiting = |object: Option<&serde_json::Value>| {
+        let healthy = object.and_then(|object| crate::stage::condition(object, "Healthy"));
+        healthy.is_some_and(|healthy| healthy["status"] == "Unknown")
+    };
+    // All of them wait at the same time, and so none of them for a place.
+    for number in 0..WAITING {
+        let target = (scene.evil.as_str(), format!("s{number}"));
+        scene
+            .stage
+            .until(KUSTOMIZATION, (target.0, &target.1), is_waiting)
+            .await;
+    }
+    let spec = json!({ "path": "./last" });
+    scene.mallory.apply(scene.kustomization("last", &spec)).await.unwrap();
+    scene
+        .stage
+        .ready(KUSTOMIZATION, (&scene.evil, "last"), "True", "ReconciliationSucceeded")
+        .await;
+    let files = [("a.yaml", config_map("a", "1"))];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    surface(&scene.stage, &scene.alpha, "apps", &files, json!({})).await;
+    surface_ready(&scene.stage, (&scene.alpha, "apps")).await;
+    for number in 0..WAITING {
+        let name = format!("s{number}");
+        assert!(
+            is_waiting(scene.stage.get(KUSTOMIZATION, (&scene.evil, &name)).await.as_ref()),
+            "{name} waits still"
+        );
+    }
+    scene.end().await;
 }
 
 /// Whoever may write beside Git makes what a reconciliation looks at as large as they like.

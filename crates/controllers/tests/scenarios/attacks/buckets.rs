@@ -122,5 +122,5 @@ async fn buckets_and_their_fields_lead_nowhere_else() {
     };
     scene.check(&attacks, make).await;
     assert!(forbidden.take_heard().is_empty());
-    scene.stage.end().await;
+    scene.end().await;
 }

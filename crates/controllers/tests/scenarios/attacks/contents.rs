@@ -364,5 +364,5 @@ async fn nothing_in_a_repository_leads_out() {
             (("rbac.authorization.k8s.io/v1", "Role"), "EVIL", "grant-all"),
         ])
         .await;
-    scene.stage.end().await;
+    scene.end().await;
 }

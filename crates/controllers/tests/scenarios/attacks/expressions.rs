@@ -39,7 +39,7 @@ async fn an_expression_tells_nothing_of_another_tenant() {
         said.push(ready["message"].as_str().unwrap().replace(name, "NAME"));
     }
     assert!(said.windows(2).all(|pair| pair[0] == pair[1]), "{said:#?}");
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 /// One tenant burns what it has; the others' work goes on meanwhile. How much it burns is counted where it is paid, in the planner.
@@ -100,7 +100,7 @@ async fn a_burner_spends_its_own_purse() {
         .stage
         .ready(KUSTOMIZATION, (&evil, "burner"), "True", "ReconciliationSucceeded")
         .await;
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +165,7 @@ async fn bombs_and_masks_are_refused_by_name() {
             scene.kustomization(name, &laid)
         })
         .await;
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 /// What an expression says of a Secret is not told, whatever it quotes.
@@ -203,5 +203,5 @@ async fn an_error_quotes_no_secret() {
             "ReconciliationSucceeded",
         )
         .await;
-    scene.stage.end().await;
+    scene.end().await;
 }

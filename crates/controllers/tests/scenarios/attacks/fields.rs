@@ -166,6 +166,18 @@ async fn no_field_of_a_kustomization_leads_out() {
         .collect();
     scene.absent(&harm).await;
 
+    // A label that would choose another controller, one without these rules, chooses none.
+    let mut sharded = scene.kustomization(
+        "sharded",
+        &json!({ "path": "./own/components", "targetNamespace": "ALPHA" }),
+    );
+    sharded["metadata"]["labels"] = json!({ "sharding.fluxcd.io/key": "without-rules" });
+    scene.mallory.apply(sharded).await.unwrap();
+    let refused = scene
+        .stage
+        .ready(KUSTOMIZATION, (&scene.evil, "sharded"), "False", "AccessDenied");
+    assert!(refused.await.contains("does not belong to tenant"));
+
     // Names that would be something else in a user name, a header or an inventory.
     for name in ["a:b", "a\nb", "../b", "a_b", "a/b", "A"] {
         let mut object = scene.kustomization("named", &json!({ "path": "./own/components" }));
@@ -176,7 +188,7 @@ async fn no_field_of_a_kustomization_leads_out() {
     let named = scene.kustomization("a.b-c", &json!({ "path": "./own/components", "suspend": true }));
     scene.mallory.create(named).await.unwrap();
     assert!(scene.stage.get(KUSTOMIZATION, (&scene.evil, "a.b-c")).await.is_some());
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 /// Answers every request with a redirect to an address.
@@ -359,5 +371,5 @@ async fn no_field_of_a_source_leads_out() {
     for task in ended {
         task.abort();
     }
-    scene.stage.end().await;
+    scene.end().await;
 }

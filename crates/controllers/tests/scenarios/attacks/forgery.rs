@@ -102,7 +102,7 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
         .until(KUSTOMIZATION, (evil, "app"), |object| object.is_none())
         .await;
     survived(&scene).await;
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 async fn survived(scene: &Scene) {
@@ -194,7 +194,7 @@ async fn a_forged_artifact_is_not_rendered() {
         .await;
     assert!(stage.get(CONFIG_MAP, (evil, "own")).await.is_some());
     scene.absent(&[(CONFIG_MAP, "EVIL", "secret-plan")]).await;
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 /// Statuses and metadata that the schema may let through, and that must not keep a Kustomization from being seen: a change of its spec (an
@@ -277,5 +277,5 @@ async fn no_status_hides_an_object_from_its_controller() {
     assert!(let_through > 0, "no status was let through: nothing was tried");
     scene.mallory.delete(KUSTOMIZATION, app).await.unwrap();
     stage.until(KUSTOMIZATION, app, |object| object.is_none()).await;
-    scene.stage.end().await;
+    scene.end().await;
 }

@@ -185,7 +185,7 @@ async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
         .delete(("v1", "ServiceAccount"), ("kube-system", "lanes"))
         .await
         .unwrap();
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -284,7 +284,7 @@ async fn the_controllers_token_is_no_administrators() {
         .delete(("v1", "ServiceAccount"), ("kube-system", "attacks-hub-mighty"))
         .await
         .unwrap();
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -355,7 +355,7 @@ async fn who_takes_its_lanes_rights_harms_only_itself() {
         })
     });
     undone.await;
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -111,7 +111,7 @@ async fn an_owner_has_no_rights_beyond_its_namespaces() {
         "a token of the controller",
     )
     .await;
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -197,7 +197,7 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
         .await
         .unwrap();
     surface_ready(stage, (alpha, "apps")).await;
-    scene.stage.end().await;
+    scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -271,5 +271,5 @@ async fn only_the_home_namespace_has_the_tenants_identity() {
         "{message}"
     );
     assert!(!message.contains("sesame"), "{message}");
-    scene.stage.end().await;
+    scene.end().await;
 }

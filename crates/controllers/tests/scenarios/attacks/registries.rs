@@ -169,5 +169,5 @@ async fn registries_and_their_fields_lead_nowhere_else() {
             .await
             .is_some()
     );
-    scene.stage.end().await;
+    scene.end().await;
 }

@@ -110,5 +110,5 @@ async fn no_variable_leads_out() {
             (("v1", "Namespace"), "", "EVIL-more"),
         ])
         .await;
-    scene.stage.end().await;
+    scene.end().await;
 }

@@ -20,7 +20,7 @@ mod table;
 mod watch;
 
 /// What `tenure get` shows when no kind is named, in this order.
-const OURS: &[&str] = &[
+pub(super) const OURS: &[&str] = &[
     "tenants.capsule.clastix.io",
     "surfaces.tenure.dev",
     "gitrepositories.source.toolkit.fluxcd.io",
@@ -28,6 +28,8 @@ const OURS: &[&str] = &[
     "buckets.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "receivers.notification.toolkit.fluxcd.io",
+    "providers.notification.toolkit.fluxcd.io",
+    "alerts.notification.toolkit.fluxcd.io",
 ];
 
 /// Show objects: by default tenants, surfaces, sources and kustomizations.
@@ -229,7 +231,7 @@ impl Get {
         let collection = place.resource.path(namespace);
         match (place.name, &self.selector) {
             (Some(name), _) => format!("{collection}/{name}"),
-            (None, Some(selector)) => format!("{collection}?labelSelector={}", encode(selector)),
+            (None, Some(selector)) => format!("{collection}?labelSelector={}", resources::encode(selector)),
             (None, None) => collection,
         }
     }
@@ -264,7 +266,8 @@ fn print_objects(found: &[(&Place<'_>, Value)], format: Format, single: bool) ->
     output::objects(&objects, format, single)
 }
 
-fn typed(mut item: Value, resource: &Resource) -> Value {
+/// An item of a list as an object of its own.
+pub(super) fn typed(mut item: Value, resource: &Resource) -> Value {
     if let Some(object) = item.as_object_mut() {
         let api = resource.api();
         object.entry("apiVersion").or_insert(Value::from(api.api_version));
@@ -273,31 +276,9 @@ fn typed(mut item: Value, resource: &Resource) -> Value {
     item
 }
 
-/// A value of a query: everything but letters, digits and what needs no escape (RFC 3986).
-fn encode(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
-}
-
 fn request(path: &str, accept: &str) -> Result<http::Request<Vec<u8>>, Failure> {
     http::Request::get(path)
         .header(http::header::ACCEPT, accept)
         .body(Vec::new())
         .map_err(|error| Failure::usage(format!("{path:?} is no name: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_selector_becomes_part_of_a_query() {
-        assert_eq!(encode("app=web,tier!=a b"), "app%3Dweb%2Ctier%21%3Da%20b");
-    }
 }

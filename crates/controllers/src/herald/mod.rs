@@ -1,0 +1,173 @@
+//! Tells whom Alerts name of the events of one lane.
+//!
+//! ```text
+//! write_events ──▶ news (bounded, each once in a while) ──[choose]──▶ a line for each Provider (bounded, at its rate) ──▶ attempts
+//! ```
+//!
+//! Nothing that is reconciled ever waits for it: an event is put into a list, and what has no room there is lost, and said to be. One Provider keeps no other one
+//! waiting, but for the places that a lane has; and no lane sees another's. What is told is lost when the process ends. Refuses to tell of what is
+//! said about Alerts themselves: what goes wrong here is written as an event on the Alert, past everything that leads here again.
+
+mod complaint;
+mod send;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use tenure_api::{Alert, ObjectMeta, reason};
+use tenure_planner::Event;
+use tenure_planner::alert::{Candidate, Chosen, Combined, choose, estimate_work, is_about};
+use tenure_planner::maxima::{ALERTS_LOOKED_AT, ALERTS_TOLD};
+use tenure_planner::news::News;
+use tenure_tenancy::Placement;
+
+use crate::herald_books::Parcel;
+use crate::lane::{Lane, Shard};
+use crate::reconciled::Reconciled;
+use complaint::{Complaint, complain};
+
+/// How long is waited until a Provider may be told again.
+const TURN: Duration = Duration::from_millis(100);
+/// As much text as one Alert that is looked at is counted for, in bytes.
+const GLANCE: usize = 256;
+
+/// Tells whoever wants to know of an event about an object of a kind. Nobody waits for them.
+pub(crate) async fn tell<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+    if !shard.means.switches.is_on(Alert::KIND.name) {
+        return;
+    }
+    let kind = R::KIND;
+    let of = (kind.api_version, kind.name, kind.reporter);
+    let Some(news) = News::of(of, metadata, event, Timestamp::now()) else {
+        return;
+    };
+    let lane = shard.lane().await;
+    if !lane.list_shards().iter().any(|shard| has_alerts(shard)) || !lane.herald.take_news(news) {
+        return;
+    }
+    tokio::spawn(async move {
+        while let Some(news) = lane.herald.next_news() {
+            let matched = AssertUnwindSafe(find_wanted(&lane, news)).catch_unwind();
+            if matched.await.is_err() {
+                tracing::error!("finding out who wants an event panicked");
+            }
+        }
+    });
+}
+
+/// Hands what is to be told to the line of its Provider.
+fn hand_on(lane: &Arc<Lane>, parcel: Parcel) -> Result<(), String> {
+    let name = (parcel.namespace.clone(), parcel.alert.spec.provider_ref.name.clone());
+    if !lane.herald.take_parcel(&name, parcel)? {
+        return Ok(());
+    }
+    let lane = Arc::clone(lane);
+    tokio::spawn(async move {
+        while let Some(parcel) = lane.herald.next_parcel(&name) {
+            while !lane.herald.take_turn(&name) {
+                tokio::time::sleep(TURN).await;
+            }
+            let told = AssertUnwindSafe(tell_one(&lane, &parcel)).catch_unwind();
+            if told.await.is_err() {
+                tracing::error!(namespace = name.0, provider = name.1, "telling a Provider panicked");
+            }
+        }
+    });
+    Ok(())
+}
+
+fn has_alerts(shard: &Shard) -> bool {
+    !shard.caches.of::<Alert>().is_empty()
+}
+
+async fn tell_one(lane: &Arc<Lane>, parcel: &Parcel) {
+    if let Err(problem) = send::send(lane, parcel).await {
+        let object = parcel.news.object.describe();
+        let message = format!("failed to send notification for {object}: {problem}");
+        let complaint = Complaint::new(reason::NOTIFICATION_DISPATCH_FAILED, message);
+        complain(lane, (&parcel.namespace, &parcel.alert), complaint).await;
+    }
+}
+
+/// An Alert, and where it is.
+type Seen = (Arc<Shard>, Arc<Alert>);
+
+/// The Alerts of the lane that name the object of an event, so many at most.
+async fn list_about(lane: &Lane, news: &News) -> Vec<Seen> {
+    let mut found: Vec<Seen> = Vec::new();
+    for shard in lane.list_shards() {
+        let alerts = shard.caches.of::<Alert>().all();
+        let room = ALERTS_LOOKED_AT.saturating_sub(found.len());
+        let look = || {
+            let about = alerts.iter().filter(|alert| is_about(alert, news)).take(room);
+            about
+                .map(|alert| (Arc::clone(&shard), Arc::clone(alert)))
+                .collect::<Vec<_>>()
+        };
+        found.extend(lane.bounds.turns.run(alerts.len().saturating_mul(GLANCE), look).await);
+    }
+    found
+}
+
+async fn find_wanted(lane: &Arc<Lane>, news: News) {
+    let about = list_about(lane, &news).await;
+    if about.is_empty() {
+        return;
+    }
+    let mut placements: BTreeMap<&str, Placement> = BTreeMap::new();
+    for (shard, _) in &about {
+        if !placements.contains_key(shard.namespace.as_str()) {
+            placements.insert(&shard.namespace, shard.place().await);
+        }
+    }
+    let candidates: Vec<Candidate<'_>> = about
+        .iter()
+        .filter_map(|(shard, alert)| {
+            let placement = placements.get(shard.namespace.as_str())?;
+            Some(Candidate { alert, placement })
+        })
+        .collect();
+    let work = estimate_work(&candidates, &news);
+    let chosen = lane.bounds.turns.run(work, || choose(&candidates, &news)).await;
+    drop(candidates);
+    tell_chosen(lane, &about, chosen, Arc::new(news)).await;
+}
+
+async fn tell_chosen(lane: &Arc<Lane>, about: &[Seen], chosen: Chosen, news: Arc<News>) {
+    let failed = |problem: &str| {
+        let message = format!(
+            "failed to dispatch notification for {}: {problem}",
+            news.object.describe()
+        );
+        Complaint::new(reason::NOTIFICATION_DISPATCH_FAILED, message)
+    };
+    for (index, combined) in chosen.told {
+        let Some((shard, alert)) = about.get(index) else {
+            continue;
+        };
+        let Combined { metadata, conflicts } = combined;
+        if !conflicts.is_empty() {
+            complain(lane, (&shard.namespace, alert), Complaint::of_conflicts(conflicts)).await;
+        }
+        let parcel = Parcel {
+            namespace: shard.namespace.clone(),
+            alert: Arc::clone(alert),
+            news: Arc::clone(&news),
+            metadata,
+        };
+        if let Err(problem) = hand_on(lane, parcel) {
+            complain(lane, (&shard.namespace, alert), failed(&problem)).await;
+        }
+    }
+    if let Some((shard, alert)) = chosen.too_many.and_then(|index| about.get(index)) {
+        let problem = format!(
+            "this Alert and others are not told: one event is told by {ALERTS_TOLD} Alerts of a tenant at most, and their lists are tried so often \
+             at most: name fewer objects, or use fewer Alerts"
+        );
+        complain(lane, (&shard.namespace, alert), failed(&problem)).await;
+    }
+}

@@ -1,0 +1,107 @@
+//! Reconciles objects that are only looked at, whatever their kind: observe → plan → write. What a kind adds is its plan.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::object::HasStatus;
+use tenure_api::ObjectId;
+use tenure_cluster::{ClusterError, EventHistory};
+use tenure_planner::Next;
+use tenure_planner::standing::StandingPlan;
+use tenure_tenancy::Placement;
+use tokio::sync::Semaphore;
+
+use crate::drive::Reconciler;
+use crate::key::Key;
+use crate::lane::Shard;
+use crate::own::Own;
+use crate::reconciled::Reconciled;
+
+/// A kind of objects that are only looked at.
+pub(crate) trait Standing: Reconciled<Home = Shard> {
+    /// Its plan, by what is known in its namespace.
+    fn make_plan(
+        &self,
+        shard: &Shard,
+        placement: Placement,
+        now: Timestamp,
+    ) -> StandingPlan<<Self as HasStatus>::Status>;
+
+    /// As much text as the plan is to be counted for, in bytes.
+    fn estimate_work(&self) -> usize {
+        0
+    }
+}
+
+/// One object's reconciler.
+pub(crate) struct StandingReconciler<K: Standing> {
+    shard: Arc<Shard>,
+    key: Key,
+    said: EventHistory,
+    kind: std::marker::PhantomData<fn() -> K>,
+}
+
+impl<K: Standing> StandingReconciler<K> {
+    pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
+        Self {
+            shard,
+            key,
+            said: EventHistory::default(),
+            kind: std::marker::PhantomData,
+        }
+    }
+
+    fn current(&self) -> Option<Arc<K>> {
+        self.shard.caches.of::<K>().get(&self.key.namespace, &self.key.name)
+    }
+}
+
+impl<K: Standing> Reconciler for StandingReconciler<K> {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.shard.is_admitted()
+    }
+
+    async fn permits(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.shard.lane().await.bounds.work)
+    }
+
+    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+        let Some(object) = self.current() else {
+            return Ok(None);
+        };
+        // observe
+        let lane = self.shard.lane().await;
+        let placement = self.shard.place().await;
+        // plan
+        let make = || object.make_plan(&self.shard, placement, Timestamp::now());
+        let plan = lane.bounds.turns.run(object.estimate_work(), make).await;
+        tracing::debug!(plan = %plan, "planned");
+        // write
+        let own = Own::of(object.as_ref());
+        if let Some(change) = &plan.finalizer {
+            own.change_finalizer(&self.shard, change).await?;
+        }
+        if let Some(status) = &plan.status {
+            own.write_status(&self.shard, status).await?;
+        }
+        own.write_events(&self.shard, &mut self.said, &plan.events).await;
+        Ok(Some(plan.next))
+    }
+
+    fn restart(&mut self) {}
+
+    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+        true
+    }
+
+    fn forget(&mut self) {}
+
+    fn exists(&self) -> bool {
+        self.current().is_some()
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether an Alert can be acted on: its sources, which may be its own tenant's alone, its expressions and its Provider.
+
+use tenure_api::alert::EventSource;
+use tenure_api::names::ObjectName;
+use tenure_api::{AlertSpec, reason};
+use tenure_tenancy::{Placement, reference};
+
+use super::Snapshot;
+use super::pattern;
+use crate::maxima;
+use crate::news::{Severity, TOLD};
+use crate::provider;
+use crate::standing::Refusal;
+
+/// The kinds that Flux's definition knows.
+const KNOWN: [&str; 12] = [
+    "Bucket",
+    "GitRepository",
+    "Kustomization",
+    "HelmRelease",
+    "HelmChart",
+    "HelmRepository",
+    "ImageRepository",
+    "ImagePolicy",
+    "ImageUpdateAutomation",
+    "OCIRepository",
+    "ArtifactGenerator",
+    "ExternalArtifact",
+];
+
+/// What Ready says, or why the Alert can't be acted on.
+pub(super) fn admit(snapshot: &Snapshot) -> Result<String, Refusal> {
+    let spec = &snapshot.alert.spec;
+    let namespace = snapshot.alert.metadata.namespace.as_deref().unwrap_or_default();
+    check_spec(spec)?;
+    for (index, source) in spec.event_sources.iter().enumerate() {
+        check_source(&snapshot.placement, namespace, index, source)?;
+    }
+    for (field, pattern) in list_patterns(spec) {
+        pattern::compile(pattern).map_err(|problem| Refusal::invalid(format!("{field}: {problem}")))?;
+    }
+    let name = &spec.provider_ref.name;
+    let waits = |problem: String| Refusal::waits(reason::PROVIDER_NOT_READY, problem);
+    match &snapshot.provider {
+        None => return Err(waits(format!("Provider {namespace}/{name} is not there"))),
+        Some(found) => {
+            if let Some(problem) = provider::find_problem(found) {
+                return Err(waits(format!("Provider {namespace}/{name}: {problem}")));
+            }
+        }
+    }
+    Ok(describe_ready(spec))
+}
+
+/// All expressions, and the fields that they stand in.
+pub(super) fn list_patterns(spec: &AlertSpec) -> impl Iterator<Item = (String, &str)> {
+    let included = spec.inclusion_list.iter().enumerate();
+    let excluded = spec.exclusion_list.iter().enumerate();
+    let included = included.map(|(index, text)| (format!("spec.inclusionList[{index}]"), text.as_str()));
+    let excluded = excluded.map(|(index, text)| (format!("spec.exclusionList[{index}]"), text.as_str()));
+    included.chain(excluded)
+}
+
+fn check_spec(spec: &AlertSpec) -> Result<(), Refusal> {
+    maxima::check_alert(spec).map_err(Refusal::invalid)?;
+    ObjectName::new(spec.provider_ref.name.clone())
+        .map_err(|error| Refusal::invalid(format!("spec.providerRef.name: {error}")))?;
+    if let Some(text) = spec.event_severity.as_deref().filter(|text| !text.is_empty())
+        && Severity::read(text).is_none()
+    {
+        return Err(Refusal::invalid(format!(
+            "spec.eventSeverity: {text:?} is neither info nor error"
+        )));
+    }
+    Ok(())
+}
+
+fn check_source(placement: &Placement, namespace: &str, index: usize, source: &EventSource) -> Result<(), Refusal> {
+    let field = |name: &str| format!("spec.eventSources[{index}].{name}");
+    if !KNOWN.contains(&source.kind.as_str()) {
+        let message = format!("{}: {:?} is no kind of Flux's", field("kind"), source.kind);
+        return Err(Refusal::invalid(message));
+    }
+    if let Some(given) = source.api_version.as_deref().filter(|given| !given.is_empty())
+        && let Some((_, group)) = TOLD.iter().find(|(kind, _)| *kind == source.kind)
+        && given.split('/').next() != Some(group)
+    {
+        let message = format!("{}: {given:?} has no {}: {group} has", field("apiVersion"), source.kind);
+        return Err(Refusal::invalid(message));
+    }
+    if source.name != "*" {
+        ObjectName::new(source.name.clone())
+            .map_err(|error| Refusal::invalid(format!("{}: {error}", field("name"))))?;
+    }
+    reference::check_event_source(
+        placement,
+        namespace,
+        source.namespace.as_deref(),
+        (&source.kind, &source.name),
+    )?;
+    Ok(())
+}
+
+/// That it is Ready, and of which kinds no event will come.
+fn describe_ready(spec: &AlertSpec) -> String {
+    let is_told = |kind: &&str| TOLD.iter().any(|(told, _)| told == kind);
+    let mut silent: Vec<&str> = spec.event_sources.iter().map(|source| source.kind.as_str()).collect();
+    silent.retain(|kind| !is_told(kind));
+    silent.sort_unstable();
+    silent.dedup();
+    if silent.is_empty() {
+        return "Alert is Ready".to_owned();
+    }
+    format!(
+        "Alert is Ready; no events will come of {}, since nobody here reconciles that",
+        silent.join(", ")
+    )
+}

@@ -1,0 +1,61 @@
+//! What is told beside an event, of all who have something to add. By Flux's order, from whoever gives way to whoever is heard: the object's annotations,
+//! the Alert's `eventMetadata`, its `summary`, the object's controller.
+
+use std::collections::BTreeMap;
+
+use tenure_api::AlertSpec;
+use tenure_api::metadata::EVENT_METADATA_PREFIX;
+
+use crate::news::News;
+
+/// What is told beside an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Combined {
+    /// By its names.
+    pub metadata: BTreeMap<String, String>,
+    /// The names that several have said something for, and who, the one who is heard last.
+    pub conflicts: BTreeMap<String, String>,
+}
+
+/// What is told beside an event by an Alert.
+#[must_use]
+pub fn combine(news: &News, spec: &AlertSpec) -> Combined {
+    let own_prefix = format!("{}/", news.object.group());
+    let behind = |prefix: &str| -> Vec<(String, String)> {
+        let found = news.metadata.iter();
+        found
+            .filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.to_owned(), value.clone())))
+            .collect()
+    };
+    let copied = spec.event_metadata.iter();
+    let summary = spec.summary.clone().filter(|summary| !summary.is_empty());
+    let layers = [
+        ("involved object annotations", behind(EVENT_METADATA_PREFIX)),
+        (
+            "Alert object .spec.eventMetadata",
+            copied.map(|(key, value)| (key.clone(), value.clone())).collect(),
+        ),
+        (
+            "Alert object .spec.summary",
+            summary
+                .map(|summary| ("summary".to_owned(), summary))
+                .into_iter()
+                .collect(),
+        ),
+        ("involved object controller metadata", behind(&own_prefix)),
+    ];
+    let mut combined = Combined::default();
+    let mut said_by: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (who, entries) in layers {
+        for (key, value) in entries {
+            said_by.entry(key.clone()).or_default().push(who);
+            combined.metadata.insert(key, value);
+        }
+    }
+    combined.conflicts = said_by
+        .into_iter()
+        .filter(|(_, who)| who.len() > 1)
+        .map(|(key, who)| (key, who.join(", ")))
+        .collect();
+    combined
+}

@@ -1,0 +1,77 @@
+//! Decides about Alerts: whether one can be acted on, which events it wants, and what is told beside them.
+//!
+//! ```text
+//! an event of a lane ──[News::of]──▶ news ──[Recent]──▶ said lately? ──[choose]──▶ for which Alerts, with which metadata
+//! ```
+//!
+//! An Alert is told of objects of its own namespace and of the same tenant's others, and of nobody else's. It refuses to know how anything is
+//! sent; that is a Provider's.
+
+mod check;
+mod choose;
+mod metadata;
+mod pattern;
+mod recent;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tenure_api::{Alert, AlertStatus, Provider};
+use tenure_tenancy::Placement;
+
+pub use choose::{Candidate, Chosen, choose, estimate_work, is_about};
+pub use metadata::{Combined, combine};
+pub use recent::{RECENT, Recent, SAME_FOR};
+
+use crate::plan::Status;
+use crate::standing::{Standing, StandingPlan};
+
+/// A plan for an Alert.
+pub type Plan = StandingPlan<AlertStatus>;
+
+/// What is known when a plan is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// The Alert as last read, status included.
+    pub alert: Alert,
+    /// Whose its namespace is.
+    pub placement: Placement,
+    /// The Provider that it names, if that is there.
+    #[serde(default)]
+    pub provider: Option<Provider>,
+}
+
+impl Status for AlertStatus {
+    fn conditions(&self) -> &[tenure_api::Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<tenure_api::Condition> {
+        &mut self.conditions
+    }
+}
+
+/// What to do about an Alert.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let alert = &snapshot.alert;
+    let standing = Standing {
+        kind: "Alert",
+        metadata: &alert.metadata,
+        is_suspended: alert.spec.suspend,
+        status: alert.status.as_ref(),
+        observe: |mut status: AlertStatus, generation| {
+            status.observed_generation = generation;
+            status
+        },
+    };
+    standing.plan(now, || check::admit(snapshot))
+}
+
+/// As much text as [`plan`] is to be counted for, in bytes: expressions are compiled.
+#[must_use]
+pub fn estimate_plan(alert: &Alert) -> usize {
+    check::list_patterns(&alert.spec)
+        .count()
+        .saturating_mul(pattern::COMPILED)
+}

@@ -1,0 +1,425 @@
+//! Where an object came from: what owns it, which Kustomization applied it as whom, from which source at which revision, which Surface
+//! generated that, and whose all of it is.
+//!
+//! Owns what counts as a proof. Labels are written by whoever may edit the object: that a Kustomization applied it counts when the inventory in
+//! that one's status lists it, and what lives in its namespace may apply there; that something owns it, when the owner bears the uid that the
+//! reference names. What an object claims and nobody confirms is said, and never taken for an answer.
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use tenure_api::metadata::SURFACE_LABEL;
+use tenure_api::{ObjectId, ObjectView, Surface};
+use tenure_tenancy::{Placement, inventory, owner};
+
+use super::{
+    Findings, KUSTOMIZE_GROUP, Neighbours, Sought, Standing, TENURE_GROUP, describe_identity, find_other_cluster,
+    find_source, is_kustomization, is_source, is_surface, show_url,
+};
+use crate::answer::Live;
+use crate::cycle::describe_cycle;
+use crate::surface::{name_kustomizations, name_repository};
+
+/// How many steps up are followed.
+const MOST_STEPS: usize = 16;
+
+/// Where an object came from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trace {
+    /// In a word.
+    pub verdict: Verdict,
+    /// In a sentence.
+    pub summary: String,
+    /// What an object says that nothing confirms.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
+    /// The object, and what stands behind it.
+    pub links: Vec<Link>,
+    /// Whose it is.
+    pub owner: String,
+}
+
+/// Whether anything here manages an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// Something does, and it was confirmed.
+    Managed,
+    /// The object says so, and what it names doesn't.
+    Unconfirmed,
+    /// The object says so, and what it names may not be looked at.
+    Unknown,
+    /// Nothing does.
+    Unmanaged,
+}
+
+/// One step of the way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    /// What it is to what stands before it.
+    pub role: Role,
+    /// `Kind/namespace/name`.
+    pub object: String,
+    /// How it is.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// What else is known of it, by names in camel case.
+    #[serde(serialize_with = "write_details", skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<(&'static str, String)>,
+}
+
+/// What a step of the way is to the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Role {
+    /// The object that was asked for.
+    Object,
+    /// It owns the one before, as the deployment does its pods.
+    Owner,
+    /// It applied the one before.
+    Applier,
+    /// What the one before is applied from.
+    Source,
+    /// It generated the one before.
+    Generator,
+}
+
+fn write_details<S: Serializer>(details: &[(&'static str, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(details.iter().map(|(name, value)| (name, value)))
+}
+
+/// What speaks for and against what an object says of who manages it.
+enum Claim {
+    Confirmed {
+        by: ObjectId,
+        role: Role,
+        remark: Option<String>,
+    },
+    Refuted(String),
+    Untold(String),
+}
+
+/// Where an object came from; or what has to be looked at before that can be told.
+///
+/// # Errors
+/// What has to be looked at.
+pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, Sought> {
+    let mut trace = Trace {
+        verdict: Verdict::Unmanaged,
+        summary: String::new(),
+        doubts: Vec::new(),
+        links: Vec::new(),
+        owner: String::new(),
+    };
+    let mut way = vec![start.clone()];
+    let mut role = Role::Object;
+    let mut remark = None;
+    let (mut is_refuted, mut is_untold) = (false, false);
+    while let Some(current) = way.last().cloned() {
+        let live = found.look(&current)?;
+        trace.links.push(found.describe(&current, live, role, remark.take())?);
+        let Some(object) = live.object() else { break };
+        if is_kustomization(&current)
+            && let Some(source) = find_source(object)
+        {
+            let live = found.look(&source)?;
+            trace.links.push(found.describe(&source, live, Role::Source, None)?);
+        }
+        let mut next = None;
+        for claim in list_claims(&current, object, found)? {
+            match claim {
+                Claim::Confirmed { by, role, remark } if next.is_none() => next = Some((by, role, remark)),
+                Claim::Confirmed { .. } => {}
+                Claim::Refuted(doubt) => {
+                    is_refuted = true;
+                    trace.doubts.push(doubt);
+                }
+                Claim::Untold(doubt) => {
+                    is_untold = true;
+                    trace.doubts.push(doubt);
+                }
+            }
+        }
+        let Some((by, new_role, new_remark)) = next else { break };
+        if new_role != Role::Owner && trace.verdict != Verdict::Managed {
+            trace.verdict = Verdict::Managed;
+            trace.summary = format!("{} is managed by {}.", start.subject(), by.subject());
+        }
+        let is_ring = way.contains(&by);
+        way.push(by);
+        if is_ring {
+            let names: Vec<String> = way.iter().map(ObjectId::subject).collect();
+            trace
+                .doubts
+                .push(format!("it leads back to itself: {}", describe_cycle(&names)));
+            break;
+        }
+        if way.len() > MOST_STEPS {
+            trace.doubts.push(format!(
+                "what stands behind the first {MOST_STEPS} steps was not looked at"
+            ));
+            break;
+        }
+        (role, remark) = (new_role, new_remark);
+    }
+    if trace.verdict != Verdict::Managed {
+        let (verdict, rest) = if is_untold {
+            (Verdict::Unknown, "whether anything here manages it can't be told")
+        } else if is_refuted {
+            (
+                Verdict::Unconfirmed,
+                "it is not managed by anything here, whatever it says of itself",
+            )
+        } else {
+            (Verdict::Unmanaged, "it is not managed by anything here")
+        };
+        trace.verdict = verdict;
+        trace.summary = format!("{}: {rest}.", start.subject());
+    }
+    trace.owner = found.describe_owner(&way)?;
+    Ok(trace)
+}
+
+impl Findings {
+    fn look(&self, id: &ObjectId) -> Result<&Live, Sought> {
+        self.objects.get(id).ok_or_else(|| Sought::Object(id.clone()))
+    }
+
+    fn place(&self, namespace: &str, other: &str) -> Result<Result<&Placement, &str>, Sought> {
+        let neighbours = Neighbours {
+            namespace: namespace.to_owned(),
+            other: if other == namespace {
+                String::new()
+            } else {
+                other.to_owned()
+            },
+        };
+        match self.placements.get(&neighbours) {
+            Some(placement) => Ok(placement.as_ref().map_err(String::as_str)),
+            None => Err(Sought::Placement(neighbours)),
+        }
+    }
+
+    fn describe(&self, id: &ObjectId, live: &Live, role: Role, remark: Option<String>) -> Result<Link, Sought> {
+        let mut details = Vec::new();
+        if let Some(object) = live.object() {
+            let view = ObjectView::of(object);
+            let mut add = |name: &'static str, value: Option<String>| {
+                details.extend(value.filter(|value| !value.is_empty()).map(|value| (name, value)));
+            };
+            let text = |path: &str| view.find_text(path).map(str::to_owned);
+            if is_kustomization(id) {
+                let placement = self.place(&id.namespace, "")?;
+                add("appliedAs", Some(describe_identity(placement, object, &id.namespace)));
+                add("path", text("/spec/path"));
+                add("cluster", find_other_cluster(view));
+                add("appliedRevision", text("/status/lastAppliedRevision"));
+                add("originRevision", text("/status/lastAppliedOriginRevision"));
+                let attempted = text("/status/lastAttemptedRevision");
+                add(
+                    "attemptedRevision",
+                    attempted
+                        .filter(|attempted| Some(attempted.as_str()) != view.find_text("/status/lastAppliedRevision")),
+                );
+            } else if is_source(id) {
+                add("url", show_url(view));
+                add("bucket", text("/spec/bucketName"));
+                for (name, path) in [
+                    ("commit", "/spec/ref/commit"),
+                    ("reference", "/spec/ref/name"),
+                    ("semver", "/spec/ref/semver"),
+                    ("digest", "/spec/ref/digest"),
+                    ("tag", "/spec/ref/tag"),
+                    ("branch", "/spec/ref/branch"),
+                ] {
+                    add(name, text(path));
+                }
+                add("revision", text("/status/artifact/revision"));
+                add(
+                    "originRevision",
+                    text("/status/artifact/metadata/org.opencontainers.image.revision"),
+                );
+            } else if is_surface(id) {
+                add("tier", text("/status/tier"));
+                add("identity", text("/status/identity"));
+            }
+            let ready = view.find_condition(tenure_api::condition::READY);
+            add("since", ready.map(|ready| ready.last_transition_time.to_owned()));
+        }
+        details.extend(remark.map(|remark| ("remark", remark)));
+        Ok(Link {
+            role,
+            object: id.subject(),
+            standing: Standing::of(live),
+            details,
+        })
+    }
+
+    /// Whose all of it is: by the namespace of the first on the way that is reconciled, or else of the object itself.
+    fn describe_owner(&self, way: &[ObjectId]) -> Result<String, Sought> {
+        let is_reconciled = |id: &&ObjectId| is_kustomization(id) || is_surface(id) || is_source(id);
+        let first = way.iter().find(is_reconciled).or(way.first());
+        let Some(namespace) = first.map(|id| id.namespace.as_str()).filter(|name| !name.is_empty()) else {
+            return Ok("it is in no namespace, and so no tenant's".to_owned());
+        };
+        Ok(match self.place(namespace, "")? {
+            Ok(Placement::Platform { .. }) => format!("namespace {namespace} is the platform's"),
+            Ok(Placement::Tenant(tenant)) => format!("namespace {namespace} belongs to Tenant {}", tenant.tenant),
+            Ok(Placement::Unclaimed { .. }) => format!("namespace {namespace} belongs to no Tenant"),
+            Ok(Placement::Disputed { message }) => format!("whose namespace {namespace} is, is in dispute: {message}"),
+            Err(why) => format!("whose namespace {namespace} is can't be told: {why}"),
+        })
+    }
+}
+
+/// What an object says of who manages it, each with what comes of it.
+fn list_claims(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, Sought> {
+    let mut claims = Vec::new();
+    if let Some((namespace, name)) = owner::read_owner_labels(object) {
+        let named = make_id(namespace, name, KUSTOMIZE_GROUP, "Kustomization");
+        claims.push(match named {
+            None => Claim::Refuted(format!(
+                "the labels of {} name a Kustomization that can't be one",
+                id.subject()
+            )),
+            Some(named) => check_applied(id, named, found)?,
+        });
+    }
+    claims.extend(check_owners(id, object, found)?);
+    Ok(claims)
+}
+
+fn make_id(namespace: &str, name: &str, group: &str, kind: &str) -> Option<ObjectId> {
+    let id = ObjectId {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+    };
+    // Anybody wrote these words: what could be no object is not looked for.
+    id.to_string().parse().ok()
+}
+
+/// Whether a Kustomization that labels name says so, too.
+fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Claim, Sought> {
+    let says = format!("the labels of {} say that {} applied it", id.subject(), named.subject());
+    let kustomization = match found.look(&named)? {
+        Live::Present(object) => object.view(),
+        Live::Absent => return Ok(Claim::Refuted(format!("{says}, which is not there"))),
+        Live::Unserved => {
+            return Ok(Claim::Refuted(format!(
+                "{says}, and Kustomizations are not served here"
+            )));
+        }
+        Live::Failed(failure) => {
+            return Ok(Claim::Untold(format!(
+                "{says}, which can't be looked at: {}",
+                failure.message
+            )));
+        }
+    };
+    if find_other_cluster(kustomization).is_some() {
+        return Ok(Claim::Refuted(format!("{says}, which applies to another cluster")));
+    }
+    let mut entries = kustomization.list_views("/status/inventory/entries");
+    if !entries.any(|entry| {
+        entry
+            .read_text("/id")
+            .parse::<ObjectId>()
+            .is_ok_and(|entry| entry == *id)
+    }) {
+        return Ok(Claim::Refuted(format!("{says}, whose inventory doesn't list it")));
+    }
+    let mut remark = None;
+    match found.place(&named.namespace, &id.namespace)? {
+        Ok(placement) => {
+            if !owner::is_believed(placement, id)
+                && let Err(denial) = inventory::check_entry(placement, id)
+            {
+                return Ok(Claim::Refuted(format!(
+                    "{says}, and its inventory lists it, which isn't believed: {denial}"
+                )));
+            }
+        }
+        Err(why) => {
+            remark = Some(format!(
+                "its inventory lists the object; whether it may apply there can't be told, as whose {} is can't be read: {why}",
+                named.namespace
+            ));
+        }
+    }
+    Ok(Claim::Confirmed {
+        by: named,
+        role: Role::Applier,
+        remark,
+    })
+}
+
+/// Whether what references name is what they mean.
+fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, Sought> {
+    let view = ObjectView::of(object);
+    let Some(reference) = view
+        .list_views("/metadata/ownerReferences")
+        .find(|owner| owner.is_true("/controller"))
+    else {
+        let surface = view.find_label(SURFACE_LABEL);
+        return Ok(surface
+            .map(|name| {
+                Claim::Refuted(format!(
+                    "a label of {} names Surface {name}, which doesn't own it",
+                    id.subject()
+                ))
+            })
+            .into_iter()
+            .collect());
+    };
+    let (group, _) = tenure_api::inventory::split_api_version(reference.read_text("/apiVersion"));
+    let (kind, name) = (reference.read_text("/kind"), reference.read_text("/name"));
+    let says = format!("{} says that {kind} {name} owns it", id.subject());
+    // An owner is in the same namespace, or in none; which of the two its kind says, and who looks it up.
+    let Some(named) = make_id(&id.namespace, name, group, kind) else {
+        return Ok(vec![Claim::Refuted(format!("{says}, which can't be an object"))]);
+    };
+    let claim = match found.look(&named)? {
+        Live::Absent => Claim::Refuted(format!("{says}, which is not there")),
+        Live::Unserved => Claim::Refuted(format!("{says}, whose kind is not served here")),
+        Live::Failed(failure) => Claim::Untold(format!("{says}, which can't be looked at: {}", failure.message)),
+        Live::Present(owner) => {
+            let uid = reference.read_text("/uid");
+            if uid.is_empty() || owner.view().read_text("/metadata/uid") != uid {
+                Claim::Refuted(format!("{says}, and means another one of that name, which is gone"))
+            } else if (group, kind) == (TENURE_GROUP, "Surface") {
+                check_generated(id, named, &owner.0, &says)
+            } else {
+                Claim::Confirmed {
+                    by: named,
+                    role: Role::Owner,
+                    remark: None,
+                }
+            }
+        }
+    };
+    Ok(vec![claim])
+}
+
+/// Whether a Surface generates what says so.
+fn check_generated(id: &ObjectId, surface: ObjectId, object: &Value, says: &str) -> Claim {
+    let Ok(whole) = serde_json::from_value::<Surface>(object.clone()) else {
+        return Claim::Untold(format!("{says}, which can't be read"));
+    };
+    let is_named = whole.spec.sources.iter().any(|source| match id.kind.as_str() {
+        "GitRepository" => name_repository(&surface.name, &source.name) == id.name,
+        "Kustomization" => name_kustomizations(&surface.name, source).contains(&id.name),
+        _ => false,
+    });
+    if !is_named {
+        return Claim::Refuted(format!("{says}, which generates nothing of that name"));
+    }
+    Claim::Confirmed {
+        by: surface,
+        role: Role::Generator,
+        remark: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

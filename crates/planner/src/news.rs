@@ -1,0 +1,251 @@
+//! An event as those hear of it whom an Alert tells: Flux's event, with its metadata. Made of the event that a plan holds and of the object's own
+//! labels and annotations, and of nothing else: so nothing is in it that the plan's event may not say.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_api::metadata::EVENT_METADATA_PREFIX;
+use tenure_api::text::visible;
+use tenure_api::{ObjectMeta, reason};
+
+use crate::maxima::{EVENT_MESSAGE_BYTES, EVENT_METADATA_BYTES};
+use crate::plan::{Event, EventKind, EventPlace};
+
+/// The kinds whose events are told, and their API groups. Of others nobody here says anything.
+pub const TOLD: [(&str, &str); 4] = [
+    ("GitRepository", "source.toolkit.fluxcd.io"),
+    ("OCIRepository", "source.toolkit.fluxcd.io"),
+    ("Bucket", "source.toolkit.fluxcd.io"),
+    ("Kustomization", "kustomize.toolkit.fluxcd.io"),
+];
+
+/// What says beside an event that a commit's status follows from it, behind the object's group (Flux's).
+pub const COMMIT_STATUS: &str = "commit_status";
+/// The value of [`COMMIT_STATUS`].
+const UPDATE: &str = "update";
+/// What is told to nobody, behind the object's group (Flux's).
+const KEPT_BACK: [&str; 3] = ["checksum", "digest", "token"];
+
+/// Reasons of events that are told to nobody, as in Flux: that nothing is new; and that a Kustomization waits for its source, which says itself what is
+/// wrong with it.
+const SAID_TO_NOBODY: [&str; 2] = [reason::ARTIFACT_UP_TO_DATE, reason::ARTIFACT_FAILED];
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Something happened.
+    Info,
+    /// Something is wrong.
+    Error,
+}
+
+impl Severity {
+    /// Reads the word of a spec.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        match text {
+            "info" => Some(Self::Info),
+            "error" => Some(Self::Error),
+            _ => None,
+        }
+    }
+
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The object that an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Involved {
+    /// API version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// The version that it had.
+    pub resource_version: String,
+}
+
+impl Involved {
+    /// The API group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version.split('/').next().unwrap_or_default()
+    }
+
+    /// `Kind/namespace/name`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{}/{}/{}", self.kind, self.namespace, self.name)
+    }
+
+    /// `kind/name.namespace`, as chats show it.
+    pub(crate) fn describe_for_chats(&self) -> String {
+        format!("{}/{}.{}", self.kind.to_lowercase(), self.name, self.namespace)
+    }
+}
+
+/// An event, to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Of which object.
+    pub object: Involved,
+    /// The object's labels.
+    pub labels: BTreeMap<String, String>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// When.
+    pub at: Timestamp,
+    /// For people.
+    pub message: String,
+    /// A word in CamelCase.
+    pub reason: String,
+    /// What is told beside it: with the prefixes of the object's group and of events.
+    pub metadata: BTreeMap<String, String>,
+    /// Who says so, under the name that Flux's users know.
+    pub reporter: String,
+}
+
+impl News {
+    /// Makes news of an event about an object; nothing when it is told to nobody: of another kind, or of somebody else.
+    #[must_use]
+    pub fn of(
+        (api_version, kind, reporter): (&str, &str, &str),
+        metadata: &ObjectMeta,
+        event: &Event,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let group = api_version.split('/').next().unwrap_or_default();
+        let is_told = TOLD.contains(&(kind, group)) && event.place == EventPlace::Beside;
+        if !is_told || SAID_TO_NOBODY.contains(&event.reason.as_str()) {
+            return None;
+        }
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let severity = match event.kind {
+            // As in Flux: it waits, and nothing is wrong with it.
+            EventKind::Warning if event.reason == reason::DEPENDENCY_NOT_READY => Severity::Info,
+            EventKind::Normal => Severity::Info,
+            EventKind::Warning => Severity::Error,
+        };
+        let mut told = list_metadata(group, metadata, event);
+        let is_success = kind == "Kustomization" && event.reason == reason::RECONCILIATION_SUCCEEDED;
+        if is_success && severity == Severity::Info && told.contains_key(&format!("{group}/revision")) {
+            told.insert(format!("{group}/{COMMIT_STATUS}"), UPDATE.to_owned());
+        }
+        Some(Self {
+            object: Involved {
+                api_version: api_version.to_owned(),
+                kind: kind.to_owned(),
+                namespace: text(&metadata.namespace),
+                name: text(&metadata.name),
+                uid: text(&metadata.uid),
+                resource_version: text(&metadata.resource_version),
+            },
+            labels: metadata.labels.clone().unwrap_or_default(),
+            severity,
+            at: now,
+            message: cut(&visible(&event.message)),
+            reason: event.reason.clone(),
+            metadata: told,
+            reporter: reporter.to_owned(),
+        })
+    }
+
+    /// What the object's controller says beside it.
+    pub(crate) fn find_own(&self, key: &str) -> Option<&str> {
+        let found = self.metadata.get(&format!("{}/{key}", self.object.group()));
+        found.map(String::as_str)
+    }
+
+    /// Whether it says that a commit's status is what it says (Flux's).
+    pub(crate) fn is_commit_status(&self) -> bool {
+        self.find_own(COMMIT_STATUS) == Some(UPDATE)
+    }
+
+    /// By what it is known whether it was told lately (Flux's).
+    pub(crate) fn write_key(&self) -> String {
+        let object = &self.object;
+        let mut key = format!(
+            "event/name={}/namespace={}/kind={}/message={}",
+            object.name, object.namespace, object.kind, self.message
+        );
+        for part in ["originRevision", "revision"] {
+            if let Some(value) = self.find_own(part) {
+                key.push_str(&format!("/{part}={value}"));
+            }
+        }
+        key
+    }
+
+    /// Flux's event, with this metadata.
+    #[must_use]
+    pub fn write(&self, metadata: &BTreeMap<String, String>) -> Value {
+        let object = &self.object;
+        let mut written = json!({
+            "involvedObject": {
+                "kind": object.kind, "namespace": object.namespace, "name": object.name, "uid": object.uid,
+                "apiVersion": object.api_version, "resourceVersion": object.resource_version,
+            },
+            "severity": self.severity.as_str(),
+            "timestamp": self.write_time(),
+            "message": self.message,
+            "reason": self.reason,
+            "reportingController": self.reporter,
+        });
+        if let Some(fields) = written.as_object_mut().filter(|_| !metadata.is_empty()) {
+            fields.insert("metadata".to_owned(), json!(metadata));
+        }
+        written
+    }
+
+    /// When, in whole seconds.
+    pub(crate) fn write_time(&self) -> String {
+        let seconds = Timestamp::from_second(self.at.as_second()).unwrap_or(self.at);
+        seconds.to_string()
+    }
+}
+
+/// What is told beside an event, as far as there is room: what its controller says, and what the object's annotations ask for.
+fn list_metadata(group: &str, metadata: &ObjectMeta, event: &Event) -> BTreeMap<String, String> {
+    let own_prefix = format!("{group}/");
+    let is_own = |key: &str| {
+        key.strip_prefix(&own_prefix)
+            .is_some_and(|rest| !KEPT_BACK.iter().any(|kept| kept.eq_ignore_ascii_case(rest)))
+    };
+    let own = event.annotations.iter().filter(|(key, _)| is_own(key));
+    let asked = metadata.annotations.iter().flatten();
+    let asked = asked.filter(|(key, _)| key.starts_with(EVENT_METADATA_PREFIX));
+    let mut room = EVENT_METADATA_BYTES;
+    let mut told = BTreeMap::new();
+    for (key, value) in own.chain(asked) {
+        let Some(left) = room.checked_sub(key.len() + value.len()) else {
+            continue;
+        };
+        room = left;
+        told.insert(key.clone(), value.clone());
+    }
+    told
+}
+
+/// As much of a message as is told.
+fn cut(message: &str) -> String {
+    if message.len() <= EVENT_MESSAGE_BYTES {
+        return message.to_owned();
+    }
+    let end = (0..=EVENT_MESSAGE_BYTES)
+        .rev()
+        .find(|end| message.is_char_boundary(*end));
+    format!("{} [...]", message.get(..end.unwrap_or_default()).unwrap_or_default())
+}

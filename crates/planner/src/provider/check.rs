@@ -1,0 +1,219 @@
+//! Whether a Provider can be used, as far as its spec says: fields that are implemented and valid. What its Secrets hold is seen when something is sent.
+
+use std::time::Duration;
+
+use tenure_api::names::ObjectName;
+use tenure_api::{Provider, ProviderSpec, reason};
+use tenure_tenancy::identity;
+
+use super::address::Address;
+use super::{Snapshot, commit, expression};
+use crate::maxima;
+use crate::standing::Refusal;
+
+/// How long an attempt may take when the spec doesn't say (Flux's).
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest that an attempt may take.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The form of what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Flux's event, as it is.
+    Generic,
+    /// The same, with an HMAC.
+    GenericHmac,
+    /// A message to Slack.
+    Slack,
+    /// A card for Teams.
+    Teams,
+    /// A message to Discord, which takes Slack's.
+    Discord,
+    /// An alert for Prometheus' Alertmanager.
+    Alertmanager,
+    /// The status of a commit at GitHub.
+    GitHub,
+    /// The status of a commit at GitLab.
+    GitLab,
+    /// The status of a commit at Gitea or Forgejo.
+    Gitea,
+}
+
+/// The types that there are, as specs call them.
+const KINDS: [(&str, Kind); 9] = [
+    ("generic", Kind::Generic),
+    ("generic-hmac", Kind::GenericHmac),
+    ("slack", Kind::Slack),
+    ("msteams", Kind::Teams),
+    ("discord", Kind::Discord),
+    ("alertmanager", Kind::Alertmanager),
+    ("github", Kind::GitHub),
+    ("gitlab", Kind::GitLab),
+    ("gitea", Kind::Gitea),
+];
+
+/// Types that Flux has and that are not there.
+const UNSUPPORTED: [&str; 25] = [
+    "rocket",
+    "giteapullrequestcomment",
+    "bitbucketserver",
+    "bitbucket",
+    "azuredevops",
+    "googlechat",
+    "googlepubsub",
+    "webex",
+    "sentry",
+    "azureeventhub",
+    "telegram",
+    "lark",
+    "matrix",
+    "opsgenie",
+    "grafana",
+    "githubdispatch",
+    "githubpullrequestcomment",
+    "gitlabmergerequestcomment",
+    "pagerduty",
+    "datadog",
+    "nats",
+    "zulip",
+    "otel",
+    "zoom",
+    "incident.io",
+];
+
+impl Kind {
+    /// Reads `spec.type`.
+    #[must_use]
+    pub fn read(name: &str) -> Option<Self> {
+        KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+
+    /// Whether it tells a commit's status.
+    #[must_use]
+    pub fn is_commit_status(self) -> bool {
+        matches!(self, Self::GitHub | Self::GitLab | Self::Gitea)
+    }
+
+    /// Whether it hands events on as they are.
+    #[must_use]
+    pub fn is_generic(self) -> bool {
+        matches!(self, Self::Generic | Self::GenericHmac)
+    }
+}
+
+/// What is wrong with a Provider, but for whose it is.
+#[must_use]
+pub fn find_problem(provider: &Provider) -> Option<String> {
+    check(provider).err().map(|refusal| refusal.message)
+}
+
+/// How long an attempt to send may take.
+#[must_use]
+pub fn find_timeout(spec: &ProviderSpec) -> Duration {
+    read_timeout(spec).unwrap_or(TIMEOUT)
+}
+
+fn read_timeout(spec: &ProviderSpec) -> Result<Duration, String> {
+    let Some(text) = &spec.timeout else {
+        return Ok(TIMEOUT);
+    };
+    let timeout = text.parse().map_err(|error| format!("spec.timeout: {error}"))?;
+    if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
+        let seconds = LONGEST_TIMEOUT.as_secs();
+        return Err(format!(
+            "spec.timeout: {} is not between nothing and {seconds} seconds",
+            text.0
+        ));
+    }
+    Ok(timeout)
+}
+
+pub(super) fn admit(snapshot: &Snapshot) -> Result<(), Refusal> {
+    let provider = &snapshot.provider;
+    check(provider)?;
+    let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
+    identity::decide_for_source(&snapshot.placement, namespace)?;
+    Ok(())
+}
+
+fn check(provider: &Provider) -> Result<(), Refusal> {
+    let spec = &provider.spec;
+    let kind = check_type(spec)?;
+    let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    if is_set(&spec.service_account_name) {
+        let message = "spec.serviceAccountName is for clouds, of which none is supported yet: remove the field";
+        return Err(Refusal::unsupported(message));
+    }
+    if is_set(&spec.proxy) && spec.proxy_secret_ref.is_some() {
+        let message = "spec.proxy and spec.proxySecretRef can't be used together";
+        return Err(Refusal::invalid(message));
+    }
+    let references = [
+        ("spec.secretRef.name", &spec.secret_ref),
+        ("spec.certSecretRef.name", &spec.cert_secret_ref),
+        ("spec.proxySecretRef.name", &spec.proxy_secret_ref),
+    ];
+    for (field, reference) in references {
+        if let Some(reference) = reference {
+            ObjectName::new(reference.name.clone()).map_err(|error| Refusal::invalid(format!("{field}: {error}")))?;
+        }
+    }
+    read_timeout(spec).map_err(Refusal::invalid)?;
+    check_address(spec, kind)?;
+    let needs_token = kind.is_commit_status() || kind == Kind::GenericHmac;
+    if needs_token && spec.secret_ref.is_none() {
+        let message = format!(
+            "spec.secretRef is missing: type {} needs a Secret with the key token",
+            spec.type_
+        );
+        return Err(Refusal::new(reason::VALIDATION_FAILED, message));
+    }
+    if let Some(text) = spec.commit_status_expr.as_deref().filter(|text| !text.is_empty()) {
+        if !kind.is_commit_status() {
+            let message = "spec.commitStatusExpr is for the types github, gitlab and gitea alone";
+            return Err(Refusal::invalid(message));
+        }
+        maxima::check_expressions(
+            "spec.commitStatusExpr",
+            [("spec.commitStatusExpr".to_owned(), text)].into_iter(),
+        )
+        .map_err(Refusal::invalid)?;
+        expression::compile(text).map_err(|problem| Refusal::new(reason::INVALID_CEL_EXPRESSION, problem))?;
+    }
+    Ok(())
+}
+
+fn check_type(spec: &ProviderSpec) -> Result<Kind, Refusal> {
+    let name = spec.type_.as_str();
+    let list = || KINDS.map(|(name, _)| name).join(", ");
+    match Kind::read(name) {
+        Some(kind) => Ok(kind),
+        None if UNSUPPORTED.contains(&name) => Err(Refusal::unsupported(format!(
+            "spec.type: {name} is not supported yet: there are {}",
+            list()
+        ))),
+        None => Err(Refusal::invalid(format!(
+            "spec.type: {name:?} is none that there is: {}",
+            list()
+        ))),
+    }
+}
+
+/// Whether the address that the spec has can be used. A Secret's is looked at when it is read.
+fn check_address(spec: &ProviderSpec, kind: Kind) -> Result<(), Refusal> {
+    let invalid = |problem: String| Refusal::invalid(format!("spec.address: {problem}"));
+    match spec.address.as_deref().filter(|address| !address.is_empty()) {
+        Some(address) if kind.is_commit_status() => {
+            commit::Repository::read(address, kind).map_err(|problem| invalid(problem.to_owned()))?;
+        }
+        Some(address) => {
+            Address::read(address).map_err(|problem| invalid(problem.to_owned()))?;
+        }
+        None if spec.secret_ref.is_some() => {}
+        None => {
+            let message = "spec.address is missing, and spec.secretRef, whose Secret can hold it";
+            return Err(Refusal::new(reason::VALIDATION_FAILED, message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,390 @@
+//! Statuses of commits at GitHub, GitLab and Gitea: which repository an address means, which commit an event is about, what the status says, and whether
+//! the host has it already.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tenure_api::reason;
+
+use super::address::{Address, encode_part, read_server};
+use super::check::Kind;
+use crate::news::{News, Severity};
+
+/// How many statuses of a commit are looked at (Flux's).
+const PER_PAGE: usize = 50;
+/// Parts of the path of a repository.
+const PARTS: usize = 20;
+
+/// A repository at a host.
+#[derive(Debug)]
+pub(super) struct Repository {
+    server: Address,
+    parts: Vec<String>,
+}
+
+impl Repository {
+    /// Reads its address: as it is fetched from, over HTTPS or ssh.
+    pub(super) fn read(text: &str, kind: Kind) -> Result<Self, &'static str> {
+        let text = text.trim();
+        let (server, path) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ssh") => {
+                let (authority, path) = rest.split_once('/').ok_or("it names no repository")?;
+                (make_server(authority)?, path.to_owned())
+            }
+            Some(_) => {
+                let mut server = Address::read(text)?;
+                if server.query.is_some() {
+                    return Err("it has a query, and a repository has none");
+                }
+                let path = std::mem::replace(&mut server.path, "/".to_owned());
+                // The token is what is shown.
+                server.user = None;
+                (server, path)
+            }
+            None => {
+                let (authority, path) = text
+                    .split_once(':')
+                    .ok_or("it must be the address of a repository, such as https://host/owner/repository")?;
+                (make_server(authority)?, path.to_owned())
+            }
+        };
+        let path = path.trim_start_matches('/').trim_end_matches('/');
+        let path = path.strip_suffix(".git").unwrap_or(path);
+        let parts: Vec<String> = path.split('/').map(str::to_owned).collect();
+        let is_part = |part: &String| {
+            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+            !part.is_empty() && !part.starts_with("..") && part != "." && part.bytes().all(is_known)
+        };
+        if parts.len() > PARTS || !parts.iter().all(is_part) {
+            return Err("its path can't be that of a repository");
+        }
+        if kind != Kind::GitLab && parts.len() != 2 {
+            return Err("its path must be an owner and a repository");
+        }
+        Ok(Self { server, parts })
+    }
+
+    /// The address of something of the host's API.
+    fn at(&self, kind: Kind, behind: &str, query: Option<String>) -> Address {
+        let path = match kind {
+            Kind::GitLab => format!("/api/v4/projects/{}/{behind}", encode_part(&self.parts.join("/"))),
+            Kind::Gitea => format!("/api/v1/repos/{}/{behind}", self.parts.join("/")),
+            _ => {
+                let host = self.server.host.as_str();
+                if host == "github.com" {
+                    let mut api = self
+                        .server
+                        .at(&format!("/repos/{}/{behind}", self.parts.join("/")), query);
+                    api.host = "api.github.com".to_owned();
+                    return api;
+                }
+                let is_api = host.starts_with("api.") || host.contains(".api.");
+                let base = if is_api { "" } else { "/api/v3" };
+                format!("{base}/repos/{}/{behind}", self.parts.join("/"))
+            }
+        };
+        self.server.at(&path, query)
+    }
+}
+
+/// The HTTPS server of what is fetched from over ssh, on its usual port: that of ssh is another one's.
+fn make_server(authority: &str) -> Result<Address, &'static str> {
+    let server = authority.rsplit_once('@').map_or(authority, |(_, server)| server);
+    let (host, _) = read_server(server)?;
+    Address::read(&format!("https://{host}/"))
+}
+
+/// The commit of a revision, such as `main@sha1:…`.
+pub(super) fn find_commit(revision: &str) -> Option<&str> {
+    let digest = revision.rsplit_once('@').map_or(revision, |(_, digest)| digest);
+    let (hash, length) = match digest.split_once(':') {
+        Some(("sha1", hash)) => (hash, 40),
+        Some(("sha256", hash)) => (hash, 64),
+        Some(_) => return None,
+        // As Flux wrote it before: main/….
+        None => (digest.rsplit_once('/').map_or(digest, |(_, hash)| hash), 40),
+    };
+    let is_hash = hash.len() == length && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then_some(hash)
+}
+
+/// The status of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CommitStatus {
+    kind: Kind,
+    commit: String,
+    name: String,
+    state: &'static str,
+    description: String,
+}
+
+/// Whether an event tells anything of a commit that a host is told (Flux's rules).
+pub(super) fn is_about_commit(kind: Kind, news: &News, metadata: &BTreeMap<String, String>) -> bool {
+    let has_commit = news
+        .metadata
+        .get("event.toolkit.fluxcd.io/commit")
+        .is_some_and(|commit| !commit.is_empty());
+    let is_error = news.severity == Severity::Error;
+    // What is applied all the same has not failed.
+    let is_remark = is_error && news.reason == reason::RECONCILIATION_SUCCEEDED;
+    let is_under_way = news.reason == reason::PROGRESSING && kind != Kind::Gitea;
+    (has_commit || is_error || news.is_commit_status())
+        && !is_remark
+        && !is_under_way
+        && find_revision(metadata).is_some()
+}
+
+/// What an event is about (Flux's order): the commit that the object's annotation names, what the artifact was made of, the artifact.
+fn find_revision(metadata: &BTreeMap<String, String>) -> Option<&str> {
+    let mut keys = ["commit", "originRevision", "revision"].into_iter();
+    keys.find_map(|key| metadata.get(key)).map(String::as_str)
+}
+
+impl CommitStatus {
+    /// What an event says of a commit; `name` is what an expression calls the status.
+    pub(super) fn of(
+        kind: Kind,
+        news: &News,
+        metadata: &BTreeMap<String, String>,
+        (name, provider_uid): (Option<String>, &str),
+    ) -> Result<Self, String> {
+        let revision = find_revision(metadata).ok_or("missing revision metadata")?;
+        let commit = find_commit(revision).ok_or("failed to extract commit hash from the revision")?;
+        let is_error = news.severity == Severity::Error;
+        let state = match kind {
+            Kind::GitLab if is_error => "failed",
+            Kind::Gitea if news.reason == reason::PROGRESSING => "pending",
+            _ if is_error => "failure",
+            _ => "success",
+        };
+        let name = name.unwrap_or_else(|| {
+            let first = provider_uid.split('-').next().unwrap_or_default();
+            format!("{}/{}/{first}", news.object.kind, news.object.name).to_lowercase()
+        });
+        Ok(Self {
+            kind,
+            commit: commit.to_owned(),
+            name,
+            state,
+            description: split_camel_case(&news.reason).join(" ").to_lowercase(),
+        })
+    }
+
+    /// Where it is asked which statuses the commit has.
+    pub(super) fn locate_list(&self, repository: &Repository) -> Address {
+        let commit = &self.commit;
+        match self.kind {
+            Kind::GitLab => {
+                let query = format!("name={}", encode_part(&self.name));
+                repository.at(self.kind, &format!("repository/commits/{commit}/statuses"), Some(query))
+            }
+            Kind::Gitea => {
+                let query = format!("limit={PER_PAGE}&page=1");
+                repository.at(self.kind, &format!("commits/{commit}/statuses"), Some(query))
+            }
+            _ => {
+                let query = format!("per_page={PER_PAGE}");
+                repository.at(self.kind, &format!("commits/{commit}/statuses"), Some(query))
+            }
+        }
+    }
+
+    /// Where it is told.
+    pub(super) fn locate(&self, repository: &Repository) -> Address {
+        repository.at(self.kind, &format!("statuses/{}", self.commit), None)
+    }
+
+    /// What is told.
+    pub(super) fn write(&self) -> Value {
+        let (state, name, description) = (self.state, &self.name, &self.description);
+        match self.kind {
+            Kind::GitLab => json!({ "state": state, "name": name, "description": description }),
+            Kind::Gitea => json!({ "state": state, "target_url": "", "description": description, "context": name }),
+            _ => json!({ "state": state, "description": description, "context": name }),
+        }
+    }
+
+    /// What is shown to the host.
+    pub(super) fn write_headers(&self, token: &str) -> Vec<(String, String)> {
+        let header = |name: &str, value: String| (name.to_owned(), value);
+        match self.kind {
+            Kind::GitLab => vec![header("private-token", token.to_owned())],
+            Kind::Gitea => vec![header("authorization", format!("token {token}"))],
+            _ => vec![
+                header("authorization", format!("Bearer {token}")),
+                header("accept", "application/vnd.github+json".to_owned()),
+                header("x-github-api-version", "2022-11-28".to_owned()),
+            ],
+        }
+    }
+
+    /// Whether a list of the commit's statuses has it already, as the last one of its name.
+    pub(super) fn is_in(&self, list: &[u8]) -> bool {
+        let Ok(Value::Array(list)) = serde_json::from_slice(list) else {
+            return false;
+        };
+        let has = |status: &Value, field: &str, value: &str| status.get(field).and_then(Value::as_str) == Some(value);
+        let is_same = |status: &Value, state: &str| {
+            has(status, state, self.state) && has(status, "description", &self.description)
+        };
+        match self.kind {
+            Kind::GitLab => list.iter().any(|status| {
+                has(status, "sha", &self.commit) && has(status, "name", &self.name) && is_same(status, "status")
+            }),
+            Kind::Gitea => {
+                let last = list.iter().find(|status| has(status, "context", &self.name));
+                last.is_some_and(|status| is_same(status, "status"))
+            }
+            _ => {
+                let last = list.iter().find(|status| has(status, "context", &self.name));
+                last.is_some_and(|status| is_same(status, "state"))
+            }
+        }
+    }
+}
+
+/// The words of a reason: `InvalidCELExpression` has three.
+fn split_camel_case(text: &str) -> Vec<String> {
+    let class = |letter: char| match letter {
+        letter if letter.is_lowercase() => 1,
+        letter if letter.is_uppercase() => 2,
+        letter if letter.is_numeric() => 3,
+        _ => 4,
+    };
+    let mut words: Vec<String> = Vec::new();
+    let mut last = 0;
+    for letter in text.chars() {
+        let this = class(letter);
+        match words.last_mut() {
+            Some(word) if this == last => word.push(letter),
+            // A large letter before small ones begins their word.
+            Some(word) if last == 2 && this == 1 => {
+                let first = word.pop();
+                let is_spent = word.is_empty();
+                let begun: String = first.into_iter().chain([letter]).collect();
+                if is_spent {
+                    *word = begun;
+                } else {
+                    words.push(begun);
+                }
+            }
+            _ => words.push(letter.to_string()),
+        }
+        last = this;
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_read_as_it_is_fetched_from() {
+        let check = |text: &str, kind: Kind, expected: &str| {
+            let found = match Repository::read(text, kind) {
+                Ok(repository) => {
+                    let address = repository.at(kind, "x", None);
+                    format!("{}{}", address.describe_server(), address.target())
+                }
+                Err(problem) => problem.to_owned(),
+            };
+            assert_eq!(found, expected, "{text}");
+        };
+        let github = Kind::GitHub;
+        check("https://github.com/a/b", github, "https://api.github.com/repos/a/b/x");
+        check(
+            "https://github.com/a/b.git",
+            github,
+            "https://api.github.com/repos/a/b/x",
+        );
+        check("ssh://git@github.com/a/b", github, "https://api.github.com/repos/a/b/x");
+        check(
+            "ssh://git@github.com:2222/a/b",
+            github,
+            "https://api.github.com/repos/a/b/x",
+        );
+        check("git@github.com:a/b.git", github, "https://api.github.com/repos/a/b/x");
+        check(
+            "http://git.example:8080/a/b",
+            github,
+            "http://git.example:8080/api/v3/repos/a/b/x",
+        );
+        check(
+            "https://api.git.example/a/b",
+            github,
+            "https://api.git.example/repos/a/b/x",
+        );
+        check(
+            "https://user:sesame@git.example/a/b/",
+            Kind::Gitea,
+            "https://git.example/api/v1/repos/a/b/x",
+        );
+        check(
+            "https://gitlab.com/a/b/c",
+            Kind::GitLab,
+            "https://gitlab.com/api/v4/projects/a%2Fb%2Fc/x",
+        );
+        check(
+            "https://gitlab.com/1234",
+            Kind::GitLab,
+            "https://gitlab.com/api/v4/projects/1234/x",
+        );
+        check(
+            "https://github.com/a",
+            github,
+            "its path must be an owner and a repository",
+        );
+        check(
+            "https://github.com/a/b/c",
+            github,
+            "its path must be an owner and a repository",
+        );
+        check(
+            "https://gitlab.com/a/../b",
+            Kind::GitLab,
+            "its path can't be that of a repository",
+        );
+        check(
+            "https://gitlab.com/a%2Fb",
+            Kind::GitLab,
+            "its path can't be that of a repository",
+        );
+        check(
+            "https://github.com/a/b?x=y",
+            github,
+            "it has a query, and a repository has none",
+        );
+        check("file:///a/b", github, "it must begin with https:// or http://");
+    }
+
+    #[test]
+    fn a_commit_is_found_in_a_revision() {
+        let sha1 = "5394cb7f48332b2de7c17dd8b8384bbc84b7e738";
+        for revision in [
+            format!("main@sha1:{sha1}"),
+            format!("sha1:{sha1}"),
+            format!("a/b@sha1:{sha1}"),
+            format!("main/{sha1}"),
+        ] {
+            assert_eq!(find_commit(&revision), Some(sha1), "{revision}");
+        }
+        let sha256 = "0".repeat(64);
+        assert_eq!(find_commit(&format!("v1@sha256:{sha256}")), Some(sha256.as_str()));
+        for wrong in ["", "main", "main@sha1:5394", "main@md5:0", "main@sha1:../../x"] {
+            assert_eq!(find_commit(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_reason_is_told_in_words() {
+        let check =
+            |reason: &str, expected: &str| assert_eq!(split_camel_case(reason).join(" ").to_lowercase(), expected);
+        check("ReconciliationSucceeded", "reconciliation succeeded");
+        check("InvalidCELExpression", "invalid cel expression");
+        check("Progressing", "progressing");
+        check("URLInvalid", "url invalid");
+        check("OCIArtifactPullFailed", "oci artifact pull failed");
+        check("", "");
+    }
+}

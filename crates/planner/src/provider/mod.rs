@@ -1,0 +1,77 @@
+//! Decides about Providers: whether one can be used, what is read for it, what is sent, and what an answer means.
+//!
+//! ```text
+//! spec ──[plan]──▶ status          news ──[needs]──▶ Secrets to read ──[write_sending]──▶ Sending ──▶ answer ──[judge]──▶ sent, again, failed
+//! ```
+//!
+//! An address may be a secret, and so may everything in it: what is said of a Sending names the Secret then, and nothing that a receiver answers is ever
+//! quoted. It refuses to open connections.
+
+mod access;
+mod address;
+mod alertmanager;
+mod check;
+mod commit;
+mod expression;
+mod send;
+mod slack;
+mod teams;
+mod verdict;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tenure_api::{Provider, ProviderStatus};
+use tenure_tenancy::Placement;
+
+pub use access::{Access, SecretData};
+pub use address::Address;
+pub use check::{Kind, find_problem, find_timeout};
+pub use expression::needs_purse;
+pub use send::{Letter, Method, Needs, Secrets, Sending, write_sending};
+pub use verdict::{ATTEMPTS, Answer, LETTER_RATE, LONGEST_PAUSE, TENANT_LETTER_RATE, Verdict, find_pause};
+
+use crate::plan::Status;
+use crate::standing::{Standing, StandingPlan};
+
+/// A plan for a Provider.
+pub type Plan = StandingPlan<ProviderStatus>;
+
+/// What is known when a plan is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// The Provider as last read, status included.
+    pub provider: Provider,
+    /// Whose its namespace is.
+    pub placement: Placement,
+}
+
+impl Status for ProviderStatus {
+    fn conditions(&self) -> &[tenure_api::Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<tenure_api::Condition> {
+        &mut self.conditions
+    }
+}
+
+/// What to do about a Provider.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let provider = &snapshot.provider;
+    let standing = Standing {
+        kind: "Provider",
+        metadata: &provider.metadata,
+        is_suspended: provider.spec.suspend,
+        status: provider.status.as_ref(),
+        observe: |mut status: ProviderStatus, generation| {
+            status.observed_generation = generation;
+            status
+        },
+    };
+    standing.plan(now, || {
+        check::admit(snapshot)?;
+        Ok("Provider is Ready".to_owned())
+    })
+}

@@ -1,0 +1,403 @@
+//! What is sent to a Provider for an event: which Secrets are read for it and as whom, the request, and what an answer to it means.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use jiff::Timestamp;
+use sha2::Sha256;
+use tenure_api::{Alert, Provider};
+use tenure_tenancy::{Denial, Placement, ServiceAccount, identity, reference};
+
+use super::access::{Access, SecretData};
+use super::address::Address;
+use super::check::Kind;
+use super::commit::{self, CommitStatus, Repository};
+use super::verdict::{Answer, Verdict, judge_status};
+use super::{alertmanager, expression, slack, teams};
+use crate::expression::Purse;
+use crate::news::News;
+
+/// What is read for a Provider, as the namespace's own account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Who reads.
+    pub account: ServiceAccount,
+    /// `spec.secretRef`.
+    pub secret: Option<String>,
+    /// `spec.certSecretRef`.
+    pub certificates: Option<String>,
+    /// `spec.proxySecretRef`.
+    pub proxy: Option<String>,
+}
+
+/// What is read for a Provider.
+///
+/// # Errors
+/// When nobody may act in its namespace.
+fn find_needs(provider: &Provider, placement: &Placement) -> Result<Needs, Denial> {
+    let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
+    let name = |reference: &Option<tenure_api::reference::LocalObjectReference>| {
+        reference.as_ref().map(|reference| reference.name.clone())
+    };
+    let spec = &provider.spec;
+    Ok(Needs {
+        account: identity::decide_for_source(placement, namespace)?,
+        secret: name(&spec.secret_ref),
+        certificates: name(&spec.cert_secret_ref),
+        proxy: name(&spec.proxy_secret_ref),
+    })
+}
+
+/// How something is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Without a body.
+    Get,
+    /// With one.
+    Post,
+}
+
+/// One request. Its address, headers and body may hold secrets, and are not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Letter {
+    /// How.
+    pub method: Method,
+    /// Where to.
+    pub address: Address,
+    /// Headers: lower-case names, each once.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// A user and a password.
+    pub user: Option<(String, String)>,
+    /// How many bytes of the answer's body are looked at.
+    pub answer_bytes: usize,
+}
+
+impl fmt::Debug for Letter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Letter({:?}, {} bytes)", self.method, self.body.len())
+    }
+}
+
+/// What is sent for an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// What messages call the receiver.
+    pub shown: String,
+    /// What is asked first.
+    pub inquiry: Option<Letter>,
+    /// What is told.
+    pub letter: Letter,
+    /// Whose certificates are believed and shown, as the data of a Secret.
+    pub tls: Option<SecretData>,
+    /// A proxy, as the data of a Secret.
+    pub proxy: Option<SecretData>,
+    is_slack_api: bool,
+    status: Option<CommitStatus>,
+}
+
+/// Bytes of an answer that lists statuses, or says what Slack thinks.
+const ANSWER_BYTES: usize = 512 << 10;
+/// The name of the header by which Flux's receivers know it.
+const COMPONENT: &str = "gotk-component";
+
+/// Whether a Provider is told of an event at all, by what kind of event it is (Flux's rules).
+fn wants(kind: Kind, provider: &Provider, news: &News, metadata: &BTreeMap<String, String>) -> bool {
+    if provider.spec.suspend {
+        return false;
+    }
+    if kind.is_commit_status() {
+        return commit::is_about_commit(kind, news, metadata);
+    }
+    kind.is_generic() || !news.is_commit_status()
+}
+
+/// Whether nothing has to be read to know that a Provider is not told of an event.
+fn is_unwanted(provider: &Provider, news: &News, metadata: &BTreeMap<String, String>) -> bool {
+    Kind::read(&provider.spec.type_).is_some_and(|kind| !wants(kind, provider, news, metadata))
+}
+
+impl Needs {
+    /// What is read for an event, of which this is told beside it; nothing when the Provider is not told of it.
+    ///
+    /// # Errors
+    /// Why nothing can be sent.
+    pub fn of_event(
+        provider: &Provider,
+        placement: &Placement,
+        (news, metadata): (&News, &BTreeMap<String, String>),
+    ) -> Result<Option<Self>, String> {
+        if let Some(problem) = super::find_problem(provider) {
+            return Err(problem);
+        }
+        if is_unwanted(provider, news, metadata) {
+            return Ok(None);
+        }
+        // Whose the namespace is may be another by now than when the Alert was asked.
+        let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
+        let object = (news.object.kind.as_str(), news.object.name.as_str());
+        reference::check_event_source(placement, namespace, Some(news.object.namespace.as_str()), object)
+            .map_err(|denial| denial.message)?;
+        find_needs(provider, placement)
+            .map(Some)
+            .map_err(|denial| denial.message)
+    }
+}
+
+/// The Secrets of a Provider, as they were read.
+#[derive(Default)]
+pub struct Secrets {
+    /// Of `spec.secretRef`.
+    pub secret: Option<SecretData>,
+    /// Of `spec.certSecretRef`.
+    pub certificates: Option<SecretData>,
+    /// Of `spec.proxySecretRef`.
+    pub proxy: Option<SecretData>,
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Secrets(hidden)")
+    }
+}
+
+/// What is sent to a Provider for an event, of which `metadata` is told beside it.
+///
+/// # Errors
+/// What is wrong with the Provider or its Secrets; nothing of a Secret's content is in that.
+pub fn write_sending(
+    (provider, alert): (&Provider, &Alert),
+    (news, metadata): (&News, &BTreeMap<String, String>),
+    secrets: Secrets,
+    (purse, now): (&mut Purse, Timestamp),
+) -> Result<Sending, String> {
+    let spec = &provider.spec;
+    let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
+    let kind = Kind::read(&spec.type_).ok_or("spec.type is none that there is")?;
+    let secret_name = spec.secret_ref.as_ref().map(|secret| secret.name.as_str());
+    let named = |problem: String| match secret_name {
+        Some(name) => format!("invalid '{namespace}/{name}' secret data: {problem}"),
+        None => problem,
+    };
+    let access = match &secrets.secret {
+        Some(data) => Access::read(data).map_err(named)?,
+        None => Access::default(),
+    };
+    let of_secret = access.address.as_deref().filter(|address| !address.is_empty());
+    let address = of_secret.or(spec.address.as_deref()).unwrap_or_default();
+    let field = if of_secret.is_some() { "address" } else { "spec.address" };
+    let wrong = |problem: &str| match of_secret {
+        Some(_) => named(format!("{field}: {problem}")),
+        None => format!("{field}: {problem}"),
+    };
+    let draft = Draft {
+        kind,
+        provider,
+        alert,
+        news,
+        metadata,
+        access: &access,
+    };
+    let mut sending = if kind.is_commit_status() {
+        let repository = Repository::read(address, kind).map_err(wrong)?;
+        let password = access.password.as_deref().filter(|password| !password.is_empty());
+        let token = access.find_token().or(password);
+        let missing = || named("the key token is missing, which the host knows us by".to_owned());
+        draft.write_status(&repository, token.ok_or_else(missing)?, (purse, now))?
+    } else {
+        let address = Address::read(address).map_err(wrong)?;
+        draft.write_letter(address).map_err(named)?
+    };
+    if let (Some(_), Some(name)) = (of_secret, secret_name) {
+        sending.shown = format!("the address in Secret {namespace}/{name}");
+    }
+    let has_authority = |data: &SecretData| data.contains_key("ca.crt") || data.contains_key("tls.crt");
+    sending.proxy = match secrets.proxy {
+        Some(proxy) => Some(proxy),
+        None => {
+            let address = access
+                .find_proxy()
+                .or(spec.proxy.as_deref())
+                .filter(|proxy| !proxy.is_empty());
+            address.map(|address| BTreeMap::from([("address".to_owned(), address.as_bytes().to_vec())]))
+        }
+    };
+    // Flux's: a Git host's certificates may be beside its token.
+    sending.tls = match secrets.certificates {
+        Some(certificates) => Some(certificates),
+        None => secrets
+            .secret
+            .filter(|data| kind.is_commit_status() && has_authority(data)),
+    };
+    Ok(sending)
+}
+
+/// What a request is made of.
+struct Draft<'a> {
+    kind: Kind,
+    provider: &'a Provider,
+    alert: &'a Alert,
+    news: &'a News,
+    metadata: &'a BTreeMap<String, String>,
+    access: &'a Access,
+}
+
+impl Draft<'_> {
+    fn write_letter(&self, mut address: Address) -> Result<Sending, String> {
+        let (spec, news) = (&self.provider.spec, self.news);
+        let username = spec.username.as_deref().filter(|name| !name.is_empty());
+        let mut headers = Headers::default();
+        headers.set("content-type", "application/json");
+        let mut user = address.user.take();
+        let is_slack_api = self.kind == Kind::Slack && is_slack_api(&address);
+        let content = match self.kind {
+            Kind::Slack => {
+                if let Some(token) = self.access.find_token() {
+                    headers.set("authorization", &format!("Bearer {token}"));
+                }
+                slack::write_message(spec, username, news, self.metadata, true)
+            }
+            Kind::Discord => {
+                if !address.path.ends_with("/slack") {
+                    let path = format!("{}/slack", address.path.trim_end_matches('/'));
+                    address = address.at(&path, address.query.clone());
+                }
+                slack::write_message(spec, username, news, self.metadata, false)
+            }
+            Kind::Teams => teams::write_card(&address, news, self.metadata),
+            Kind::Alertmanager => {
+                let access = self.access;
+                if let (Some(name), Some(password)) = (&access.username, &access.password) {
+                    user = Some((name.clone(), password.clone()));
+                } else if let Some(token) = access.find_token() {
+                    headers.set("authorization", &format!("Bearer {token}"));
+                }
+                alertmanager::write_alerts(news, self.metadata)
+            }
+            _ => news.write(self.metadata),
+        };
+        let body = serde_json::to_vec(&content).map_err(|_| "the event can't be written as JSON")?;
+        if self.kind.is_generic() {
+            headers.set(COMPONENT, &news.reporter);
+            for (name, value) in &self.access.headers {
+                headers.set(name, value);
+            }
+        }
+        if self.kind == Kind::GenericHmac {
+            let key = self.access.token.as_deref().filter(|key| !key.is_empty());
+            let key = key.ok_or("the key token is missing or empty, and is what the HMAC is made with")?;
+            headers.set("x-signature", &format!("sha256={}", sign(&body, key.as_bytes())?));
+        }
+        // What a Secret sets goes before what an address says.
+        if headers.has("authorization") {
+            user = None;
+        }
+        Ok(Sending {
+            shown: address.describe_server(),
+            inquiry: None,
+            letter: Letter {
+                method: Method::Post,
+                address,
+                headers: headers.0,
+                body,
+                user,
+                answer_bytes: if is_slack_api { ANSWER_BYTES } else { 0 },
+            },
+            tls: None,
+            proxy: None,
+            is_slack_api,
+            status: None,
+        })
+    }
+
+    fn write_status(
+        &self,
+        repository: &Repository,
+        token: &str,
+        purse: (&mut Purse, Timestamp),
+    ) -> Result<Sending, String> {
+        let event = self.news.write(self.metadata);
+        let name = expression::evaluate(self.provider, self.alert, &event, purse)?;
+        let uid = self.provider.metadata.uid.as_deref().unwrap_or_default();
+        let status = CommitStatus::of(self.kind, self.news, self.metadata, (name, uid))?;
+        let headers = status.write_headers(token);
+        let list = status.locate_list(repository);
+        let address = status.locate(repository);
+        let body = serde_json::to_vec(&status.write()).map_err(|_| "the status can't be written as JSON")?;
+        let mut telling = Headers(headers.clone());
+        telling.set("content-type", "application/json");
+        Ok(Sending {
+            shown: address.describe_server(),
+            inquiry: Some(Letter {
+                method: Method::Get,
+                address: list,
+                headers,
+                body: Vec::new(),
+                user: None,
+                answer_bytes: ANSWER_BYTES,
+            }),
+            letter: Letter {
+                method: Method::Post,
+                address,
+                headers: telling.0,
+                body,
+                user: None,
+                answer_bytes: 0,
+            },
+            tls: None,
+            proxy: None,
+            is_slack_api: false,
+            status: Some(status),
+        })
+    }
+}
+
+impl Sending {
+    /// What an answer to the inquiry means: whether the receiver knows it already is what `Ok` says.
+    ///
+    /// # Errors
+    /// What is to be done instead of telling it.
+    pub fn judge_inquiry(&self, answer: &Answer) -> Result<bool, Verdict> {
+        match judge_status(answer) {
+            Verdict::Done => Ok(self.status.as_ref().is_some_and(|status| status.is_in(&answer.body))),
+            other => Err(other),
+        }
+    }
+
+    /// What an answer means.
+    #[must_use]
+    pub fn judge(&self, answer: &Answer) -> Verdict {
+        match judge_status(answer) {
+            Verdict::Done if self.is_slack_api => slack::judge(answer),
+            verdict => verdict,
+        }
+    }
+}
+
+fn is_slack_api(address: &Address) -> bool {
+    let written = format!("{}{}", address.describe_server(), address.target());
+    written == slack::POST_MESSAGE
+}
+
+/// Headers, each once: what is set later goes before.
+#[derive(Default)]
+struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    fn set(&mut self, name: &str, value: &str) {
+        self.0.retain(|(known, _)| known != name);
+        self.0.push((name.to_owned(), value.to_owned()));
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+}
+
+fn sign(body: &[u8], key: &[u8]) -> Result<String, String> {
+    let mut code = Hmac::<Sha256>::new_from_slice(key).map_err(|_| "the key token can't be used")?;
+    code.update(body);
+    Ok(hex::encode(code.finalize().into_bytes()))
+}

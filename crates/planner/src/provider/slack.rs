@@ -1,0 +1,97 @@
+//! Messages for Slack, and for Discord, which takes them, too: one attachment, whose fields are what is told beside an event. And what Slack's own API answers.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tenure_api::ProviderSpec;
+
+use super::verdict::{Answer, Verdict};
+use crate::news::{News, Severity};
+
+/// Slack's API, which answers 200 whatever it thinks.
+pub(super) const POST_MESSAGE: &str = "https://slack.com/api/chat.postMessage";
+
+/// What Slack says is wrong, of which we repeat no other word: what somebody else answers may be anything.
+const COMPLAINTS: [&str; 18] = [
+    "access_denied",
+    "account_inactive",
+    "channel_not_found",
+    "ekm_access_denied",
+    "invalid_auth",
+    "invalid_blocks",
+    "is_archived",
+    "missing_scope",
+    "msg_too_long",
+    "no_permission",
+    "no_text",
+    "not_authed",
+    "not_in_channel",
+    "org_login_required",
+    "restricted_action",
+    "token_expired",
+    "token_revoked",
+    "too_many_attachments",
+];
+
+/// A message about an event. Slack shows the first line of it where there is little room; Discord has no such place.
+pub(super) fn write_message(
+    spec: &ProviderSpec,
+    username: Option<&str>,
+    news: &News,
+    metadata: &BTreeMap<String, String>,
+    has_fallback: bool,
+) -> Value {
+    let author = news.object.describe_for_chats();
+    let color = match news.severity {
+        Severity::Info => "good",
+        Severity::Error => "danger",
+    };
+    let fallback = if has_fallback {
+        format!("{author}: {}", news.message.split('\n').next().unwrap_or_default())
+    } else {
+        String::new()
+    };
+    let fields: Vec<Value> = metadata
+        .iter()
+        .map(|(title, value)| json!({ "title": title, "value": value, "short": false }))
+        .collect();
+    // Flux's message to Discord has no channel either: a webhook has one.
+    let channel = spec.channel.as_deref().filter(|_| has_fallback).unwrap_or_default();
+    json!({
+        "channel": channel,
+        "username": username.unwrap_or(&news.reporter),
+        "icon_url": "",
+        "icon_emoji": "",
+        "attachments": [{
+            "fallback": fallback, "color": color, "author_name": author, "text": news.message, "mrkdwn_in": ["text"], "fields": fields,
+        }],
+    })
+}
+
+#[derive(Deserialize)]
+struct ApiAnswer {
+    ok: bool,
+    #[serde(default)]
+    error: String,
+}
+
+/// What an answer of Slack's API means that has arrived.
+pub(super) fn judge(answer: &Answer) -> Verdict {
+    let Ok(said) = serde_json::from_slice::<ApiAnswer>(&answer.body) else {
+        return Verdict::Failed("its answer is not one of Slack's API".to_owned());
+    };
+    if said.ok {
+        return Verdict::Done;
+    }
+    if ["ratelimited", "rate_limited"].contains(&said.error.as_str()) {
+        return Verdict::Again {
+            after: answer.retry_after,
+            why: "Slack responded with error: ratelimited".to_owned(),
+        };
+    }
+    match COMPLAINTS.iter().find(|known| **known == said.error) {
+        Some(known) => Verdict::Failed(format!("Slack responded with error: {known}")),
+        None => Verdict::Failed("Slack responded with an error".to_owned()),
+    }
+}

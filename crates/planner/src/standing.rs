@@ -1,0 +1,154 @@
+//! The plans of objects that are only looked at, and acted on by others when something happens: an Alert and a Provider. What is wrong with
+//! one is said in its status and as an event; nothing is done in the cluster for it. Refuses to judge a spec: each kind says what is wrong with its own.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::metadata::FLUX_FINALIZER;
+use tenure_api::{ObjectMeta, reason};
+use tenure_tenancy::{Denial, ServiceAccount};
+
+use crate::ending::{self, add_duration};
+use crate::plan::{self, EventKind, FinalizerChange, Next, Plan, Status, Withheld};
+
+/// How soon it is looked again at what may pass by itself.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// A plan that has nothing to do in the cluster.
+pub type StandingPlan<T> = Plan<Nothing, ServiceAccount, T, ()>;
+
+/// A step that there is none of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Nothing {}
+
+impl plan::Step for Nothing {
+    fn is_public(&self) -> bool {
+        match *self {}
+    }
+}
+
+impl fmt::Display for Nothing {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+/// Why an object is not Ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    /// Whether somebody has to change the object, so that it is Stalled.
+    pub(crate) is_final: bool,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            is_final: true,
+        }
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(reason::INVALID_SPEC, message)
+    }
+
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(reason::UNSUPPORTED_FIELD, message)
+    }
+
+    /// Not the object's own fault: it waits for another one.
+    pub(crate) fn waits(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            is_final: false,
+            ..Self::new(reason, message)
+        }
+    }
+}
+
+impl From<Denial> for Refusal {
+    fn from(denial: Denial) -> Self {
+        Self::new(denial.reason.as_str(), denial.message)
+    }
+}
+
+/// What a plan is made of.
+pub(crate) struct Standing<'a, T> {
+    pub(crate) kind: &'static str,
+    pub(crate) metadata: &'a ObjectMeta,
+    pub(crate) is_suspended: bool,
+    pub(crate) status: Option<&'a T>,
+    /// The status with this generation observed.
+    pub(crate) observe: fn(T, Option<i64>) -> T,
+}
+
+impl<T: Status> Standing<'_, T> {
+    /// The plan: `judge` says what Ready says, or why it isn't.
+    pub(crate) fn plan(&self, now: Timestamp, judge: impl FnOnce() -> Result<String, Refusal>) -> StandingPlan<T> {
+        let mut plan = Plan::idle(ending::name_subject(self.kind, self.metadata), ());
+        if self.metadata.deletion_timestamp.is_some() {
+            let finalizers = self.metadata.finalizers.iter().flatten();
+            // One that Flux put there.
+            if finalizers.into_iter().any(|finalizer| finalizer == FLUX_FINALIZER) {
+                plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
+            }
+            plan.next = Next::Forget;
+            return plan;
+        }
+        if self.is_suspended {
+            plan.withheld.push(Withheld {
+                what: "everything".to_owned(),
+                why: "spec.suspend is true".to_owned(),
+            });
+            return plan;
+        }
+        let old = self.status.map(Status::conditions).unwrap_or_default();
+        let mut status = (self.observe)(self.status.cloned().unwrap_or_default(), self.metadata.generation);
+        let conditions = status.conditions_mut();
+        condition::remove(conditions, condition::STALLED);
+        match judge() {
+            Ok(message) => {
+                self.set(
+                    conditions,
+                    now,
+                    (condition::READY, ConditionStatus::True, reason::SUCCEEDED, &message),
+                );
+            }
+            Err(refusal) => {
+                let (reason, message) = (refusal.reason, refusal.message.as_str());
+                self.set(
+                    conditions,
+                    now,
+                    (condition::READY, ConditionStatus::False, reason, message),
+                );
+                if refusal.is_final {
+                    self.set(
+                        conditions,
+                        now,
+                        (condition::STALLED, ConditionStatus::True, reason, message),
+                    );
+                }
+                plan.events
+                    .extend(ending::make_news(old, EventKind::Warning, reason, message));
+                plan.withheld.push(Withheld {
+                    what: "Ready".to_owned(),
+                    why: message.to_owned(),
+                });
+                // Whose a namespace is may become known without the object changing.
+                if reason == reason::ACCESS_DENIED || reason == reason::IDENTITY_MISSING {
+                    plan.next = Next::Done(Some(add_duration(now, PAUSE)));
+                }
+            }
+        }
+        plan.status = ending::find_change(self.status, &status);
+        plan
+    }
+
+    fn set(&self, conditions: &mut Vec<Condition>, now: Timestamp, entry: ending::Entry<'_>) {
+        ending::set_condition(conditions, self.metadata, now, entry);
+    }
+}

@@ -1,0 +1,525 @@
+//! Alerts: what is refused by name, which events are wanted, and what is told beside them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_api::{Alert, ObjectMeta, Provider};
+use tenure_planner::alert::{
+    Candidate, Chosen, Plan, RECENT, Recent, SAME_FOR, Snapshot, choose, combine, is_about, plan,
+};
+use tenure_planner::maxima::{ALERTS_TOLD, PATTERNS_TRIED};
+use tenure_planner::news::News;
+use tenure_planner::{Event, EventKind, EventPlace, Next, invariants};
+
+use crate::receiver::{realm, start};
+
+const KUSTOMIZE: (&str, &str, &str) = (
+    "kustomize.toolkit.fluxcd.io/v1",
+    "Kustomization",
+    "kustomize-controller",
+);
+const SOURCE: (&str, &str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository", "source-controller");
+
+pub(crate) fn alert(namespace: &str, fields: &Value) -> Alert {
+    let mut spec = json!({
+        "providerRef": { "name": "chat" }, "eventSources": [{ "kind": "Kustomization", "name": "*" }],
+    });
+    for (key, value) in fields.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Alert",
+        "metadata": { "name": "alert", "namespace": namespace, "generation": 1, "uid": "a" },
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn provider(fields: &Value) -> Provider {
+    let mut spec = json!({ "type": "slack", "address": "https://hooks.example/x" });
+    for (key, value) in fields.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider",
+        "metadata": { "name": "chat", "namespace": "blue", "generation": 1, "uid": "p" },
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+pub(crate) fn event(kind: EventKind, reason: &str, message: &str, annotations: &[(&str, &str)]) -> Event {
+    Event {
+        kind,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        annotations: annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        place: EventPlace::Beside,
+    }
+}
+
+pub(crate) fn object(namespace: &str, name: &str) -> ObjectMeta {
+    serde_json::from_value(json!({
+        "name": name, "namespace": namespace, "uid": "o", "resourceVersion": "7",
+        "labels": { "team": "one" },
+    }))
+    .unwrap()
+}
+
+/// That a Kustomization of namespace `blue` could not be built.
+fn failure(message: &str) -> News {
+    let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
+    let event = event(EventKind::Warning, "BuildFailed", message, &revision);
+    News::of(KUSTOMIZE, &object("blue", "app"), &event, start()).unwrap()
+}
+
+fn planned(snapshot: &Snapshot) -> Plan {
+    let plan = plan(snapshot, start());
+    assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
+    plan
+}
+
+#[track_caller]
+fn ready(fields: &Value, provider: Option<Provider>) -> (bool, bool, String, String) {
+    let plan = planned(&Snapshot {
+        alert: alert("blue", fields),
+        placement: realm().place("blue"),
+        provider,
+    });
+    let status = plan.status.unwrap();
+    let find = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
+    let ready = find("Ready").unwrap();
+    (
+        ready.status == tenure_api::ConditionStatus::True,
+        find("Stalled").is_some(),
+        ready.reason.clone(),
+        ready.message.clone(),
+    )
+}
+
+#[test]
+fn an_alert_is_ready_once_its_provider_can_be_used() {
+    let said = |fields: Value, provider: Option<Provider>| {
+        let (is_ready, is_stalled, reason, message) = ready(&fields, provider);
+        format!("{is_ready} {is_stalled} {reason}: {message}")
+    };
+    let fine = || Some(provider(&json!({})));
+    assert_eq!(said(json!({}), fine()), "true false Succeeded: Alert is Ready");
+    assert_eq!(
+        said(json!({}), None),
+        "false false ProviderNotReady: Provider blue/chat is not there"
+    );
+    let rocket = Some(provider(&json!({ "type": "rocket" })));
+    assert_eq!(
+        said(json!({}), rocket),
+        "false false ProviderNotReady: Provider blue/chat: spec.type: rocket is not supported yet: there are generic, generic-hmac, slack, \
+         msteams, discord, alertmanager, github, gitlab, gitea"
+    );
+    // Nothing is ignored in silence: of what nobody reconciles here, nothing will be heard.
+    let helm = json!({ "eventSources": [
+        { "kind": "HelmRelease", "name": "*" }, { "kind": "Kustomization", "name": "*" }, { "kind": "HelmChart", "name": "*" },
+    ] });
+    assert_eq!(
+        said(helm, fine()),
+        "true false Succeeded: Alert is Ready; no events will come of HelmChart, HelmRelease, since nobody here reconciles that"
+    );
+}
+
+#[test]
+fn what_an_alert_may_not_is_refused_by_name() {
+    let check = |fields: Value, reason: &str, part: &str| {
+        let (is_ready, is_stalled, found, message) = ready(&fields, Some(provider(&json!({}))));
+        assert!(
+            !is_ready && is_stalled && found == reason && message.contains(part),
+            "{found}: {message}"
+        );
+    };
+    let source = |source: Value| json!({ "eventSources": [source] });
+    let blocked = "cross-namespace references have been blocked";
+    check(
+        source(json!({ "kind": "Kustomization", "name": "*", "namespace": "red" })),
+        "AccessDenied",
+        blocked,
+    );
+    check(
+        source(json!({ "kind": "Kustomization", "name": "x", "namespace": "nowhere" })),
+        "AccessDenied",
+        blocked,
+    );
+    check(
+        source(json!({ "kind": "Secret", "name": "*" })),
+        "InvalidSpec",
+        "spec.eventSources[0].kind",
+    );
+    check(
+        source(json!({ "kind": "Kustomization", "name": "../x" })),
+        "InvalidSpec",
+        "spec.eventSources[0].name",
+    );
+    check(
+        source(json!({ "kind": "Kustomization", "name": "x", "apiVersion": "source.toolkit.fluxcd.io/v1" })),
+        "InvalidSpec",
+        "spec.eventSources[0].apiVersion",
+    );
+    check(json!({ "eventSeverity": "trace" }), "InvalidSpec", "spec.eventSeverity");
+    check(
+        json!({ "providerRef": { "name": "../x" } }),
+        "InvalidSpec",
+        "spec.providerRef.name",
+    );
+    check(
+        json!({ "inclusionList": ["("] }),
+        "InvalidSpec",
+        "spec.inclusionList[0]: failed to compile regex",
+    );
+    check(
+        json!({ "exclusionList": ["a", "(?=a)"] }),
+        "InvalidSpec",
+        "spec.exclusionList[1]",
+    );
+    check(
+        json!({ "inclusionList": ["(((a{100}){100}){100})"] }),
+        "InvalidSpec",
+        "spec.inclusionList[0]",
+    );
+    check(
+        json!({ "inclusionList": ["a".repeat(2000)] }),
+        "InvalidSpec",
+        "spec.inclusionList[0] is longer",
+    );
+    check(
+        json!({ "exclusionList": vec!["a"; 21] }),
+        "InvalidSpec",
+        "spec.exclusionList has 21 entries",
+    );
+    check(
+        json!({ "eventMetadata": { "a": "b".repeat(20_000) } }),
+        "InvalidSpec",
+        "spec.eventMetadata",
+    );
+    // The control: another namespace of the same tenant.
+    let own = source(json!({ "kind": "Kustomization", "name": "*", "namespace": "blue-dev" }));
+    assert!(ready(&own, Some(provider(&json!({})))).0);
+}
+
+#[test]
+fn what_is_suspended_or_going_is_left_alone() {
+    let mut snapshot = Snapshot {
+        alert: alert("blue", &json!({ "suspend": true, "eventSeverity": "trace" })),
+        placement: realm().place("blue"),
+        provider: None,
+    };
+    let plan = planned(&snapshot);
+    assert!(plan.status.is_none() && plan.events.is_empty());
+    snapshot.alert.metadata = serde_json::from_value(json!({
+        "name": "alert", "namespace": "blue", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["finalizers.fluxcd.io"],
+    }))
+    .unwrap();
+    let plan = planned(&snapshot);
+    assert_eq!(plan.next, Next::Forget);
+    assert!(plan.finalizer.is_some(), "one that Flux put there");
+}
+
+#[test]
+fn an_event_is_wanted_by_what_the_alert_names() {
+    let news = failure("kustomization.yaml:3: no such file");
+    let blue = realm().place("blue");
+    let wants = |namespace: &str, fields: Value| {
+        let alert = alert(namespace, &fields);
+        let placement = realm().place(namespace);
+        let chosen = choose(
+            &[Candidate {
+                alert: &alert,
+                placement: &placement,
+            }],
+            &news,
+        );
+        assert!(chosen.told.is_empty() || is_about(&alert, &news));
+        !chosen.told.is_empty()
+    };
+    let source = |source: Value| json!({ "eventSources": [source] });
+    let yes = [
+        json!({}),
+        source(json!({ "kind": "Kustomization", "name": "app" })),
+        source(json!({ "kind": "Kustomization", "name": "*", "namespace": "blue", "matchLabels": { "team": "one" } })),
+        json!({ "eventSeverity": "error" }),
+        json!({ "inclusionList": ["^nothing", "no such"] }),
+        json!({ "exclusionList": ["waiting.*socket"] }),
+    ];
+    for fields in yes {
+        assert!(wants("blue", fields.clone()), "{fields}");
+    }
+    let no = [
+        source(json!({ "kind": "GitRepository", "name": "app" })),
+        source(json!({ "kind": "Kustomization", "name": "ap" })),
+        source(json!({ "kind": "Kustomization", "name": "*", "matchLabels": { "team": "two" } })),
+        source(json!({ "kind": "Kustomization", "name": "*", "namespace": "blue-dev" })),
+        json!({ "inclusionList": ["^nothing"] }),
+        json!({ "inclusionList": ["no such"], "exclusionList": ["file$"] }),
+        json!({ "suspend": true }),
+        // A mistake lets nothing through, as it can't be known what was meant.
+        json!({ "exclusionList": ["("] }),
+    ];
+    for fields in no {
+        assert!(!wants("blue", fields.clone()), "{fields}");
+    }
+    // From another namespace: of the same tenant, and not of another.
+    let of_blue = source(json!({ "kind": "Kustomization", "name": "*", "namespace": "blue" }));
+    assert!(wants("blue-dev", of_blue.clone()));
+    assert!(!wants("red", of_blue));
+    // What is good news is not for whoever wants errors.
+    let good = event(EventKind::Normal, "Progressing", "ConfigMap/a created", &[]);
+    let good = News::of(KUSTOMIZE, &object("blue", "app"), &good, start()).unwrap();
+    let errors = alert("blue", &json!({ "eventSeverity": "error" }));
+    assert!(
+        choose(
+            &[Candidate {
+                alert: &errors,
+                placement: &blue
+            }],
+            &good
+        )
+        .told
+        .is_empty()
+    );
+}
+
+#[test]
+fn nobody_hears_of_what_is_not_theirs_to_hear() {
+    let at = start();
+    let warning = event(EventKind::Warning, "InvalidSpec", "x", &[]);
+    // Of Alerts and Providers nothing is told: what is said of one would be told by it.
+    for kind in ["Alert", "Provider", "Receiver"] {
+        let of = (
+            "notification.toolkit.fluxcd.io/v1beta3",
+            kind,
+            "notification-controller",
+        );
+        assert_eq!(News::of(of, &object("blue", "a"), &warning, at), None);
+    }
+    assert_eq!(
+        News::of(("v1", "Kustomization", "x"), &object("blue", "a"), &warning, at),
+        None
+    );
+    // What is for the platform, or about somebody else's, is not the object's own.
+    let mut elsewhere = warning.clone();
+    elsewhere.place = EventPlace::Platform;
+    assert_eq!(News::of(KUSTOMIZE, &object("blue", "a"), &elsewhere, at), None);
+    // Nor what says that nothing is new.
+    let old = event(EventKind::Normal, "ArtifactUpToDate", "x", &[]);
+    assert_eq!(News::of(SOURCE, &object("blue", "a"), &old, at), None);
+    // Nor that a Kustomization waits for its source, which says itself what is wrong.
+    let waits = event(EventKind::Warning, "ArtifactFailed", "x", &[]);
+    assert_eq!(News::of(KUSTOMIZE, &object("blue", "a"), &waits, at), None);
+    assert!(
+        News::of(SOURCE, &object("blue", "a"), &warning, at).is_some(),
+        "the control"
+    );
+    // Whoever waits for others has not failed.
+    let waits = event(EventKind::Warning, "DependencyNotReady", "x", &[]);
+    let waits = News::of(KUSTOMIZE, &object("blue", "a"), &waits, at).unwrap();
+    assert_eq!(waits.severity.as_str(), "info");
+}
+
+#[test]
+fn what_is_told_beside_an_event_follows_fluxs_order() {
+    let mut metadata = object("blue", "app");
+    metadata.annotations = Some(BTreeMap::from([
+        ("event.toolkit.fluxcd.io/summary".to_owned(), "of the object".to_owned()),
+        ("event.toolkit.fluxcd.io/deploymentID".to_owned(), "7".to_owned()),
+        ("event.toolkit.fluxcd.io/revision".to_owned(), "forged".to_owned()),
+        ("example.com/secret".to_owned(), "not told".to_owned()),
+        ("kustomize.toolkit.fluxcd.io/revision".to_owned(), "forged".to_owned()),
+    ]));
+    let annotations = [
+        ("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1"),
+        ("kustomize.toolkit.fluxcd.io/checksum", "1"),
+        ("kustomize.toolkit.fluxcd.io/Digest", "2"),
+        ("kustomize.toolkit.fluxcd.io/token", "3"),
+        ("source.toolkit.fluxcd.io/revision", "of another group"),
+    ];
+    let event = event(EventKind::Normal, "Progressing", "x", &annotations);
+    let news = News::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
+    let alert = alert(
+        "blue",
+        &json!({ "summary": "of the alert", "eventMetadata": { "cluster": "one", "deploymentID": "8" } }),
+    );
+    let combined = combine(&news, &alert.spec);
+    let expected = [
+        ("cluster", "one"),
+        ("deploymentID", "8"),
+        ("revision", "main@sha1:1"),
+        ("summary", "of the alert"),
+    ];
+    let told: Vec<(&str, &str)> = combined
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(told, expected);
+    let conflicts: Vec<(&str, &str)> = combined
+        .conflicts
+        .iter()
+        .map(|(key, who)| (key.as_str(), who.as_str()))
+        .collect();
+    assert_eq!(
+        conflicts,
+        [
+            (
+                "deploymentID",
+                "involved object annotations, Alert object .spec.eventMetadata"
+            ),
+            (
+                "revision",
+                "involved object annotations, involved object controller metadata"
+            ),
+            ("summary", "involved object annotations, Alert object .spec.summary"),
+        ]
+    );
+}
+
+#[test]
+fn much_beside_an_event_and_a_long_message_are_cut() {
+    let mut metadata = object("blue", "app");
+    let annotations = (0..100).map(|number| (format!("event.toolkit.fluxcd.io/{number:03}"), "x".repeat(1000)));
+    metadata.annotations = Some(annotations.collect());
+    let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
+    let event = event(EventKind::Normal, "Progressing", &"é".repeat(40_000), &revision);
+    let news = News::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
+    let bytes: usize = news.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
+    assert!(
+        bytes <= 16 << 10 && news.metadata.contains_key(revision[0].0),
+        "{bytes}"
+    );
+    assert!(
+        news.message.len() < 39_020 && news.message.ends_with(" [...]"),
+        "{}",
+        news.message.len()
+    );
+}
+
+#[test]
+fn a_success_is_a_commits_status() {
+    let told = |kind, reason: &str, annotations: &[(&str, &str)]| {
+        let news = News::of(
+            KUSTOMIZE,
+            &object("blue", "app"),
+            &event(kind, reason, "x", annotations),
+            start(),
+        );
+        news.unwrap()
+            .metadata
+            .get("kustomize.toolkit.fluxcd.io/commit_status")
+            .cloned()
+    };
+    let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
+    let update = Some("update".to_owned());
+    assert_eq!(told(EventKind::Normal, "ReconciliationSucceeded", &revision), update);
+    assert_eq!(told(EventKind::Normal, "Progressing", &revision), None);
+    assert_eq!(
+        told(EventKind::Normal, "ReconciliationSucceeded", &[]),
+        None,
+        "of what was deleted"
+    );
+}
+
+#[test]
+fn the_same_is_told_once_in_a_while() {
+    let mut recent = Recent::default();
+    let at = Duration::from_secs;
+    assert!(recent.take(&failure("one"), at(0)));
+    assert!(!recent.take(&failure("one"), at(299)));
+    assert!(recent.take(&failure("two"), at(299)));
+    assert!(recent.take(&failure("one"), SAME_FOR));
+    // Another revision is something else.
+    let other = event(
+        EventKind::Warning,
+        "BuildFailed",
+        "one",
+        &[("kustomize.toolkit.fluxcd.io/revision", "main@sha1:2")],
+    );
+    let other = News::of(KUSTOMIZE, &object("blue", "app"), &other, start()).unwrap();
+    assert!(recent.take(&other, at(301)));
+    // However many there are, it remembers no more than so many.
+    for number in 0..2 * RECENT {
+        assert!(recent.take(&failure(&number.to_string()), at(302)));
+    }
+    assert!(!format!("{recent:?}").is_empty());
+    assert!(recent.take(&failure("0"), at(303)), "it was forgotten");
+    assert!(
+        !recent.take(&failure(&(2 * RECENT - 1).to_string()), at(303)),
+        "the last was not"
+    );
+}
+
+fn many(count: usize, fields: &Value) -> Vec<Alert> {
+    (0..count)
+        .map(|number| {
+            let mut alert = alert("blue", fields);
+            alert.metadata.name = Some(format!("alert-{number}"));
+            alert
+        })
+        .collect()
+}
+
+fn choose_of(alerts: &[Alert], news: &News) -> Chosen {
+    let placement = realm().place("blue");
+    let candidates: Vec<Candidate<'_>> = alerts
+        .iter()
+        .map(|alert| Candidate {
+            alert,
+            placement: &placement,
+        })
+        .collect();
+    choose(&candidates, news)
+}
+
+#[test]
+fn ten_thousand_alerts_on_one_event_are_told_as_far_as_there_is_room() {
+    let alerts = many(10_000, &json!({}));
+    let chosen = choose_of(&alerts, &failure("x"));
+    assert_eq!(chosen.told.len(), ALERTS_TOLD);
+    assert_eq!(chosen.too_many, Some(ALERTS_TOLD));
+    // The control: as many as there is room for.
+    let chosen = choose_of(&alerts[..ALERTS_TOLD], &failure("x"));
+    assert_eq!((chosen.told.len(), chosen.too_many), (ALERTS_TOLD, None));
+}
+
+#[test]
+fn expressions_cost_what_they_may_and_no_more() {
+    // As slow as one can be made that compiles, on as long a message as there is.
+    let slow = json!({ "inclusionList": vec!["(a?){30}(a|aa){30}(.?a.?){20}b$"; 20] });
+    let alerts = many(1000, &slow);
+    let chosen = choose_of(&alerts, &failure(&"a".repeat(39_000)));
+    assert!(chosen.told.is_empty() && chosen.too_many.is_some(), "{chosen:?}");
+    // Many that are cheap are tried so often.
+    let cheap = many(1000, &json!({ "inclusionList": ["^nothing$"] }));
+    let chosen = choose_of(&cheap, &failure("x"));
+    assert_eq!(chosen.too_many, Some(PATTERNS_TRIED));
+    let chosen = choose_of(&cheap[..PATTERNS_TRIED], &failure("x"));
+    assert_eq!((chosen.told.len(), chosen.too_many), (0, None), "the control");
+}
+
+#[test]
+fn news_are_fluxs_event() {
+    let at: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+    let event = event(EventKind::Warning, "BuildFailed", "x", &[]);
+    let news = News::of(KUSTOMIZE, &object("blue", "app"), &event, at).unwrap();
+    assert_eq!(
+        news.write(&BTreeMap::from([("a".to_owned(), "b".to_owned())])),
+        json!({
+            "involvedObject": {
+                "kind": "Kustomization", "namespace": "blue", "name": "app", "uid": "o",
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "resourceVersion": "7",
+            },
+            "severity": "error", "timestamp": "2026-01-02T03:04:05Z", "message": "x", "reason": "BuildFailed",
+            "metadata": { "a": "b" }, "reportingController": "kustomize-controller",
+        })
+    );
+    assert_eq!(news.write(&BTreeMap::new()).get("metadata"), None);
+}

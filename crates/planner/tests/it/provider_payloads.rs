@@ -1,0 +1,298 @@
+//! What Providers are sent, in each form: as Flux's notification-controller sends it.
+
+use serde_json::{Value, json};
+use tenure_planner::EventKind;
+use tenure_planner::news::News;
+use tenure_planner::provider::{Answer, Method, Sending, Verdict};
+
+use crate::provider::{SHA1, body, failure, header, news, sent, sent_with, success};
+
+#[test]
+fn generic_is_fluxs_event_with_headers_of_the_secret() {
+    let headers = "Authorization: token sesame\nX-Two: 'b'\n";
+    let letter = sent(&json!({}), &[("headers", headers), ("token", "unused")], &failure());
+    assert_eq!(letter.method, Method::Post);
+    assert_eq!(letter.address.target(), "/a/b");
+    assert_eq!(header(&letter, "gotk-component"), Some("kustomize-controller"));
+    assert_eq!(header(&letter, "content-type"), Some("application/json"));
+    assert_eq!(header(&letter, "authorization"), Some("token sesame"));
+    assert_eq!(header(&letter, "x-two"), Some("b"));
+    assert_eq!(header(&letter, "x-signature"), None);
+    assert_eq!(
+        body(&letter),
+        json!({
+            "involvedObject": {
+                "kind": "Kustomization", "namespace": "blue", "name": "app", "uid": "o",
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "resourceVersion": "7",
+            },
+            "severity": "error", "timestamp": "2026-01-02T03:04:05Z", "message": "kustomization.yaml:3\nno such file",
+            "reason": "BuildFailed", "reportingController": "kustomize-controller",
+            "metadata": { "revision": format!("main@sha1:{SHA1}"), "cluster": "one" },
+        })
+    );
+}
+
+#[test]
+fn generic_hmac_signs_what_is_sent() {
+    // As `printf '{"a":1}' | openssl dgst -sha256 -hmac sesame` has it, for another body.
+    let letter = sent(&json!({ "type": "generic-hmac" }), &[("token", "sesame\n")], &failure());
+    let signature = header(&letter, "x-signature").unwrap();
+    let expected = |key: &[u8]| {
+        use hmac::{Hmac, KeyInit as _, Mac as _};
+        let mut code = Hmac::<sha2::Sha256>::new_from_slice(key).unwrap();
+        code.update(&letter.body);
+        format!("sha256={}", hex::encode(code.finalize().into_bytes()))
+    };
+    assert_eq!(signature, expected(b"sesame\n"), "all of the key counts, as in Flux");
+    assert_ne!(signature, expected(b"sesame"));
+    let hmac = json!({ "type": "generic-hmac", "secretRef": { "name": "secret" } });
+    for data in [&[][..], &[("token", "")]] {
+        let problem = sent_with(&hmac, Some(data), &failure()).unwrap_err();
+        assert!(
+            problem.contains("'blue/secret'") && problem.contains("token is missing or empty"),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
+fn slack_is_told_in_one_attachment() {
+    let fields = json!({ "type": "slack", "channel": "general", "username": "tenure" });
+    let letter = sent(&fields, &[("token", "sesame\n")], &failure());
+    assert_eq!(header(&letter, "authorization"), Some("Bearer sesame"));
+    assert_eq!(
+        body(&letter),
+        json!({
+            "channel": "general", "username": "tenure", "icon_url": "", "icon_emoji": "",
+            "attachments": [{
+                "fallback": "kustomization/app.blue: kustomization.yaml:3", "color": "danger",
+                "author_name": "kustomization/app.blue", "text": "kustomization.yaml:3\nno such file", "mrkdwn_in": ["text"],
+                "fields": [
+                    { "title": "cluster", "value": "one", "short": false },
+                    { "title": "revision", "value": format!("main@sha1:{SHA1}"), "short": false },
+                ],
+            }],
+        })
+    );
+    let plain = sent_with(
+        &json!({ "type": "slack" }),
+        None,
+        &news(EventKind::Normal, "Progressing", "x"),
+    )
+    .unwrap()
+    .letter;
+    assert_eq!(header(&plain, "authorization"), None);
+    assert_eq!(body(&plain)["username"], "kustomize-controller");
+    assert_eq!(body(&plain)["attachments"][0]["color"], "good");
+}
+
+#[test]
+fn discord_takes_slacks_message() {
+    let at = |address: &str| {
+        let letter = sent_with(&json!({ "type": "discord", "address": address }), None, &failure())
+            .unwrap()
+            .letter;
+        (letter.address.target(), body(&letter))
+    };
+    let (target, told) = at("https://discord.example/api/webhooks/1/2");
+    assert_eq!(target, "/api/webhooks/1/2/slack");
+    assert_eq!(told["attachments"][0]["fallback"], "");
+    assert_eq!(
+        at("https://discord.example/api/webhooks/1/2/slack").0,
+        "/api/webhooks/1/2/slack"
+    );
+    assert_eq!(
+        at("https://discord.example/api/webhooks/1/2/?wait=true").0,
+        "/api/webhooks/1/2/slack?wait=true"
+    );
+}
+
+#[test]
+fn teams_gets_a_card_by_its_address() {
+    let at = |address: &str, news: &News| {
+        let fields = json!({ "type": "msteams", "address": address });
+        body(&sent_with(&fields, None, news).unwrap().letter)
+    };
+    assert_eq!(
+        at(
+            "https://prod-28.example/workflows/x/triggers/manual/paths/invoke",
+            &failure()
+        ),
+        json!({
+            "type": "message",
+            "attachments": [{
+                "contentType": "application/vnd.microsoft.card.adaptive",
+                "content": {
+                    "$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4",
+                    "msteams": { "width": "Full" },
+                    "body": [{
+                        "type": "Container",
+                        "items": [
+                            { "type": "TextBlock", "size": "large", "text": "kustomization/app.blue", "weight": "bolder", "wrap": true },
+                            { "type": "TextBlock", "text": "kustomization.yaml:3\nno such file", "wrap": true, "color": "attention" },
+                            { "type": "FactSet", "facts": [
+                                { "title": "cluster", "value": "one" },
+                                { "title": "revision", "value": format!("main@sha1:{SHA1}") },
+                            ] },
+                        ],
+                    }],
+                },
+            }],
+        })
+    );
+    assert_eq!(
+        at("https://x.webhook.office.com:443/y", &failure()),
+        json!({
+            "@type": "MessageCard", "@context": "http://schema.org/extensions", "themeColor": "FF0000",
+            "summary": "kustomization/app.blue",
+            "sections": [{
+                "activityTitle": "kustomization.yaml:3\nno such file", "activitySubtitle": "kustomization/app.blue",
+                "facts": [
+                    { "name": "cluster", "value": "one" },
+                    { "name": "revision", "value": format!("main@sha1:{SHA1}") },
+                ],
+            }],
+        })
+    );
+    let good = news(EventKind::Normal, "Progressing", "x");
+    assert_eq!(at("https://x.webhook.office.com/y", &good)["themeColor"], "0076D7");
+    assert_eq!(at("https://x-webhook.office.com/y", &good)["type"], "message");
+}
+
+#[test]
+fn alertmanager_gets_labels() {
+    let fields = json!({ "type": "alertmanager", "address": "https://am.example/api/v2/alerts" });
+    let letter = sent_with(&fields, None, &failure()).unwrap().letter;
+    assert_eq!(
+        body(&letter),
+        json!([{
+            "status": "firing",
+            "labels": {
+                "alertname": "FluxKustomizationBuildfailed", "severity": "error", "reason": "BuildFailed", "kind": "Kustomization",
+                "name": "app", "namespace": "blue", "reportingcontroller": "kustomize-controller", "cluster": "one",
+                "revision": format!("main@sha1:{SHA1}"),
+            },
+            "annotations": { "message": "kustomization.yaml:3\nno such file" },
+            "startsAt": "2026-01-02T03:04:05Z", "endsAt": "0001-01-01T00:00:00Z",
+        }])
+    );
+    let token = sent(&fields, &[("token", "sesame")], &failure());
+    assert_eq!(
+        (header(&token, "authorization"), token.user.clone()),
+        (Some("Bearer sesame"), None)
+    );
+    let basic = sent(
+        &fields,
+        &[("token", "unused"), ("username", "u"), ("password", "p")],
+        &failure(),
+    );
+    assert_eq!(
+        (header(&basic, "authorization"), basic.user.clone()),
+        (None, Some(("u".to_owned(), "p".to_owned())))
+    );
+}
+
+#[test]
+fn a_commits_status_is_asked_for_and_told() {
+    let sending = |type_: &str, address: &str, news: &News| {
+        let fields = json!({ "type": type_, "address": address, "secretRef": { "name": "secret" } });
+        sent_with(&fields, Some(&[("token", "sesame\n")]), news).unwrap()
+    };
+    let told = |sending: &Sending| {
+        let (inquiry, letter) = (sending.inquiry.as_ref().unwrap(), &sending.letter);
+        assert_eq!((inquiry.method, letter.method), (Method::Get, Method::Post));
+        (inquiry.address.target(), letter.address.target(), body(letter))
+    };
+    let name = "kustomization/app/0c9c2e41";
+
+    let github = sending("github", "https://github.com/a/b.git", &success());
+    assert_eq!(github.letter.address.host, "api.github.com");
+    assert_eq!(header(&github.letter, "authorization"), Some("Bearer sesame"));
+    assert_eq!(
+        told(&github),
+        (
+            format!("/repos/a/b/commits/{SHA1}/statuses?per_page=50"),
+            format!("/repos/a/b/statuses/{SHA1}"),
+            json!({ "state": "success", "context": name, "description": "reconciliation succeeded" }),
+        )
+    );
+
+    let gitlab = sending("gitlab", "ssh://git@gitlab.example:2222/a/b/c.git", &failure());
+    assert_eq!(
+        (gitlab.letter.address.is_https, gitlab.letter.address.port),
+        (true, None)
+    );
+    assert_eq!(header(&gitlab.letter, "private-token"), Some("sesame"));
+    assert_eq!(
+        told(&gitlab),
+        (
+            format!(
+                "/api/v4/projects/a%2Fb%2Fc/repository/commits/{SHA1}/statuses?name=kustomization%2Fapp%2F0c9c2e41"
+            ),
+            format!("/api/v4/projects/a%2Fb%2Fc/statuses/{SHA1}"),
+            json!({ "state": "failed", "name": name, "description": "build failed" }),
+        )
+    );
+
+    let gitea = sending("gitea", "http://git.example:3000/a/b", &failure());
+    assert_eq!(header(&gitea.letter, "authorization"), Some("token sesame"));
+    assert_eq!(
+        told(&gitea),
+        (
+            format!("/api/v1/repos/a/b/commits/{SHA1}/statuses?limit=50&page=1"),
+            format!("/api/v1/repos/a/b/statuses/{SHA1}"),
+            json!({ "state": "failure", "context": name, "description": "build failed", "target_url": "" }),
+        )
+    );
+
+    // What the host has already is not told again: the last of this name.
+    let has = |sending: &Sending, list: Value| {
+        let answer = Answer {
+            status: 200,
+            retry_after: None,
+            body: list.to_string().into_bytes(),
+        };
+        sending.judge_inquiry(&answer)
+    };
+    let same = json!({ "context": name, "state": "success", "description": "reconciliation succeeded" });
+    let other = json!({ "context": name, "state": "failure", "description": "build failed" });
+    let stranger = json!({ "context": "ci", "state": "failure", "description": "x" });
+    assert_eq!(has(&github, json!([])), Ok(false));
+    assert_eq!(has(&github, json!([stranger, same, other])), Ok(true));
+    assert_eq!(has(&github, json!([other, same])), Ok(false));
+    assert_eq!(has(&github, json!({ "message": "what?" })), Ok(false));
+    let same = json!({ "sha": SHA1, "name": name, "status": "failed", "description": "build failed" });
+    assert_eq!(has(&gitlab, json!([same])), Ok(true));
+    let same = json!({ "context": name, "status": "failure", "description": "build failed" });
+    assert_eq!(has(&gitea, json!([same])), Ok(true));
+    let refused = Answer {
+        status: 404,
+        retry_after: None,
+        body: b"sesame".to_vec(),
+    };
+    assert_eq!(
+        github.judge_inquiry(&refused),
+        Err(Verdict::Failed("it answers HTTP 404".to_owned()))
+    );
+}
+
+#[test]
+fn an_expression_names_a_commits_status() {
+    let sending = |expression: &str| {
+        let fields = json!({
+            "type": "github", "address": "https://github.com/a/b", "secretRef": { "name": "secret" }, "commitStatusExpr": expression,
+        });
+        sent_with(&fields, Some(&[("token", "sesame")]), &success())
+            .map(|sending| body(&sending.letter)["context"].clone())
+    };
+    let name = "event.involvedObject.kind + '/' + event.involvedObject.name + '/' + event.metadata.cluster + '/' + provider.metadata.name \
+                + '/' + alert.metadata.name";
+    assert_eq!(sending(name), Ok(json!("Kustomization/app/one/chat/alert")));
+    assert!(
+        sending("event.metadata.nothing")
+            .unwrap_err()
+            .contains("spec.commitStatusExpr")
+    );
+    assert!(sending("''").unwrap_err().contains("must yield the name"));
+    assert!(sending("'a\\nb'").unwrap_err().contains("must yield the name"));
+}

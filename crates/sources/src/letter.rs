@@ -1,0 +1,162 @@
+//! One request to whoever is told of something, over the dialer: whose address the policy allows, whose certificate is verified, and whose answer is bounded.
+//!
+//! What it is told may hold secrets, and the address may be one: so nothing of an address, of a header or of an answer is in what is said to be
+//! wrong, and no redirect is followed, which could lead what is shown elsewhere. It refuses to decide what an answer means.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use tenure_planner::provider::{Answer, Letter, Method, Sending};
+use tokio::io::AsyncReadExt as _;
+
+use crate::dialer::Dialer;
+use crate::error::FetchError;
+use crate::http::{HttpClient, HttpRequest};
+use crate::limits::Limits;
+use crate::policy::{Endpoint, Scheme};
+use crate::proxy::Proxy;
+use crate::reach::{ConnectFailure, Reach};
+use crate::secret::{Credentials, Hidden, read_tls};
+
+/// What requests call themselves.
+const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
+/// Bytes of everything that arrives for one request, TLS included.
+const RECEIVED: u64 = 1 << 20;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetterFailure {
+    /// What is wrong; nothing of a secret.
+    pub message: String,
+    /// Whether it may be better a while later.
+    pub is_transient: bool,
+}
+
+/// Sends one of the requests of a sending, and what is answered. Time is the caller's to bound.
+///
+/// # Errors
+/// [`LetterFailure`] when there is no answer.
+pub async fn send_letter(sending: &Sending, letter: &Letter, reach: &Reach) -> Result<Answer, LetterFailure> {
+    ask(sending, letter, reach).await.map_err(|error| describe(&error))
+}
+
+async fn ask(sending: &Sending, letter: &Letter, reach: &Reach) -> Result<Answer, FetchError> {
+    let tls = read_tls(sending.tls.as_ref())?;
+    let proxy = sending.proxy.as_ref().map(Proxy::read).transpose()?;
+    let limits = Limits {
+        received_bytes: RECEIVED,
+        ..Limits::default()
+    };
+    let dialer = Dialer::new(reach.clone(), &limits).through(proxy.as_ref(), tls.ca.as_deref());
+    let endpoint = find_endpoint(letter);
+    let credentials = match &letter.user {
+        Some((username, password)) => Credentials::Basic {
+            username: username.clone(),
+            password: Hidden::new(password.clone()),
+        },
+        None => Credentials::Anonymous,
+    };
+    let mut client = HttpClient::new(dialer, &endpoint, &credentials, &tls, AGENT);
+    let request = HttpRequest {
+        method: match letter.method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+        },
+        endpoint,
+        target: letter.address.target(),
+        headers: make_headers(letter)?,
+        body: Bytes::from(letter.body.clone()),
+        shown: "the receiver".to_owned(),
+    };
+    let answer = client.send(&request).await?;
+    let status = answer.status().as_u16();
+    let asked = answer
+        .headers(&RETRY_AFTER)
+        .next()
+        .and_then(|text| text.trim().parse().ok());
+    let retry_after = asked.map(Duration::from_secs);
+    let mut body = Vec::new();
+    if letter.answer_bytes > 0 {
+        answer.refuse_encoding()?;
+        let most = letter.answer_bytes as u64;
+        let read = answer.into_body().take(most + 1).read_to_end(&mut body).await;
+        read.map_err(|_| wrong("it broke in the middle of its answer"))?;
+        if body.len() > letter.answer_bytes {
+            return Err(wrong("its answer is too long"));
+        }
+    }
+    Ok(Answer {
+        status,
+        retry_after,
+        body,
+    })
+}
+
+fn find_endpoint(letter: &Letter) -> Endpoint {
+    let address = &letter.address;
+    let scheme = if address.is_https { Scheme::Https } else { Scheme::Http };
+    Endpoint {
+        scheme,
+        host: address.host.clone(),
+        port: address.port.unwrap_or(scheme.default_port()),
+    }
+}
+
+fn make_headers(letter: &Letter) -> Result<HeaderMap, FetchError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &letter.headers {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("a header can't be called so"))?;
+        let mut value =
+            HeaderValue::from_str(value).map_err(|_| wrong("a header, or the token, holds what no header can"))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+fn wrong(problem: &'static str) -> FetchError {
+    FetchError::HttpApi {
+        url: String::new(),
+        problem: problem.to_owned(),
+    }
+}
+
+/// What went wrong, without where: whoever may know that says it.
+fn describe(error: &FetchError) -> LetterFailure {
+    let (message, is_transient) = match error {
+        FetchError::AddressDenied(denied) => (
+            format!(
+                "connection denied: it is {}, which may not be reached; an admin can allow exactly this server",
+                denied.class
+            ),
+            false,
+        ),
+        FetchError::NotOpened(refusal) => match refusal.failure {
+            ConnectFailure::Denied => (
+                "connection denied: it is an address that may not be reached; an admin can allow exactly this server"
+                    .to_owned(),
+                false,
+            ),
+            ConnectFailure::Unreachable => ("it can't be connected to".to_owned(), true),
+        },
+        FetchError::Resolve { .. } => ("its name can't be resolved".to_owned(), true),
+        FetchError::Connect { source, .. } => (format!("it can't be connected to: {}", source.kind()), true),
+        FetchError::Tls { .. } => (
+            "TLS failed: its certificate is not believed, or it wants another one; ca.crt, tls.crt and tls.key of spec.certSecretRef say what is"
+                .to_owned(),
+            true,
+        ),
+        FetchError::Broken { .. } => ("the connection broke before there was an answer".to_owned(), true),
+        FetchError::TooLarge { .. } => ("its answer is too long".to_owned(), false),
+        FetchError::HttpApi { problem, .. } => (problem.clone(), false),
+        // Of these, no word is a value.
+        FetchError::InvalidSecret { problem } => (format!("the certificates can't be used: {problem}"), false),
+        FetchError::InvalidProxy { problem } => (format!("the proxy can't be used: {problem}"), false),
+        FetchError::Unauthorized { .. } | FetchError::HttpStatus { .. } => {
+            ("the proxy refuses to connect to it".to_owned(), true)
+        }
+        _ => ("it gives no answer that can be used".to_owned(), false),
+    };
+    LetterFailure { message, is_transient }
+}

@@ -1,0 +1,226 @@
+//! `tenure export`: what is reconciled, as one would write it into a repository. Owns which objects are meant; what of them is left out is the
+//! planner's to say. Refuses kinds that nothing reconciles, Secrets that nobody asked for by name of the flag, and to end well when something
+//! of what was asked for is missing: an export is often the only copy.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+use serde_json::Value;
+use tenure_api::ObjectView;
+use tenure_api::text::visible_line;
+use tenure_planner::inspection::portable::{find_generator, list_credentials, make_portable};
+
+use super::get::{OURS, typed};
+use super::reconcile::RECONCILED;
+use crate::connect::{Connect, Scope};
+use crate::failure::Failure;
+use crate::output;
+use crate::resources::{self, Resource};
+use crate::targets::Asked;
+
+/// How many objects are asked for at once.
+const PAGE: usize = 500;
+/// A word for all kinds of sources.
+const SOURCES: [&str; 2] = ["source", "sources"];
+
+/// Print tenants, surfaces, sources, Kustomizations and receivers as YAML that can be applied again: without status, and without what the
+/// server and the controllers added.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// Objects (`ks web`, `ks/web`), or with --all kinds (`ks`, `ks,gitrepo`, `sources`; all of Tenure's when none is named).
+    #[arg(value_name = "KIND|KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
+    targets: Vec<String>,
+    /// All objects of the kinds, but for those that a Surface generates: these come with it.
+    #[arg(long)]
+    all: bool,
+    /// The Secrets, too, with the credentials and keys that the objects name. Their values are printed.
+    #[arg(long)]
+    with_credentials: bool,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// What is printed so far, and what went wrong.
+#[derive(Default)]
+struct Printed {
+    /// Namespaces and names of Secrets.
+    credentials: BTreeSet<(String, String)>,
+    generated: usize,
+    objects: usize,
+    refused: Vec<Failure>,
+}
+
+impl Export {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let asked = Asked::read(&self.targets)?;
+        let wrong_form = match (&asked, self.all) {
+            (Asked::Objects(_), true) => Some("--all means every object, and some are named"),
+            (Asked::Nothing | Asked::Kinds(_), false) => Some("no object is named"),
+            _ => None,
+        };
+        if let Some(message) = wrong_form {
+            return Err(
+                Failure::usage(message).hint("tenure export ks/web, tenure export ks --all, or tenure export --all")
+            );
+        }
+        let client = self.connect.client().await?;
+        let served = resources::served(&client).await?;
+        let namespace = self.scope.namespace(&client);
+        let mut printed = Printed::default();
+        match &asked {
+            Asked::Objects(objects) => {
+                let namespace = namespace
+                    .as_deref()
+                    .ok_or_else(|| Failure::usage("an object lives in one namespace: name it with -n instead of -A"))?;
+                for (kind, name) in objects {
+                    let resource = find_exported(&served, kind)?;
+                    let path = format!("{}/{}", resource.path(Some(namespace)), resources::encode(name));
+                    match read(&client, &path).await {
+                        Ok(object) => printed.add(object),
+                        Err(error) => printed.refused.push(Failure::from(error)),
+                    }
+                }
+            }
+            Asked::Nothing | Asked::Kinds(_) => {
+                for resource in list_kinds(&asked, &served)? {
+                    self.print_all(&client, resource, namespace.as_deref(), &mut printed)
+                        .await;
+                }
+            }
+        }
+        if self.with_credentials {
+            print_credentials(&client, &mut printed).await;
+        }
+        if printed.generated > 0 {
+            output::print_note(format!(
+                "left out: {} that Surfaces generate, and would generate again (name one to have it printed)",
+                printed.generated
+            ));
+        }
+        if printed.objects == 0 && printed.refused.is_empty() {
+            output::print_note("nothing found");
+        }
+        printed.refused.iter().for_each(output::failure);
+        Ok(printed.refused.first().map_or(ExitCode::SUCCESS, Failure::exit_code))
+    }
+
+    async fn print_all(
+        &self,
+        client: &kube::Client,
+        resource: &Resource,
+        namespace: Option<&str>,
+        printed: &mut Printed,
+    ) {
+        let mut next = String::new();
+        loop {
+            let path = format!("{}?limit={PAGE}{next}", resource.path(namespace));
+            let mut page = match read(client, &path).await {
+                Ok(page) => page,
+                Err(error) => {
+                    printed.refused.push(resources::explain(error, resource, namespace));
+                    return;
+                }
+            };
+            let items = page.get_mut("items").and_then(Value::as_array_mut);
+            for item in items.map(std::mem::take).unwrap_or_default() {
+                let object = typed(item, resource);
+                if find_generator(&object).is_some_and(|generator| generator.starts_with("Surface/")) {
+                    printed.generated += 1;
+                } else {
+                    printed.add(object);
+                }
+            }
+            match ObjectView::of(&page).read_text("/metadata/continue") {
+                "" => return,
+                token => next = format!("&continue={}", resources::encode(token)),
+            }
+        }
+    }
+}
+
+impl Printed {
+    fn add(&mut self, object: Value) {
+        self.objects += 1;
+        let view = ObjectView::of(&object);
+        let namespace = view.read_text("/metadata/namespace");
+        let names = list_credentials(&object);
+        self.credentials
+            .extend(names.into_iter().map(|name| (namespace.to_owned(), name)));
+        print(&object);
+    }
+}
+
+fn print(object: &Value) {
+    let text = kustomize::to_yaml(&make_portable(object));
+    output::print_written(|out| {
+        out.write_all(b"---\n")?;
+        out.write_all(text.as_bytes())
+    });
+}
+
+async fn print_credentials(client: &kube::Client, printed: &mut Printed) {
+    for (namespace, name) in std::mem::take(&mut printed.credentials) {
+        let path = format!(
+            "/api/v1/namespaces/{}/secrets/{}",
+            resources::encode(&namespace),
+            resources::encode(&name)
+        );
+        match read(client, &path).await {
+            Ok(secret) => print(&secret),
+            Err(kube::Error::Api(status)) if status.code == 404 => output::print_note(format!(
+                "Secret {}/{} is named and not there",
+                visible_line(&namespace),
+                visible_line(&name)
+            )),
+            Err(error) => printed.refused.push(Failure::from(error)),
+        }
+    }
+}
+
+async fn read(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
+    let request = http::Request::get(path)
+        .body(Vec::new())
+        .map_err(kube::Error::HttpError)?;
+    client.request(request).await
+}
+
+/// The kinds that were named; all of ours that are served, if none was.
+fn list_kinds<'s>(asked: &Asked, served: &'s [Resource]) -> Result<Vec<&'s Resource>, Failure> {
+    let Asked::Kinds(kinds) = asked else {
+        let ours = OURS.iter().filter_map(|kind| resources::find(served, kind).ok());
+        return Ok(ours.collect());
+    };
+    let mut found: Vec<&Resource> = Vec::new();
+    for kind in kinds {
+        if SOURCES.contains(&kind.as_str()) {
+            let of_sources = |resource: &&Resource| is_exported(resource) && resource.group.starts_with("source.");
+            found.extend(served.iter().filter(of_sources));
+        } else {
+            found.push(find_exported(served, kind)?);
+        }
+    }
+    Ok(found)
+}
+
+fn is_exported(resource: &Resource) -> bool {
+    let named = (resource.group.as_str(), resource.kind.as_str());
+    RECONCILED.contains(&named) || named == ("capsule.clastix.io", "Tenant")
+}
+
+fn find_exported<'s>(served: &'s [Resource], kind: &str) -> Result<&'s Resource, Failure> {
+    let resource = resources::find(served, kind)?;
+    if is_exported(resource) {
+        return Ok(resource);
+    }
+    Err(Failure::usage(format!(
+        "nothing reconciles {}, and only what is reconciled is exported",
+        resource.full_name()
+    ))
+    .hint(
+        "tenure get -o yaml prints any object as it is; --with-credentials adds the Secrets that exported objects name",
+    ))
+}

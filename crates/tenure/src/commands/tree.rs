@@ -1,0 +1,107 @@
+//! `tenure tree`: what a Kustomization applied, and what a Surface generated, down to the last object, and how each of them is. Owns how that is
+//! shown; what belongs below what is the planner's to say. Refuses to leave out what whoever asks may not look at: it is shown as that.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use clap_complete::engine::ArgValueCompleter;
+use tenure_api::text::visible_line;
+use tenure_planner::inspection::tree::{self, DEEPEST, Extent, Node};
+
+use crate::connect::{Connect, Scope};
+use crate::failure::Failure;
+use crate::inspection::{Form, Lookout, describe, print_data};
+use crate::output;
+
+/// Show what a Kustomization applied or a Surface generated, as a tree, with the state of every object.
+///
+/// Nested Kustomizations are followed. Objects are looked at with your own rights; what you may not look at is shown as Forbidden. What is in
+/// another cluster is named and not looked at.
+#[derive(Debug, Args)]
+pub(crate) struct Tree {
+    /// The Kustomization or Surface: KIND NAME or KIND/NAME, such as ks/web.
+    #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
+    object: Vec<String>,
+    /// Only sources, Kustomizations and Surfaces, and not what they consist of.
+    #[arg(long)]
+    compact: bool,
+    /// How many steps down.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = parse_depth)]
+    depth: usize,
+    /// How many objects at most.
+    #[arg(long, value_name = "NUMBER", default_value_t = 5_000)]
+    limit: usize,
+    /// The tree as data, for programs.
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Form>,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+fn parse_depth(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(depth) if depth <= DEEPEST => Ok(depth),
+        _ => Err(format!("a number up to {DEEPEST} is wanted")),
+    }
+}
+
+impl Tree {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let (mut lookout, id) = Lookout::begin(&self.object, &self.connect, &self.scope).await?;
+        if !tree::has_children(&id) {
+            return Err(Failure::usage(format!("nothing comes of a {}", id.kind)).hint(format!(
+                "a tree begins with a Kustomization or a Surface; tenure trace {}/{} goes the other way",
+                id.kind.to_lowercase(),
+                id.name
+            )));
+        }
+        let extent = Extent {
+            depth: self.depth,
+            objects: self.limit.max(1),
+            compact: self.compact,
+        };
+        let root = loop {
+            match tree::tree(&id, &lookout.found, &extent) {
+                Ok(root) => break root,
+                Err(wanted) => lookout.look(wanted).await,
+            }
+        };
+        match self.output {
+            Some(form) => print_data(serde_json::to_value(&root), form)?,
+            None => print(&root, "", ""),
+        }
+        match root.count_forbidden() {
+            0 => {}
+            1 => output::print_note("one object may not be looked at: what you may is all that is shown of it"),
+            many => output::print_note(format!(
+                "{many} objects may not be looked at: what you may is all that is shown of them"
+            )),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints a node behind its branch, and what is below it behind the stem that goes on.
+fn print(node: &Node, branch: &str, stem: &str) {
+    let object = visible_line(&node.object);
+    output::print_line(format!("{branch}{object}  {}", describe(&node.standing)));
+    let has_below = !node.children.is_empty() || node.more > 0;
+    for note in &node.notes {
+        let line = if has_below { "│ " } else { "  " };
+        output::print_line(format!("{stem}{line}! {}", visible_line(note)));
+    }
+    let last = node.children.len().saturating_sub(1);
+    for (index, child) in node.children.iter().enumerate() {
+        let (branch, below) = if index == last && node.more == 0 {
+            ("└── ", "    ")
+        } else {
+            ("├── ", "│   ")
+        };
+        print(child, &format!("{stem}{branch}"), &format!("{stem}{below}"));
+    }
+    if node.more > 0 {
+        output::print_line(format!("{stem}└── and {} more (--limit, --depth)", node.more));
+    }
+}

@@ -1,0 +1,210 @@
+//! What `tenure tree` and `tenure trace` ask the cluster, with the rights of whoever asks. Owns how an object is looked at; refuses to ask for what is
+//! in a Secret or a ConfigMap, of which the metadata say enough.
+
+use futures::StreamExt as _;
+use http::header::ACCEPT;
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_api::text::visible_line;
+use tenure_cluster::discovery::{Discovery, Sought as Served};
+use tenure_planner::inspection::{Findings, Neighbours, Sought, Standing, State};
+use tenure_planner::{Failure as Refusal, Live};
+
+use crate::connect::{Connect, Scope};
+use crate::failure::{Failure, chain};
+use crate::resources::{self, Resource};
+use crate::{output, provenance, targets};
+
+/// How many objects are asked for at once.
+const AT_ONCE: usize = 16;
+/// The longest message beside an object.
+const LONGEST_MESSAGE: usize = 200;
+/// Metadata alone, in a form that every API server has.
+const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// Somebody who looks.
+pub(crate) struct Lookout {
+    client: kube::Client,
+    discovery: Discovery,
+    pub(crate) found: Findings,
+}
+
+impl Lookout {
+    /// Connects, and finds which object the words of the command line name.
+    pub(crate) async fn begin(words: &[String], connect: &Connect, scope: &Scope) -> Result<(Self, ObjectId), Failure> {
+        let (kind, name) = targets::Asked::read_one(words)?;
+        let client = connect.client().await?;
+        let discovery = resources::discover(&client).await?;
+        let served: Vec<Resource> = discovery.preferred().map(Resource::from).collect();
+        let resource = resources::find(&served, &kind)?;
+        let namespace = if resource.namespaced {
+            scope
+                .namespace(&client)
+                .ok_or_else(|| Failure::usage("one object lives in one namespace: name it with -n instead of -A"))?
+        } else {
+            String::new()
+        };
+        let id = ObjectId {
+            namespace,
+            name,
+            group: resource.group.clone(),
+            kind: resource.kind.clone(),
+        };
+        let id: ObjectId = id
+            .to_string()
+            .parse()
+            .map_err(|_| Failure::usage(format!("{:?} can't be the name of an object", id.name)))?;
+        let mut lookout = Self {
+            client,
+            discovery,
+            found: Findings::default(),
+        };
+        lookout.look(vec![id.clone()]).await;
+        match lookout.found.objects.get(&id) {
+            Some(Live::Absent | Live::Unserved) => Err(Failure::negative(format!("{} is not there", id.subject()))
+                .hint("-n names another namespace; tenure get KIND -A shows where one is")),
+            Some(Live::Failed(refusal)) => Err(Failure::environment(refusal.message.clone())),
+            _ => Ok((lookout, id)),
+        }
+    }
+
+    /// Looks at objects, several at a time.
+    pub(crate) async fn look(&mut self, ids: Vec<ObjectId>) {
+        let (client, discovery) = (&self.client, &self.discovery);
+        let looks = ids.into_iter().map(|id| async move {
+            let live = look(client, discovery, &id).await;
+            (id, live)
+        });
+        let looked: Vec<(ObjectId, Live)> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+        self.found.objects.extend(looked);
+    }
+
+    /// Finds out one thing.
+    pub(crate) async fn find(&mut self, sought: Sought) {
+        match sought {
+            Sought::Object(id) => self.look(vec![id]).await,
+            Sought::Placement(neighbours) => {
+                let Neighbours { namespace, other } = &neighbours;
+                let other = Some(other.as_str()).filter(|other| !other.is_empty());
+                let placement = provenance::place_beside(&self.client, namespace, other).await;
+                self.found.placements.insert(neighbours, placement);
+            }
+        }
+    }
+}
+
+async fn look(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Live {
+    let resource = match discovery.find(&id.group, None, &id.kind) {
+        Served::Served(resource) => resource,
+        Served::Unserved => return Live::Unserved,
+        Served::Unknown => {
+            return Live::Failed(Refusal {
+                message: format!("what the group {} serves is not known at the moment", id.group),
+                ..Refusal::default()
+            });
+        }
+    };
+    let api_version = resource.api_version();
+    let is_content = id.group.is_empty() && ["Secret", "ConfigMap"].contains(&id.kind.as_str());
+    let accept = if is_content { ONLY_METADATA } else { "application/json" };
+    let path = resources::write_path(&resource, &id.namespace, &id.name);
+    let request = match http::Request::get(path).header(ACCEPT, accept).body(Vec::new()) {
+        Ok(request) => request,
+        Err(error) => {
+            return Live::Failed(Refusal {
+                message: error.to_string(),
+                ..Refusal::default()
+            });
+        }
+    };
+    match client.request::<Value>(request).await {
+        Ok(mut object) => {
+            if let Some(fields) = object.as_object_mut() {
+                // Metadata alone come under a name of their own.
+                fields.insert("apiVersion".to_owned(), Value::from(api_version));
+                fields.insert("kind".to_owned(), Value::from(id.kind.clone()));
+            }
+            Live::Present(tenure_planner::Object(object))
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 => Live::Absent,
+        Err(kube::Error::Api(status)) => Live::Failed(Refusal {
+            code: status.code,
+            reason: status.reason.as_str().into(),
+            message: status.message.clone(),
+            ..Refusal::default()
+        }),
+        Err(error) => Live::Failed(Refusal {
+            message: chain(&error),
+            ..Refusal::default()
+        }),
+    }
+}
+
+/// How an object is, in a few words for people.
+pub(crate) fn describe(standing: &Standing) -> String {
+    let word = standing.state.as_str();
+    let mut text = match standing.state {
+        State::Ready => output::good(word),
+        State::Failed | State::Absent | State::Unserved | State::Forbidden => output::bad(word),
+        State::Elsewhere => output::faint(word),
+        State::InProgress | State::Terminating | State::Unknown => output::bold(word),
+    };
+    if standing.suspended {
+        text.push_str(" (suspended)");
+    }
+    let message = shorten(&standing.message);
+    match (standing.reason.as_str(), message.as_str()) {
+        ("", "") => {}
+        ("", said) => text.push_str(&format!("  {said}")),
+        (reason, "") => text.push_str(&format!("  {}", visible_line(reason))),
+        (reason, said) => text.push_str(&format!("  {}: {said}", visible_line(reason))),
+    }
+    text
+}
+
+/// The first line of a message, of some length at most.
+fn shorten(message: &str) -> String {
+    let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = visible_line(lines.next().unwrap_or_default()).into_owned();
+    let is_cut = lines.next().is_some() || first.chars().count() > LONGEST_MESSAGE;
+    let mut shown: String = first.chars().take(LONGEST_MESSAGE).collect();
+    if is_cut {
+        shown.push('…');
+    }
+    shown
+}
+
+/// What is shown to programs instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Form {
+    /// As JSON.
+    Json,
+    /// As YAML.
+    Yaml,
+}
+
+/// Prints data for programs.
+pub(crate) fn print_data(data: Result<Value, serde_json::Error>, form: Form) -> Result<(), Failure> {
+    let value = data.map_err(|error| Failure::internal(error.to_string()))?;
+    match form {
+        Form::Json => {
+            let text = serde_json::to_string_pretty(&value).map_err(|error| Failure::internal(error.to_string()))?;
+            output::print_line(text);
+        }
+        Form::Yaml => output::print_written(|out| out.write_all(kustomize::to_yaml(&value).as_bytes())),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_of_some_length() {
+        assert_eq!(shorten("\n first \n second"), "first…");
+        assert_eq!(shorten("a\u{1b}[31m"), "a\\u{1b}[31m");
+        assert_eq!(shorten(&"x".repeat(1000)).chars().count(), LONGEST_MESSAGE + 1);
+        assert_eq!(shorten(""), "");
+    }
+}

@@ -1,0 +1,95 @@
+//! Spans on their way to a collector. Owns how many wait; refuses to keep anybody waiting: what comes on top is dropped and counted.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::otlp::Span;
+
+/// Spans that wait.
+#[derive(Debug)]
+pub(super) struct Queue {
+    spans: Mutex<VecDeque<Span>>,
+    longest: usize,
+    dropped: AtomicU64,
+    /// Half of it is full: whoever sends doesn't wait any longer.
+    is_filling: Notify,
+}
+
+impl Queue {
+    pub(super) fn new(longest: usize) -> Self {
+        Self {
+            spans: Mutex::new(VecDeque::new()),
+            longest,
+            dropped: AtomicU64::new(0),
+            is_filling: Notify::new(),
+        }
+    }
+
+    /// Takes a span, or drops it.
+    pub(super) fn push(&self, span: Span) {
+        let mut spans = self.spans.lock();
+        if spans.len() >= self.longest {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        spans.push_back(span);
+        if spans.len() == self.longest / 2 {
+            self.is_filling.notify_one();
+        }
+    }
+
+    /// The oldest spans, so many at most.
+    pub(super) fn take(&self, most: usize) -> Vec<Span> {
+        let mut spans = self.spans.lock();
+        let count = spans.len().min(most);
+        spans.drain(..count).collect()
+    }
+
+    /// Counts spans that came out of it and reached nobody.
+    pub(super) fn count_lost(&self, spans: usize) {
+        self.dropped.fetch_add(spans as u64, Ordering::Relaxed);
+    }
+
+    /// How many were dropped since the start.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until half of it is full.
+    pub(super) async fn until_filling(&self) {
+        self.is_filling.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_the_oldest_stay() {
+        let queue = Queue::new(3);
+        for id in 1..=5 {
+            queue.push(Span {
+                trace: 1,
+                id,
+                parent: None,
+                name: "reconcile",
+                begun: SystemTime::UNIX_EPOCH,
+                ended: SystemTime::UNIX_EPOCH,
+                attributes: Vec::new(),
+            });
+        }
+        assert_eq!(queue.dropped(), 2);
+        let ids = |spans: Vec<Span>| spans.into_iter().map(|span| span.id).collect::<Vec<_>>();
+        assert_eq!(ids(queue.take(2)), [1, 2]);
+        assert_eq!(ids(queue.take(2)), [3]);
+        assert!(queue.take(2).is_empty());
+        queue.count_lost(4);
+        assert_eq!(queue.dropped(), 6);
+    }
+}

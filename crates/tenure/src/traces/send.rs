@@ -1,0 +1,144 @@
+//! Spans to the collector that an administrator names, over HTTP. Owns when they are sent, how long a collector may take, and what becomes of those that it
+//! doesn't take: they are tried once more, then counted. Refuses to hold up the end of the program for longer than a moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::client::Body;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::otlp::{Span, write_request};
+use super::{QUEUE, Queue};
+use crate::failure::{Failure, chain};
+
+/// How many spans wait at most.
+const LONGEST: usize = 4096;
+/// How many are sent at once.
+const BATCH: usize = 512;
+/// How often they are sent.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long a collector may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end of the program waits for the last ones.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Traces that are being sent.
+pub(crate) struct Sending {
+    end: CancellationToken,
+    sender: JoinHandle<()>,
+}
+
+/// Sends what is traced from now on. Once in a process.
+pub(crate) fn start(endpoint: &str) -> Result<Sending, Failure> {
+    let wrong = |what: String| {
+        Failure::usage(format!("--traces-endpoint: {endpoint:?} {what}"))
+            .hint("the address of a collector's OTLP over HTTP is wanted, such as http://127.0.0.1:4318")
+    };
+    let uri: http::Uri = endpoint
+        .parse()
+        .map_err(|error| wrong(format!("is no address: {error}")))?;
+    let scheme = uri.scheme_str().unwrap_or_default();
+    let has_user = uri
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'));
+    if !["http", "https"].contains(&scheme) || uri.host().is_none() || uri.query().is_some() || has_user {
+        return Err(wrong(
+            "is not http:// or https:// with a host, a port and a path".to_owned(),
+        ));
+    }
+    let mut config = kube::Config::new(uri);
+    (config.connect_timeout, config.read_timeout, config.write_timeout) =
+        (Some(PATIENCE), Some(PATIENCE), Some(PATIENCE));
+    let client = kube::Client::try_from(config).map_err(|error| wrong(format!("can't be used: {}", chain(&error))))?;
+    let queue = Arc::clone(QUEUE.get_or_init(|| Arc::new(Queue::new(LONGEST))));
+    let end = CancellationToken::new();
+    let sender = tokio::spawn(send_until(client, queue, end.clone()));
+    Ok(Sending { end, sender })
+}
+
+impl Sending {
+    /// Sends what is left.
+    pub(crate) async fn finish(self) {
+        self.end.cancel();
+        let _whether_it_was_in_time = tokio::time::timeout(LAST_WORDS, self.sender).await;
+    }
+}
+
+async fn send_until(client: kube::Client, queue: Arc<Queue>, end: CancellationToken) {
+    let mut again = Vec::new();
+    let mut was_taken = true;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(PERIOD) => {}
+            () = queue.until_filling() => {}
+            () = end.cancelled() => {}
+        }
+        loop {
+            let is_second_try = !again.is_empty();
+            let spans = if is_second_try {
+                std::mem::take(&mut again)
+            } else {
+                queue.take(BATCH)
+            };
+            if spans.is_empty() {
+                break;
+            }
+            match send(&client, &spans, queue.dropped()).await {
+                Ok(()) => was_taken = true,
+                Err(problem) => {
+                    if was_taken {
+                        tracing::warn!(problem, "the collector takes no traces; they are dropped until it does");
+                    }
+                    was_taken = false;
+                    if is_second_try {
+                        queue.count_lost(spans.len());
+                    } else {
+                        again = spans;
+                    }
+                    break;
+                }
+            }
+        }
+        if end.is_cancelled() {
+            return;
+        }
+    }
+}
+
+async fn send(client: &kube::Client, spans: &[Span], dropped: u64) -> Result<(), String> {
+    let text = write_request(spans, env!("CARGO_PKG_VERSION"), dropped).to_string();
+    let request = http::Request::post("/v1/traces")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(Body::from(text.into_bytes()))
+        .map_err(|error| error.to_string())?;
+    let answer = tokio::time::timeout(PATIENCE, client.send(request)).await;
+    let answer = answer.map_err(|_| "no answer in time".to_owned())?;
+    let status = answer.map_err(|error| chain(&error))?.status();
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(format!("it answers {status}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_is_one_of_a_collector() {
+        for endpoint in [
+            "collector:4318",
+            "grpc://collector:4317",
+            "http://user:sesame@collector",
+            "http://",
+            "http://c/?token=x",
+        ] {
+            let Err(failure) = start(endpoint) else {
+                panic!("{endpoint} was taken")
+            };
+            assert!(failure.hint.is_some());
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Secrets that nobody may hear of: planted in namespaces, and listened for everywhere else.
+//!
+//! Owns where is listened: the log of this process, every object of every kind but the Secrets of the own namespace (so all statuses, conditions
+//! and events), texts that a test hands over (figures, answers), and files, compressed ones too. A value is also known as base64, whatever stands
+//! before it, and in hexadecimal. It refuses to listen in vain: that the log is heard is tried each time, and what is found is told by where
+//! it was, never by what it was.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::ACCEPT;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::admin::{Admin, AdminError};
+
+/// What the planted Secrets are called.
+pub const CANARY: &str = "canary";
+/// The keys under which each holds the value: those that somebody might be made to look for.
+const KEYS: [&str; 9] = [
+    "word",
+    "value",
+    "token",
+    "username",
+    "password",
+    "secretkey",
+    "accesskey",
+    "identity",
+    "headers",
+];
+/// What of the log is listened to: all that Tenure says, and what others say that isn't about single bytes.
+const HEARD: &str = "tenure=trace,kube=debug,info";
+/// What of a file is looked at.
+const LONGEST_FILE: u64 = 64 << 20;
+/// Aggregated discovery, as `tenure_cluster` asks for it.
+const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Secrets that are listened for.
+#[derive(Debug)]
+pub struct Canary {
+    planted: Vec<Planted>,
+}
+
+#[derive(Debug)]
+struct Planted {
+    namespace: String,
+    forms: Vec<String>,
+}
+
+/// What all tests of this process listen for, and who was heard: a process has one log.
+static EAR: Mutex<Ear> = Mutex::new(Ear {
+    forms: Vec::new(),
+    heard: BTreeSet::new(),
+});
+
+struct Ear {
+    forms: Vec<String>,
+    /// Forms, with the beginnings of the lines they were in.
+    heard: BTreeSet<(String, String)>,
+}
+
+/// Takes the lines of the log.
+#[derive(Clone, Copy)]
+struct Listener;
+
+impl io::Write for Listener {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let mut ear = EAR.lock();
+        let heard: Vec<String> = ear
+            .forms
+            .iter()
+            .filter(|form| text.contains(form.as_str()))
+            .cloned()
+            .collect();
+        for form in heard {
+            // Where it was said, without what was said.
+            let place = text.split(&form).next().unwrap_or_default().chars().take(200).collect();
+            ear.heard.insert((form, place));
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Listener {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        *self
+    }
+}
+
+/// A word that nothing says by chance.
+fn make_word() -> String {
+    let random = || std::hash::RandomState::new().build_hasher().finish();
+    format!("canary{:016x}{:016x}", random(), random())
+}
+
+/// A value as it may be written: as it is, in base64 behind 0, 1 or 2 other bytes, in hexadecimal.
+fn list_forms(value: &str) -> Vec<String> {
+    let mut forms = vec![value.to_owned()];
+    for before in 0..3 {
+        let text = [&b"xx"[..before], value.as_bytes()].concat();
+        let encoded = STANDARD.encode(text);
+        // The first and the last letters depend on what stands beside it.
+        let first = [0, 2, 3].get(before).copied().unwrap_or_default();
+        let last = encoded.trim_end_matches('=').len() - 2;
+        forms.extend(encoded.get(first..last).map(str::to_owned));
+    }
+    forms.push(value.bytes().map(|byte| format!("{byte:02x}")).collect());
+    forms
+}
+
+impl Canary {
+    /// Plants a Secret `canary` in each of these namespaces, and listens from now on.
+    ///
+    /// # Errors
+    /// [`AdminError`]; and when the log of this process can't be heard.
+    pub async fn plant(admin: &Admin, namespaces: &[&str]) -> anyhow::Result<Self> {
+        let filter = EnvFilter::try_new(HEARD)?;
+        let _already_listens = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(false)
+            .with_writer(Listener)
+            .try_init();
+        let mut canary = Self { planted: Vec::new() };
+        canary.try_hearing()?;
+        for namespace in namespaces {
+            let word = make_word();
+            let data: serde_json::Map<String, Value> =
+                KEYS.iter().map(|key| ((*key).to_owned(), json!(word))).collect();
+            canary.listen_for(namespace, &word);
+            admin
+                .apply(json!({
+                    "apiVersion": "v1", "kind": "Secret", "metadata": { "name": CANARY, "namespace": namespace }, "stringData": data
+                }))
+                .await?;
+        }
+        Ok(canary)
+    }
+
+    /// Listens for another value, which a test has put into Secrets of a namespace.
+    pub fn listen_for(&mut self, namespace: &str, value: &str) {
+        let forms = list_forms(value);
+        EAR.lock().forms.extend(forms.iter().cloned());
+        self.planted.push(Planted {
+            namespace: namespace.to_owned(),
+            forms,
+        });
+    }
+
+    /// The value that was planted in a namespace.
+    #[must_use]
+    pub fn find_value(&self, namespace: &str) -> Option<&str> {
+        let planted = self.planted.iter().find(|planted| planted.namespace == namespace)?;
+        planted.forms.first().map(String::as_str)
+    }
+
+    /// The control: a word that is said in the log is heard there.
+    fn try_hearing(&self) -> anyhow::Result<()> {
+        let word = make_word();
+        EAR.lock().forms.push(word.clone());
+        tracing::debug!(target: "tenure_testkit", word, "is this heard?");
+        let mut ear = EAR.lock();
+        ear.forms.retain(|form| *form != word);
+        let before = ear.heard.len();
+        ear.heard.retain(|(form, _)| *form != word);
+        anyhow::ensure!(
+            ear.heard.len() < before,
+            "the log of this process is not heard: another subscriber has it"
+        );
+        Ok(())
+    }
+
+    /// Listens in the log, in all objects, in these texts, each with its name, and in what lies in these folders.
+    ///
+    /// # Errors
+    /// Where a value was found; and when somewhere could not be listened.
+    pub async fn check(&self, admin: &Admin, texts: &[(&str, &str)], folders: &[&Path]) -> Result<(), String> {
+        let mut found = Vec::new();
+        for (form, place) in &EAR.lock().heard {
+            let is_ours = self.planted.iter().any(|planted| planted.forms.contains(form));
+            found.extend(is_ours.then(|| format!("the log, after {place:?}")));
+        }
+        for (name, text) in texts {
+            found.extend(self.is_in(text, None).then(|| (*name).to_owned()));
+        }
+        for folder in folders {
+            self.look_through(folder, &mut found)
+                .map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        self.look_at_objects(admin, &mut found)
+            .await
+            .map_err(|error| format!("not all objects could be looked at: {error}"))?;
+        if found.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("a planted secret is in {}", found.join("; in ")))
+        }
+    }
+
+    /// Whether a value is in a text; `own` names the namespace whose Secret it is.
+    fn is_in(&self, text: &str, own: Option<&str>) -> bool {
+        let others = self
+            .planted
+            .iter()
+            .filter(|planted| own != Some(planted.namespace.as_str()));
+        others
+            .flat_map(|planted| &planted.forms)
+            .any(|form| text.contains(form.as_str()))
+    }
+
+    fn look_through(&self, folder: &Path, found: &mut Vec<String>) -> io::Result<()> {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                self.look_through(&path, found)?;
+                continue;
+            }
+            // What goes while it is looked at is no place to hide.
+            let Ok(file) = std::fs::File::open(&path) else { continue };
+            let mut bytes = Vec::new();
+            file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
+            if bytes.starts_with(&[0x1f, 0x8b]) {
+                let mut clear = Vec::new();
+                let _as_far_as_it_goes = flate2::read::GzDecoder::new(bytes.as_slice())
+                    .take(LONGEST_FILE)
+                    .read_to_end(&mut clear);
+                bytes = clear;
+            }
+            if self.is_in(&String::from_utf8_lossy(&bytes), None) {
+                found.push(path.display().to_string());
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at_objects(&self, admin: &Admin, found: &mut Vec<String>) -> Result<(), AdminError> {
+        let client = admin.client();
+        for path in list_collections(admin).await? {
+            let mut next = String::new();
+            loop {
+                let page = format!("{path}?limit=500{next}");
+                let request = http::Request::get(page)
+                    .body(Vec::new())
+                    .map_err(kube::Error::HttpError)?;
+                let list: Value = match client.request(request).await {
+                    Ok(list) => list,
+                    // A kind that was taken away meanwhile has no objects.
+                    Err(kube::Error::Api(status)) if status.code == 404 => break,
+                    Err(error) => return Err(error.into()),
+                };
+                for object in list.get("items").and_then(Value::as_array).into_iter().flatten() {
+                    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+                    let namespace = text("/metadata/namespace");
+                    let own = path.ends_with("/api/v1/secrets").then_some(namespace);
+                    if self.is_in(&object.to_string(), own) {
+                        found.push(format!("{path} {namespace}/{}", text("/metadata/name")));
+                    }
+                }
+                match list.pointer("/metadata/continue").and_then(Value::as_str) {
+                    Some(token) if !token.is_empty() => next = format!("&continue={token}"),
+                    _ => break,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        let mut ear = EAR.lock();
+        let is_ours = |form: &String| self.planted.iter().any(|planted| planted.forms.contains(form));
+        ear.forms.retain(|form| !is_ours(form));
+        ear.heard.retain(|(form, _)| !is_ours(form));
+    }
+}
+
+/// The paths of everything that can be listed, each kind in the version that the server prefers.
+async fn list_collections(admin: &Admin) -> Result<Vec<String>, AdminError> {
+    let mut paths = Vec::new();
+    for root in ["/api", "/apis"] {
+        let request = http::Request::get(root)
+            .header(ACCEPT, DISCOVERY)
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        let document: Value = admin.client().request(request).await?;
+        let list = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
+        for group in list(&document, "items") {
+            let name = group
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let mut seen = BTreeSet::new();
+            for version in list(&group, "versions") {
+                let number = version.get("version").and_then(Value::as_str).unwrap_or_default();
+                for resource in list(&version, "resources") {
+                    let plural = resource.get("resource").and_then(Value::as_str).unwrap_or_default();
+                    let is_listed = list(&resource, "verbs").contains(&json!("list"));
+                    if !is_listed || !seen.insert(plural.to_owned()) {
+                        continue;
+                    }
+                    paths.push(match name {
+                        "" => format!("/api/{number}/{plural}"),
+                        name => format!("/apis/{name}/{number}/{plural}"),
+                    });
+                }
+            }
+        }
+    }
+    Ok(paths)
+}

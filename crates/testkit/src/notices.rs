@@ -1,0 +1,240 @@
+//! Somebody who is told of events, over plain HTTP on this machine: keeps what comes, and answers as a test wants it to, badly too.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use crate::{SOON, eventually};
+
+/// The longest request that is kept.
+const LONGEST: usize = 1 << 20;
+
+/// How a request is answered.
+#[derive(Clone, Debug)]
+pub enum Manner {
+    /// With this status, and no body.
+    Status(u16),
+    /// With this status, these headers and this body.
+    Full(u16, Vec<(String, String)>, String),
+    /// With this status, and everything that came as the body.
+    Quote(u16),
+    /// Never.
+    Silent,
+    /// With a body that does not end.
+    Flood,
+    /// Not at all: the connection is closed.
+    HangUp,
+}
+
+/// What came.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// `GET`, `POST`.
+    pub method: String,
+    /// The path and the query.
+    pub target: String,
+    /// The headers, by their names in small letters; what is there twice stands in one value, with a comma between.
+    pub headers: BTreeMap<String, String>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Notice {
+    /// The body as JSON; null when it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    notices: Mutex<Vec<Notice>>,
+    manners: Mutex<HashMap<String, VecDeque<Manner>>>,
+}
+
+/// Who is told.
+#[derive(Debug)]
+pub struct NoticeServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    listening: JoinHandle<()>,
+}
+
+impl Drop for NoticeServer {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl NoticeServer {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When the system lets nobody listen.
+    pub async fn start() -> std::io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::default());
+        let own = Arc::clone(&shared);
+        let listening = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&own)));
+            }
+        });
+        Ok(Self {
+            address,
+            shared,
+            listening,
+        })
+    }
+
+    /// `http://host:port`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How requests to a path are answered from now on, one after the other; the last stays. Without, 200.
+    pub fn behave(&self, path: &str, manners: impl IntoIterator<Item = Manner>) {
+        let manners = manners.into_iter().collect();
+        self.shared.manners.lock().insert(path.to_owned(), manners);
+    }
+
+    /// What came to a path.
+    #[must_use]
+    pub fn list(&self, path: &str) -> Vec<Notice> {
+        let notices = self.shared.notices.lock();
+        let of_path = notices.iter().filter(|notice| split(&notice.target) == path);
+        of_path.cloned().collect()
+    }
+
+    /// Everything that came.
+    #[must_use]
+    pub fn list_all(&self) -> Vec<Notice> {
+        self.shared.notices.lock().clone()
+    }
+
+    /// Waits until something came to a path that is as said; the first.
+    ///
+    /// # Errors
+    /// What came instead, when it takes too long.
+    pub async fn wait_for(&self, path: &str, is_meant: impl Fn(&Notice) -> bool) -> Result<Notice, String> {
+        let look = || {
+            let found = self.list(path).into_iter().find(|notice| is_meant(notice));
+            let other = || {
+                let came = self.list_all();
+                let told = came.iter().map(|notice| format!("{} {}", notice.method, notice.target));
+                format!("nothing as said came to {path}: {:?}", told.collect::<Vec<_>>())
+            };
+            std::future::ready(found.ok_or_else(other))
+        };
+        eventually(SOON, look).await
+    }
+}
+
+fn split(target: &str) -> &str {
+    target.split('?').next().unwrap_or_default()
+}
+
+async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
+    while let Some(notice) = read(&mut stream).await {
+        let path = split(&notice.target).to_owned();
+        let manner = {
+            let mut manners = shared.manners.lock();
+            let of_path = manners.get_mut(&path);
+            of_path.and_then(|list| {
+                if list.len() > 1 {
+                    list.pop_front()
+                } else {
+                    list.front().cloned()
+                }
+            })
+        };
+        shared.notices.lock().push(notice.clone());
+        if !answer(&mut stream, &notice, manner.unwrap_or(Manner::Status(200))).await {
+            return;
+        }
+    }
+}
+
+async fn answer(stream: &mut TcpStream, notice: &Notice, manner: Manner) -> bool {
+    let (status, headers, body) = match manner {
+        Manner::Status(status) => (status, Vec::new(), Vec::new()),
+        Manner::Full(status, headers, body) => (status, headers, body.into_bytes()),
+        Manner::Quote(status) => {
+            let quoted = format!("{:?} {}", notice.headers, String::from_utf8_lossy(&notice.body));
+            (status, Vec::new(), quoted.into_bytes())
+        }
+        Manner::Silent => {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            return false;
+        }
+        Manner::HangUp => return false,
+        Manner::Flood => {
+            let head = "HTTP/1.1 200 x\r\ncontent-type: application/json\r\n\r\n";
+            let mut going = stream.write_all(head.as_bytes()).await.is_ok();
+            while going {
+                going = stream.write_all(&[b'['; 4096]).await.is_ok();
+            }
+            return false;
+        }
+    };
+    let mut head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes()).await.is_ok() && stream.write_all(&body).await.is_ok()
+}
+
+/// One request; nothing when there is none, or it can't be read.
+async fn read(stream: &mut TcpStream) -> Option<Notice> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end;
+        }
+        if bytes.len() > LONGEST || stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8_lossy(bytes.get(..end)?).into_owned();
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next()?.split(' ');
+    let (method, target) = (first.next()?.to_owned(), first.next()?.to_owned());
+    let mut headers: BTreeMap<String, String> = BTreeMap::new();
+    for line in lines {
+        let (name, value) = line.split_once(':')?;
+        let value = value.trim();
+        let known = headers.entry(name.to_ascii_lowercase()).or_default();
+        *known = if known.is_empty() {
+            value.to_owned()
+        } else {
+            format!("{known}, {value}")
+        };
+    }
+    let length: usize = headers
+        .get("content-length")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let begin = end + 4;
+    while bytes.len() < begin + length {
+        if bytes.len() > LONGEST || stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some(Notice {
+        method,
+        target,
+        headers,
+        body: bytes.get(begin..begin + length)?.to_vec(),
+    })
+}

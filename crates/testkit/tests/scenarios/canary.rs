@@ -1,0 +1,83 @@
+//! A canary is heard wherever it sings: else its silence would prove nothing.
+
+use serde_json::json;
+use tenure_testkit::{CANARY, Canary, Cluster};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_canary_is_heard_wherever_it_sings() {
+    let cluster = Cluster::start().await.unwrap();
+    let admin = &cluster.admin;
+    for name in ["canary-a", "canary-b"] {
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        admin.apply(namespace).await.unwrap();
+    }
+    let canary = Canary::plant(admin, &["canary-a"]).await.unwrap();
+    let value = canary.find_value("canary-a").unwrap().to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let texts = [("figures", "a_total{name=\"a\"} 1")];
+    canary.check(admin, &texts, &[folder.path()]).await.unwrap();
+
+    let heard = async |texts: &[(&str, &str)], place: &str| {
+        let told = canary.check(admin, texts, &[folder.path()]).await.unwrap_err();
+        assert!(told.contains(place), "{told}");
+        assert!(!told.contains(&value), "what was heard is not told: {told}");
+    };
+    heard(&[("figures", &format!("a_total{{name=\"{value}\"}} 1"))], "figures").await;
+    let encode = |text: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
+    for before in ["", "x", "xx", "user:"] {
+        heard(&[("answer", &encode(format!("{before}{value} and more")))], "answer").await;
+    }
+
+    // In another namespace; in the own one, but for its Secrets; in a status, and in an event.
+    for namespace in ["canary-a", "canary-b"] {
+        let map = |data: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m", "namespace": namespace }, "data": { "a": data } });
+        admin.apply(map(&value)).await.unwrap();
+        heard(&[], &format!("configmaps {namespace}/m")).await;
+        admin.apply(map("nothing")).await.unwrap();
+        canary.check(admin, &[], &[]).await.unwrap();
+    }
+    let secret = |data: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": CANARY, "namespace": "canary-b" }, "stringData": { "a": data } });
+    admin.apply(secret(&value)).await.unwrap();
+    heard(&[], "secrets canary-b/canary").await;
+    admin.apply(secret("nothing")).await.unwrap();
+    let kustomization = json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "k", "namespace": "canary-b" },
+        "spec": { "interval": "1h", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "none" } }
+    });
+    admin.apply(kustomization).await.unwrap();
+    let kind = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
+    let says = |message: &str| {
+        json!({ "status": { "conditions": [{ "type": "Ready", "status": "False", "reason": "A", "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z" }] } })
+    };
+    admin.patch_status(kind, ("canary-b", "k"), says(&value)).await.unwrap();
+    heard(&[], "kustomizations canary-b/k").await;
+    admin
+        .patch_status(kind, ("canary-b", "k"), says("nothing"))
+        .await
+        .unwrap();
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "e", "namespace": "canary-b" }, "message": value,
+        "involvedObject": { "kind": "ConfigMap", "name": "m", "namespace": "canary-b" }, "type": "Warning", "reason": "A"
+    });
+    admin.create(event).await.unwrap();
+    heard(&[], "events canary-b/e").await;
+    admin.delete(("v1", "Event"), ("canary-b", "e")).await.unwrap();
+    canary.check(admin, &[], &[]).await.unwrap();
+
+    // In files, and in what is compressed.
+    std::fs::write(folder.path().join("plain"), &value).unwrap();
+    heard(&[], "plain").await;
+    std::fs::remove_file(folder.path().join("plain")).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut packed, value.as_bytes()).unwrap();
+    std::fs::create_dir(folder.path().join("deep")).unwrap();
+    std::fs::write(folder.path().join("deep/packed.tar.gz"), packed.finish().unwrap()).unwrap();
+    heard(&[], "packed.tar.gz").await;
+    std::fs::remove_dir_all(folder.path().join("deep")).unwrap();
+    canary.check(admin, &[], &[]).await.unwrap();
+
+    // In the log, at any level; what was said once stays said.
+    tracing::trace!(target: "tenure_controllers", "it says {value}");
+    heard(&[], "the log").await;
+}
