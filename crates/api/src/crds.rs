@@ -3,7 +3,9 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{Alert, Bucket, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant};
+use crate::{
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant,
+};
 
 /// A CustomResourceDefinition could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +25,9 @@ pub struct CrdError {
 pub fn crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
         finished::<Alert>("Alert", None)?,
+        finished::<ArtifactGenerator>("ArtifactGenerator", None)?,
         finished::<Bucket>("Bucket", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<ExternalArtifact>("ExternalArtifact", None)?,
         finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
         finished::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
@@ -37,6 +41,7 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
             Some("Tenant") => preserve_what_capsule_knows(crd),
             Some("Provider") => declare_where_commits_have_statuses(crd),
             Some("Receiver") => declare_how_receivers_are_verified(crd),
+            Some("ArtifactGenerator") => declare_what_artifacts_are_called(crd),
             _ => {}
         }
         declare_flux_defaults(crd);
@@ -204,6 +209,19 @@ fn declare_where_commits_have_statuses(crd: &mut Value) {
 }
 
 fn declare_rules(crd: &mut Value, rules: Value) {
+    let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    if let Some(schema) = crd.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        schema.insert("x-kubernetes-validations".to_owned(), rules);
+    }
+}
+
+/// What an ArtifactGenerator calls what it makes, as Flux's definition demands it: names are templates only where there is a pattern.
+fn declare_what_artifacts_are_called(crd: &mut Value) {
+    let name = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+    let rules = json!([{
+        "rule": format!("has(self.pathPattern) && size(self.pathPattern) > 0 || self.artifacts.all(a, a.name.matches('{name}'))"),
+        "message": "artifact names must be valid Kubernetes object names when pathPattern is not set"
+    }]);
     let pointer = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     if let Some(schema) = crd.pointer_mut(pointer).and_then(Value::as_object_mut) {
         schema.insert("x-kubernetes-validations".to_owned(), rules);

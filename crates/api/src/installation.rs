@@ -9,7 +9,7 @@ use crate::crds::{CrdError, crds};
 use crate::metadata::{
     CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
     LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE,
-    PLATFORM_NAMESPACE, SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
+    PLATFORM_NAMESPACE, SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 pub(crate) use choice::ControllerChoice;
@@ -105,7 +105,8 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = vec![
         // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
         json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
-        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": seen}),
+        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": seen}),
+        json!({"apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": seen}),
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
         json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": seen}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]}),
@@ -122,6 +123,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     // Who else reconciles the same kinds.
     let others = choice.select(&[
         (SOURCE_CONTROLLER_LEASE, &["Bucket", "GitRepository", "OCIRepository"]),
+        (SOURCE_WATCHER_LEASE, &["ArtifactGenerator", "ExternalArtifact"]),
         (KUSTOMIZE_CONTROLLER_LEASE, &["Kustomization"]),
         (NOTIFICATION_CONTROLLER_LEASE, &["Alert", "Provider", "Receiver"]),
         (CAPSULE_LEASE, &["Tenant"]),

@@ -6,10 +6,12 @@
 
 pub mod alert;
 pub mod artifact;
+pub mod artifact_generator;
 pub mod bucket;
 pub mod condition;
 pub mod crds;
 pub mod duration;
+pub mod external_artifact;
 pub mod git_repository;
 pub mod installation;
 pub mod inventory;
@@ -32,9 +34,11 @@ pub mod view;
 pub mod workload;
 
 pub use alert::{Alert, AlertSpec, AlertStatus};
+pub use artifact_generator::{ArtifactGenerator, ArtifactGeneratorSpec, ArtifactGeneratorStatus};
 pub use bucket::{Bucket, BucketSpec, BucketStatus};
 pub use condition::{Condition, ConditionStatus};
 pub use duration::DurationText;
+pub use external_artifact::{ExternalArtifact, ExternalArtifactSpec, ExternalArtifactStatus};
 pub use git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
 pub use inventory::ObjectId;
 pub use kustomization::{Kustomization, KustomizationSpec, KustomizationStatus};

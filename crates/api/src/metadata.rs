@@ -20,6 +20,8 @@ pub const SOURCE_CONTROLLER_LEASE: &str = "source-controller-leader-election";
 pub const NOTIFICATION_CONTROLLER_LEASE: &str = "notification-controller-leader-election";
 /// What Flux's kustomize-controller holds while it reconciles, in its own namespace.
 pub const KUSTOMIZE_CONTROLLER_LEASE: &str = "kustomize-controller-leader-election";
+/// Lease by which Flux's controller of ArtifactGenerators elects its leader.
+pub const SOURCE_WATCHER_LEASE: &str = "source-watcher-leader-election";
 /// What Capsule's controller holds while it reconciles, in its own namespace.
 pub const CAPSULE_LEASE: &str = "42c733ea.clastix.capsule.io";
 
@@ -29,6 +31,8 @@ pub const KUSTOMIZE_CONTROLLER: &str = "kustomize-controller";
 pub const KUSTOMIZE_CONTROLLER_STATUS: &str = "gotk-kustomize-controller";
 /// Field manager of a source's own status and finalizer (Flux's).
 pub const SOURCE_CONTROLLER_STATUS: &str = "gotk-source-controller";
+/// Field manager of what Flux's controller of ArtifactGenerators writes.
+pub const SOURCE_WATCHER: &str = "source-watcher";
 /// Field manager of the own status of a Receiver, an Alert and a Provider, and of the requests to reconcile that it makes (Flux's).
 pub const NOTIFICATION_CONTROLLER: &str = "notification-controller";
 /// Field manager of what Tenure writes for a Surface or a Tenant.
@@ -41,6 +45,12 @@ pub const KUBECTL_PREFIX: &str = "kubectl";
 
 /// The finalizer of Kustomizations and sources (Flux's).
 pub const FLUX_FINALIZER: &str = "finalizers.fluxcd.io";
+/// Finalizer that Flux's controller puts on an ArtifactGenerator.
+pub const GENERATOR_FINALIZER: &str = "source.extensions.fluxcd.io/finalizer";
+/// Label of an ExternalArtifact: uid of the ArtifactGenerator that makes it.
+pub const GENERATOR_LABEL: &str = "source.extensions.fluxcd.io/generator";
+/// Annotation of an ArtifactGenerator: `disabled` keeps it from being reconciled.
+pub const GENERATOR_SWITCH: &str = "source.extensions.fluxcd.io/reconcile";
 /// The finalizer of Surfaces and Tenants.
 pub const TENURE_FINALIZER: &str = "tenure.dev/finalizer";
 

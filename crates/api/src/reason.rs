@@ -45,6 +45,8 @@ pub const OCI_ARTIFACT_PULL_FAILED: &str = "OCIArtifactPullFailed";
 pub const OCI_ARTIFACT_LAYER_OPERATION_FAILED: &str = "OCIArtifactLayerOperationFailed";
 /// The objects of a bucket could not be listed or fetched.
 pub const BUCKET_OPERATION_FAILED: &str = "BucketOperationFailed";
+/// A source of which an artifact is to be made is not there, or has nothing yet.
+pub const SOURCE_FETCH_FAILED: &str = "SourceFetchFailed";
 /// What the upstream has could not be listed.
 pub const READ_OPERATION_FAILED: &str = "ReadOperationFailed";
 /// A signature could not be verified.

@@ -75,7 +75,10 @@ fn list_book_rules() -> Vec<Value> {
     let told = json!(["get", "update", "patch"]);
     vec![
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": ["get", "patch"] }),
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories"], "verbs": generated }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts", "gitrepositories"], "verbs": generated }),
+        json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": ["get", "patch"] }),
+        json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators/status", "artifactgenerators/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts/status", "externalartifacts/finalizers"], "verbs": told }),
         // Nothing makes one but people and repositories: no create, no delete.
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "ocirepositories"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
@@ -130,7 +133,8 @@ pub fn view_cluster_role() -> Value {
         },
         "rules": [
             { "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see },
-            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": see },
+            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": see },
+            { "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": see },
             { "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see },
             { "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": see }
         ]

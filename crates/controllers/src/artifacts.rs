@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 use tenure_planner::artifact::StoredArtifact;
-use tenure_sources::{Account, ArtifactStore, ByteBudget, Limits, SourceKey, StorageError, remove_leftovers};
+use tenure_sources::{
+    Account, ArtifactStore, ByteBudget, Held, Limits, OverBudget, SourceKey, StorageError, remove_leftovers,
+};
 
 use crate::budgets::{self, Budgets};
 use crate::trees::{TreeCache, TreeInUse};
@@ -94,6 +96,16 @@ impl Depot {
     /// Drops the trees that nothing renders from: others wait for their room.
     pub(crate) fn drop_idle(&self) {
         self.trees.drop_idle();
+    }
+
+    /// Room in memory for files of several artifacts together, charged to a lane.
+    pub(crate) async fn take_tree_room(
+        &self,
+        lane: &str,
+        bytes: u64,
+        deadline: tokio::time::Instant,
+    ) -> Result<Held, OverBudget> {
+        self.trees.take_room(lane, bytes, deadline).await
     }
 
     /// The room of trees.

@@ -1,6 +1,8 @@
 //! The kinds that are reconciled. The one list of them: a kind that stands here is watched, and driven, and told of what it depends on.
 
-use tenure_api::{Alert, Bucket, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant};
+use tenure_api::{
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant,
+};
 
 use crate::entry::Entry;
 use crate::hub::Hub;
@@ -22,6 +24,8 @@ pub(crate) fn list_kinds() -> KindTable {
             Entry::of::<GitRepository>(),
             Entry::of::<OciRepository>(),
             Entry::of::<Bucket>(),
+            Entry::of::<ArtifactGenerator>(),
+            Entry::of::<ExternalArtifact>(),
             Entry::of::<Kustomization>(),
             Entry::of::<Receiver>(),
             Entry::of::<Provider>(),
@@ -30,9 +34,13 @@ pub(crate) fn list_kinds() -> KindTable {
     }
 }
 
-/// What each of the first can do nothing without: a Kustomization applies what the same process has fetched. Who wants nothing from
-/// registries, or from stores of objects, may leave OCIRepositories and Buckets out.
-const NEEDS: [(&str, &str); 1] = [(Kustomization::KIND.name, GitRepository::KIND.name)];
+/// What each of the first can do nothing without: a Kustomization applies what the same process has fetched, and an ArtifactGenerator has
+/// what it makes made. Who wants nothing from registries, or from stores of objects, may leave OCIRepositories and Buckets out.
+const NEEDS: [(&str, &str); 3] = [
+    (Kustomization::KIND.name, GitRepository::KIND.name),
+    (ArtifactGenerator::KIND.name, ExternalArtifact::KIND.name),
+    (ExternalArtifact::KIND.name, ArtifactGenerator::KIND.name),
+];
 
 /// Reads which kinds are reconciled, such as `*,-tenant` (see [`Switches`]).
 ///

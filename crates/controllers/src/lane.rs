@@ -34,6 +34,7 @@ use crate::loans::Borrowed;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 use crate::receiver_books::ReceiverBooks;
+use crate::recipes::RecipeBoard;
 use crate::reconciled::Home;
 use crate::turnovers::TurnoverBoard;
 
@@ -226,6 +227,8 @@ pub(crate) struct Shard {
     /// What Kustomizations of one source tell each other.
     pub(crate) turnovers: TurnoverBoard,
     pub(crate) artifacts: ArtifactRecords,
+    /// What ArtifactGenerators tell of what they make.
+    pub(crate) recipes: RecipeBoard,
     /// The tokens that GitHub Apps of sources have been given.
     pub(crate) app_tokens: AppTokens,
     /// What requests leave of Receivers.
@@ -254,6 +257,7 @@ impl Shard {
             inventories: Inventories::default(),
             turnovers: TurnoverBoard::default(),
             artifacts: ArtifactRecords::new(Arc::clone(&means.depot)),
+            recipes: RecipeBoard::default(),
             app_tokens: AppTokens::default(),
             receivers: ReceiverBooks::default(),
             surroundings,

@@ -126,6 +126,16 @@ impl TreeCache {
         })
     }
 
+    /// Room for files of several artifacts together, taken at once: nobody waits for some while it holds others.
+    pub(crate) async fn take_room(
+        &self,
+        lane: &str,
+        bytes: u64,
+        deadline: tokio::time::Instant,
+    ) -> Result<Held, OverBudget> {
+        self.room(lane, bytes.max(LEAST), deadline).await
+    }
+
     /// The room of all trees.
     pub(crate) fn budget(&self) -> &ByteBudget {
         &self.budget

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 
@@ -327,4 +327,32 @@ pub(crate) fn failed(id: &ObjectId, verb: &str, failure: &Failure) -> String {
         failure.reason,
         failure.message
     )
+}
+
+/// Whether a live child is as it is wanted: what is wanted is there, and nothing that this manager owned is there besides. What
+/// others added (an administrator's `suspend`) is theirs.
+pub(crate) fn is_as_desired(live: &Value, desired: &Value) -> bool {
+    let empty = Map::new();
+    let (live, desired) = (ObjectView::of(live), ObjectView::of(desired));
+    let map = |object: ObjectView<'_>, path: &str| object.find_map(path).cloned().unwrap_or_default();
+    let (live_spec, desired_spec) = (map(live, "/spec"), map(desired, "/spec"));
+    let values_agree = desired_spec
+        .iter()
+        .all(|(key, value)| live_spec.get(key) == Some(value));
+    let has_no_more = |path: &str, desired: &Map<String, Value>| {
+        live.list_views("/metadata/managedFields")
+            .filter(|entry| entry.read_text("/manager") == TENURE_CONTROLLER)
+            .filter_map(|entry| entry.find_map(path))
+            .flat_map(Map::keys)
+            .filter_map(|key| key.strip_prefix("f:"))
+            .all(|key| desired.contains_key(key))
+    };
+    let metadata_agrees = ["labels", "annotations"].into_iter().all(|field| {
+        let path = format!("/metadata/{field}");
+        let live = live.find_map(&path).unwrap_or(&empty);
+        let desired = desired.find_map(&path).unwrap_or(&empty);
+        let is_there = desired.iter().all(|(key, value)| live.get(key) == Some(value));
+        is_there && has_no_more(&format!("/fieldsV1/f:metadata/f:{field}"), desired)
+    });
+    values_agree && has_no_more("/fieldsV1/f:spec", &desired_spec) && metadata_agrees
 }

@@ -47,6 +47,16 @@ pub const IGNORE_PATTERNS: usize = 32;
 pub const INCLUDES: usize = 20;
 /// Entries of a GitRepository's `spec.sparseCheckout`.
 pub const SPARSE_FOLDERS: usize = 100;
+/// Sources of an ArtifactGenerator, and artifacts that it makes.
+pub const GENERATOR_ENTRIES: usize = 1000;
+/// What is copied into one artifact, and the patterns of what is left out of one copy.
+pub const COPIES: usize = 500;
+/// Patterns of what is left out of one copy.
+pub const EXCLUDES: usize = 100;
+/// Bytes of a pattern, and of a path, of an ArtifactGenerator.
+pub const PATTERN: usize = 1 << 10;
+/// Bytes of everything that is copied for all artifacts of an ArtifactGenerator, as it is written: a pattern multiplies it.
+pub const RECIPES: usize = 4 << 20;
 /// A Receiver's `spec.resources`.
 pub const RECEIVER_RESOURCES: usize = 100;
 /// A Receiver's `spec.events`, and labels of one of its `resources`.

@@ -3,8 +3,6 @@
 //! Owns the order of these phases and what each failure is called. What decides is elsewhere (`policy`, `select`,
 //! `ignore`); what reads outside bytes is in `git`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -13,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::account::Account;
 use crate::artifact::ArtifactStore;
+use crate::cancel::CancelOnDrop;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::fingerprint::write_fingerprint;
@@ -179,7 +178,7 @@ impl Fetch<'_> {
 
     /// Makes the stored artifact of what was received, and of the submodules that it has.
     async fn store(&self, received: Received, selected: Selected) -> Result<Fetched, FetchError> {
-        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
+        let cancel = CancelOnDrop::default();
         let mut used = Used::default();
         let wanted = Wanted::Own(selected.clone());
         let own = self.unpack(&self.home, received, wanted, (&cancel, &mut used)).await?;
@@ -282,7 +281,7 @@ impl Fetch<'_> {
             lane: self.account.lane.clone(),
             trees: self.account.trees,
             fingerprint: self.fingerprint.clone(),
-            cancelled: Arc::clone(&cancel.0),
+            cancelled: cancel.share(),
         }
     }
 
@@ -313,15 +312,6 @@ impl Fetch<'_> {
             url: self.request.url.to_string(),
             close,
         }
-    }
-}
-
-/// Stops the work on another thread when the fetch is given up.
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

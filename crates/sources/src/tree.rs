@@ -3,7 +3,7 @@
 //! Owns the reading of an archive of outside content: paths, sizes and counts are checked while it is read, and anything
 //! but regular files, symbolic links and folders is refused. Links are kept as text; who renders decides what to follow.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::{Bound, Range};
 
@@ -18,6 +18,7 @@ use crate::tar_reader::{TarError, TarKind, TarReader};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
     nodes: BTreeMap<String, Node>,
+    executables: BTreeSet<String>,
 }
 
 /// What stands at a path.
@@ -68,6 +69,39 @@ impl Tree {
     /// Every file and link with its path, sorted by path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Node)> {
         self.nodes.iter().map(|(path, node)| (path.as_str(), node))
+    }
+
+    /// The same, of those from a path on.
+    pub(crate) fn iter_from(&self, path: &str) -> impl Iterator<Item = (&str, &Node)> + use<'_> {
+        let from = (Bound::Included(path), Bound::Unbounded);
+        self.nodes
+            .range::<str, _>(from)
+            .map(|(path, node)| (path.as_str(), node))
+    }
+
+    /// The file or link at this exact path.
+    pub(crate) fn node(&self, path: &str) -> Option<&Node> {
+        self.nodes.get(path)
+    }
+
+    /// Whether the file at this exact path may be executed.
+    pub(crate) fn is_executable(&self, path: &str) -> bool {
+        self.executables.contains(path)
+    }
+
+    /// All folders, the root left out; each before those within it.
+    pub fn list_folders(&self) -> BTreeSet<&str> {
+        let mut folders = BTreeSet::new();
+        for path in self.nodes.keys() {
+            let ends = path.match_indices('/').map(|(at, _)| at);
+            // From the inside out: where one is known, those around it are.
+            for end in ends.rev() {
+                if !folders.insert(path.get(..end).unwrap_or_default()) {
+                    break;
+                }
+            }
+        }
+        folders
     }
 
     /// How many files and links there are.
@@ -130,6 +164,7 @@ impl Tree {
         let bound = limits.unpacked_bytes.saturating_add(overhead).min(size);
         let mut all = Vec::with_capacity(usize::try_from(bound.min(limits.unpacked_bytes)).unwrap_or_default());
         let mut nodes = BTreeMap::new();
+        let mut executables = BTreeSet::new();
         let mut unpacked = 0_u64;
         let failed = |error| match error {
             TarError::Invalid(problem) => invalid(problem),
@@ -147,7 +182,10 @@ impl Tree {
                 return Err(large("files", limits.files.to_string()));
             }
             let node = match entry.kind {
-                TarKind::File { size, .. } => {
+                TarKind::File { size, is_executable } => {
+                    if is_executable {
+                        executables.insert(path.clone());
+                    }
                     if size > limits.file_bytes {
                         return Err(large("bytes of one file", describe_bytes(limits.file_bytes)));
                     }
@@ -178,7 +216,10 @@ impl Tree {
             Found::File(range) => (path, Node::File(all.slice(range))),
             Found::Link(target) => (path, Node::Link(target)),
         });
-        let tree = Self { nodes: nodes.collect() };
+        let tree = Self {
+            nodes: nodes.collect(),
+            executables,
+        };
         if let Some(path) = tree.nodes.keys().find(|path| tree.below(path).next().is_some()) {
             return Err(invalid(format!("{path:?} is both a file and a folder")));
         }

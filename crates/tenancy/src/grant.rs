@@ -11,7 +11,13 @@ const ANY: &str = "*";
 /// Before the name of a tenant.
 const TENANT: &str = "tenant:";
 /// The kinds that may be granted.
-const KINDS: [&str; 4] = ["GitRepository", "OCIRepository", "Bucket", KUSTOMIZATION];
+const KINDS: [&str; 5] = [
+    "GitRepository",
+    "OCIRepository",
+    "Bucket",
+    "ExternalArtifact",
+    KUSTOMIZATION,
+];
 pub(crate) const KUSTOMIZATION: &str = "Kustomization";
 
 /// That somebody may refer to something in another namespace: `FROM=NAMESPACE/KIND/NAME`, where `FROM` is a namespace, `tenant:NAME` or `*`,

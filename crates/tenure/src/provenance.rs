@@ -129,6 +129,7 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
         "GitRepository" => "gitrepositories",
         "OCIRepository" => "ocirepositories",
         "Bucket" => "buckets",
+        "ExternalArtifact" => "externalartifacts",
         _ => return Err(format!("its source is a {kind}")),
     };
     let source_namespace = Some(ObjectView::of(&kustomization).read_text("/spec/sourceRef/namespace"))

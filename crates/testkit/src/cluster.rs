@@ -151,7 +151,7 @@ impl Cluster {
     }
 }
 
-const KINDS: [(&str, &str); 9] = [
+const KINDS: [(&str, &str); 11] = [
     ("notification.toolkit.fluxcd.io/v1beta3", "Alert"),
     ("notification.toolkit.fluxcd.io/v1beta3", "Provider"),
     ("notification.toolkit.fluxcd.io/v1", "Receiver"),
@@ -159,6 +159,8 @@ const KINDS: [(&str, &str); 9] = [
     ("source.toolkit.fluxcd.io/v1", "GitRepository"),
     ("source.toolkit.fluxcd.io/v1", "OCIRepository"),
     ("source.toolkit.fluxcd.io/v1", "Bucket"),
+    ("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator"),
+    ("source.toolkit.fluxcd.io/v1", "ExternalArtifact"),
     ("tenure.dev/v1alpha1", "Surface"),
     ("capsule.clastix.io/v1beta2", "Tenant"),
 ];
@@ -175,7 +177,7 @@ async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
     }
     bail!(
         "the cluster that {TEST_KUBECONFIG} names is not marked as made for tests. They would remove every Tenant, Surface, Kustomization, \
-         GitRepository, OCIRepository, Bucket, Receiver, Alert and Provider in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
+         GitRepository, OCIRepository, Bucket, ArtifactGenerator, ExternalArtifact, Receiver, Alert and Provider in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
     )
 }
 

@@ -56,7 +56,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "tenure-sources",
         "crates/sources",
-        &["tenure-api", "tenure-planner", "go-words", "git-signatures"],
+        &["tenure-api", "tenure-planner", "go-words", "go-yaml", "git-signatures"],
     ),
     (
         "tenure-cluster",

@@ -5,19 +5,30 @@ use serde_json::{Value, json};
 
 /// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile, an Alert
 /// at whom it tells.
-const LOOKED_AT: [(&str, &str); 9] = [
+const LOOKED_AT: [(&str, &str); 15] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
     ("OCIRepository", "Kustomization"),
     ("Bucket", "Kustomization"),
+    ("ExternalArtifact", "Kustomization"),
+    ("GitRepository", GENERATOR),
+    ("OCIRepository", GENERATOR),
+    ("Bucket", GENERATOR),
+    ("ExternalArtifact", GENERATOR),
+    (GENERATOR, "ExternalArtifact"),
     ("GitRepository", RECEIVER),
     ("OCIRepository", RECEIVER),
     ("Kustomization", RECEIVER),
     ("Provider", ALERT),
 ];
-/// The kinds that a Surface generates.
-const GENERATED: [&str; 2] = ["GitRepository", "Kustomization"];
+/// The kinds that another one generates, and which: a Surface's, and an ArtifactGenerator's.
+const GENERATED: [(&str, &str); 3] = [
+    ("GitRepository", SURFACE),
+    ("Kustomization", SURFACE),
+    ("ExternalArtifact", GENERATOR),
+];
+const GENERATOR: &str = "ArtifactGenerator";
 /// Tells whose a namespace is, also when another controller keeps them.
 const TENANT: &str = "Tenant";
 /// Tells a Provider, which may be left to another controller's looking after.
@@ -96,11 +107,11 @@ impl ControllerChoice {
         })
     }
 
-    /// Of the rules of lanes, what they use: a Surface's makes, changes and deletes what it generates; nobody else makes or deletes.
+    /// Of the rules of lanes, what they use: who generates objects makes, changes and deletes them; nobody else makes or deletes.
     pub(crate) fn limit_lanes(&self, rules: Vec<Value>) -> Vec<Value> {
-        let generates = self.is_on(SURFACE);
+        let is_generated = |kind: &str| GENERATED.iter().any(|(made, by)| *made == kind && self.is_on(by));
         self.limit(rules, |kind, is_part, verb| {
-            if generates && GENERATED.contains(&kind.name.as_str()) {
+            if is_generated(&kind.name) {
                 return kind.is_on || !is_part;
             }
             let is_asked = self.is_on(RECEIVER) && LOOKED_AT.contains(&(kind.name.as_str(), RECEIVER));

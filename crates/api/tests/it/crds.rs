@@ -81,6 +81,15 @@ fn names_and_columns_are_fluxs() {
     );
     assert_eq!(crd("Bucket")["metadata"]["name"], "buckets.source.toolkit.fluxcd.io");
     assert_eq!(columns("Bucket"), ["Endpoint", "Age", "Ready", "Status"]);
+    let generator = crd("ArtifactGenerator");
+    assert_eq!(
+        generator["metadata"]["name"],
+        "artifactgenerators.source.extensions.fluxcd.io"
+    );
+    assert_eq!(generator["spec"]["names"]["shortNames"], json!(["ag"]));
+    assert_eq!(generator["spec"]["versions"][0]["name"], "v1beta1");
+    assert_eq!(columns("ArtifactGenerator"), ["Age", "Ready", "Status"]);
+    assert_eq!(columns("ExternalArtifact"), ["Age", "Ready", "Status", "Source"]);
     assert_eq!(crd("Tenant")["spec"]["scope"], "Cluster");
     assert_eq!(crd("Surface")["spec"]["scope"], "Namespaced");
 }
@@ -135,6 +144,21 @@ fn what_flux_demands_is_demanded() {
         provider["properties"]["type"]["enum"].as_array().map(Vec::len),
         Some(34)
     );
+    let generator = spec("ArtifactGenerator");
+    assert_eq!(generator["required"], json!(["artifacts", "sources"]));
+    let copy = &generator["properties"]["artifacts"]["items"]["properties"]["copy"]["items"];
+    assert_eq!(copy["required"], json!(["from", "to"]));
+    assert_eq!(
+        copy["properties"]["from"]["pattern"],
+        "^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)/(.*)$"
+    );
+    assert_eq!(
+        copy["properties"]["strategy"]["enum"],
+        json!(["Overwrite", "Merge", "Extract"])
+    );
+    assert_eq!(copy["properties"]["exclude"]["maxItems"], 100);
+    let rule = generator["x-kubernetes-validations"][0]["rule"].as_str().unwrap();
+    assert!(rule.contains(r"(\\.[a-z0-9]"), "{rule}");
     let bucket = spec("Bucket");
     assert_eq!(bucket["required"], json!(["bucketName", "endpoint", "interval"]));
     assert_eq!(bucket["properties"]["timeout"]["default"], "60s");

@@ -2,7 +2,9 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tenure_api::{Alert, Bucket, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant};
+use tenure_api::{
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant,
+};
 
 #[track_caller]
 fn check<K: Serialize + DeserializeOwned>(object: Value) {
@@ -243,6 +245,42 @@ fn a_bucket_with_every_field() {
             "observedGeneration": 1,
             "observedIgnore": "*.md",
             "url": "http://source-controller/x"
+        }
+    }));
+}
+
+#[test]
+fn an_artifact_generator_and_what_it_makes_with_every_field() {
+    check::<ArtifactGenerator>(json!({
+        "apiVersion": "source.extensions.fluxcd.io/v1beta1",
+        "kind": "ArtifactGenerator",
+        "metadata": { "name": "generator", "namespace": "team" },
+        "spec": {
+            "artifacts": [{
+                "copy": [{ "exclude": ["*.md"], "from": "@repo/{app}/**", "strategy": "Merge", "to": "@artifact/{app}/" }],
+                "name": "app-{app}",
+                "originRevision": "@repo",
+                "revision": "@repo"
+            }],
+            "commonMetadata": { "annotations": { "a": "b" }, "labels": { "c": "d" } },
+            "pathPattern": "@repo/{app}",
+            "sources": [{ "alias": "repo", "kind": "GitRepository", "name": "repo", "namespace": "team" }]
+        },
+        "status": {
+            "inventory": [{ "digest": "sha256:1", "filename": "1.tar.gz", "name": "app-web", "namespace": "team" }],
+            "lastHandledReconcileAt": "now",
+            "observedSourcesDigest": "sha256:2"
+        }
+    }));
+    check::<ExternalArtifact>(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1",
+        "kind": "ExternalArtifact",
+        "metadata": { "name": "app-web", "namespace": "team" },
+        "spec": {
+            "sourceRef": { "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "name": "generator", "namespace": "team" }
+        },
+        "status": {
+            "artifact": { "digest": "sha256:1", "lastUpdateTime": "2026-01-02T03:04:05Z", "path": "externalartifact/team/app-web/1.tar.gz", "revision": "latest@sha256:1", "size": 10, "url": "" }
         }
     }));
 }

@@ -9,7 +9,7 @@ use tenure_api::Kustomization;
 use tenure_tenancy::Placement;
 
 use super::observe;
-use super::sight::Sight;
+use super::outlook::Outlook;
 use crate::key::Key;
 use crate::lane::{Neighbour, Shard};
 use crate::loans::Borrowed;
@@ -46,7 +46,7 @@ impl LoanBook {
     pub(super) async fn renew(&mut self, shard: &Arc<Shard>, placement: &Placement, kustomization: &Kustomization) {
         self.known.clear();
         self.take_missed();
-        let named = Sight::new(shard, placement, self).list_foreign(kustomization);
+        let named = Outlook::new(shard, placement, self).list_foreign(kustomization);
         let is_apart = |key: &Key| {
             let neighbour = shard.surroundings.find_neighbour(&key.namespace);
             matches!(neighbour, Neighbour::Apart)
@@ -66,7 +66,7 @@ impl LoanBook {
             }
             self.known.extend(answers);
             // The way round a circle leads over what others refer to.
-            let _the_snapshots_own = observe::observe_cycle(Sight::new(shard, placement, self), kustomization);
+            let _the_snapshots_own = observe::observe_cycle(Outlook::new(shard, placement, self), kustomization);
             wanted = self.take_missed();
         }
     }

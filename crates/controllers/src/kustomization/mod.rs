@@ -7,7 +7,7 @@ mod observe;
 mod owners;
 mod put_away;
 mod reconcile;
-mod sight;
+mod outlook;
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::herald;
 use crate::key::{Key, Kind};
 use crate::lane::Shard;
 use crate::reconciled::Reconciled;
-use sight::is_beside;
+use outlook::is_beside;
 
 pub(crate) use owners::{answer_owner, describe_rival, list_labelled};
 

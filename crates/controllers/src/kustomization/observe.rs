@@ -3,107 +3,64 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenure_api::{Bucket, GitRepository, Kustomization, ObjectId, OciRepository};
-use tenure_planner::Status as _;
+use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
     DependencyFacts, Endings, FoundDependency, Sibling, SourceFacts, Survey, Turnover, find_cycle, find_dependencies,
     name_source, survey_siblings,
 };
-use tenure_planner::source::Source;
 use tenure_sources::SourceKey;
 
-use super::sight::{SeenSource, Sight, is_beside};
-use crate::artifacts::make_source_key;
+use super::outlook::{Outlook, SeenSource, is_beside};
 use crate::key::Key;
 use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
-use crate::source::Fetching;
+use crate::source::find_source_kind;
 
 /// The source that a Kustomization of a namespace names, if it is there and may be named: who has the store that its artifact is in, and its key
 /// there.
 pub(super) fn find_source(
     own: &Arc<Shard>,
-    sight: Sight<'_>,
+    outlook: Outlook<'_>,
     kustomization: &Kustomization,
 ) -> Option<(Arc<Shard>, SourceKey)> {
-    match sight.find_source(kustomization) {
-        SeenSource::Here(shard) => {
-            let key = find_key_in(&shard, kustomization)?;
-            Some((shard, key))
-        }
+    match outlook.find_source(kustomization) {
+        SeenSource::Here(shard, key) => Some((shard, key)),
         SeenSource::Lent(source, _) => Some((Arc::clone(own), source)),
         SeenSource::Nothing | SeenSource::Unknown(_) => None,
     }
 }
 
-fn find_key_in(shard: &Shard, kustomization: &Kustomization) -> Option<SourceKey> {
-    let reference = &kustomization.spec.source_ref;
-    let (kind, name, namespace) = (
-        reference.kind.as_str(),
-        reference.name.as_str(),
-        shard.namespace.as_str(),
-    );
-    if kind == GitRepository::KIND.name {
-        find_key::<GitRepository>(shard, namespace, name)
-    } else if kind == OciRepository::KIND.name {
-        find_key::<OciRepository>(shard, namespace, name)
-    } else if kind == Bucket::KIND.name {
-        find_key::<Bucket>(shard, namespace, name)
-    } else {
-        None
-    }
-}
-
-fn find_key<S: Fetching>(shard: &Shard, namespace: &str, name: &str) -> Option<SourceKey> {
-    make_key(shard.caches.of::<S>().get(namespace, name)?.as_ref())
-}
-
-fn make_key<S: Fetching>(source: &S) -> Option<SourceKey> {
-    make_source_key(S::NAME, source.metadata()).ok()
-}
-
 /// What is known of the source.
-pub(super) fn observe_source(sight: Sight<'_>, kustomization: &Kustomization) -> SourceFacts {
-    let shard = match sight.find_source(kustomization) {
-        SeenSource::Here(shard) => shard,
+pub(super) fn observe_source(outlook: Outlook<'_>, kustomization: &Kustomization) -> SourceFacts {
+    let (shard, key) = match outlook.find_source(kustomization) {
+        SeenSource::Here(shard, key) => (shard, key),
         SeenSource::Nothing => return SourceFacts::NotFound,
         SeenSource::Lent(_, facts) => return facts,
         SeenSource::Unknown(why) => return SourceFacts::Unknown(why),
     };
-    let Some(key) = find_key_in(&shard, kustomization) else {
+    let kind = find_source_kind(&kustomization.spec.source_ref.kind);
+    let Some((_, conditions)) = kind.and_then(|kind| (kind.find)(&shard, key.name())) else {
         return SourceFacts::NotFound;
     };
-    match kustomization.spec.source_ref.kind.as_str() {
-        kind if kind == OciRepository::KIND.name => describe_source::<OciRepository>(&shard, &key),
-        kind if kind == Bucket::KIND.name => describe_source::<Bucket>(&shard, &key),
-        _ => describe_source::<GitRepository>(&shard, &key),
-    }
-}
-
-fn describe_source<S: Fetching>(shard: &Shard, key: &SourceKey) -> SourceFacts {
-    let Some(source) = shard.caches.of::<S>().get(key.namespace(), key.name()) else {
-        return SourceFacts::NotFound;
-    };
-    let artifact = shard.artifacts.record(key).map(|stored| stored.facts);
-    let conditions = Source::status(source.as_ref())
-        .map(|status| status.conditions().to_vec())
-        .unwrap_or_default();
+    let artifact = shard.artifacts.record(&key).map(|stored| stored.facts);
     SourceFacts::Found { artifact, conditions }
 }
 
 /// What is known of the Kustomizations that it depends on.
 pub(super) fn observe_dependencies(
-    sight: Sight<'_>,
+    outlook: Outlook<'_>,
     kustomization: &Kustomization,
 ) -> BTreeMap<String, DependencyFacts> {
-    find_dependencies(kustomization, |namespace, name| sight.find_dependency(namespace, name))
+    find_dependencies(kustomization, |namespace, name| {
+        outlook.find_dependency(namespace, name)
+    })
 }
 
 /// The way from dependency to dependency back to it, if there is one: over those that it may name itself.
-pub(super) fn observe_cycle(sight: Sight<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
+pub(super) fn observe_cycle(outlook: Outlook<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
     find_cycle(kustomization, |namespace, name| {
-        match sight.find_dependency(namespace, name) {
+        match outlook.find_dependency(namespace, name) {
             FoundDependency::There(found) => Some(found),
             FoundDependency::Nothing | FoundDependency::Unknown(_) => None,
         }

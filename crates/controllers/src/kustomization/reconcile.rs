@@ -24,7 +24,7 @@ use super::here::Here;
 use super::loan_book::LoanBook;
 use super::look::{self, Looked};
 use super::put_away::{self, PutAway};
-use super::sight::Sight;
+use super::outlook::Outlook;
 use super::{observe, owners};
 use crate::drive::Reconciler;
 use crate::elsewhere::OtherCluster;
@@ -131,10 +131,10 @@ impl KustomizationReconciler {
         if std::mem::take(&mut self.asks_for_loans) {
             self.loans.renew(shard, &placement, kustomization).await;
         }
-        let sight = Sight::new(shard, &placement, &self.loans);
-        let source = observe::observe_source(sight, kustomization);
-        let dependencies = observe::observe_dependencies(sight, kustomization);
-        let cycle = observe::observe_cycle(sight, kustomization);
+        let outlook = Outlook::new(shard, &placement, &self.loans);
+        let source = observe::observe_source(outlook, kustomization);
+        let dependencies = observe::observe_dependencies(outlook, kustomization);
+        let cycle = observe::observe_cycle(outlook, kustomization);
         let endings = observe::observe_endings(shard, kustomization).await;
         let before = std::mem::take(&mut self.looked);
         for id in self.held.watched() {
@@ -314,7 +314,7 @@ impl KustomizationReconciler {
         };
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
-        let foreign = Sight::new(&self.shard, &snapshot.placement, &self.loans).list_foreign(&kustomization);
+        let foreign = Outlook::new(&self.shard, &snapshot.placement, &self.loans).list_foreign(&kustomization);
         self.shard.listen(&key, heard.chain(foreign).collect());
         if let Some(turnover) = &plan.memory.turnover {
             self.shard.tell_turnover(&key, turnover);
@@ -433,7 +433,7 @@ impl Reconciler for KustomizationReconciler {
             artifact: Some(artifact),
             ..
         } = observe::observe_source(
-            Sight::new(&self.shard, &self.shard.place().await, &self.loans),
+            Outlook::new(&self.shard, &self.shard.place().await, &self.loans),
             &kustomization,
         )
         else {
@@ -490,12 +490,12 @@ impl Reconciler for KustomizationReconciler {
         let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
         let placement = shard.place().await;
         self.loans.renew(shard, &placement, &kustomization).await;
-        let sight = Sight::new(shard, &placement, &self.loans);
+        let outlook = Outlook::new(shard, &placement, &self.loans);
         let now = Observed {
             kustomization: &kustomization,
             placement: &placement,
-            source: &observe::observe_source(sight, &kustomization),
-            dependencies: &observe::observe_dependencies(sight, &kustomization),
+            source: &observe::observe_source(outlook, &kustomization),
+            dependencies: &observe::observe_dependencies(outlook, &kustomization),
             endings: &observe::observe_endings(shard, &kustomization).await,
             survey: survey.as_ref(),
         };

@@ -1,5 +1,6 @@
 //! Reconciles sources, whatever their kind: observe → plan → fetch → write. What a kind adds is how it is fetched.
 
+mod kinds;
 mod reconcile;
 mod secrets;
 mod stock;
@@ -13,6 +14,7 @@ use tenure_sources::SourceKey;
 use crate::lane::{Lane, Shard};
 use crate::reconciled::Reconciled;
 
+pub(crate) use kinds::find_source_kind;
 pub(crate) use reconcile::SourceReconciler;
 pub(crate) use secrets::{find_secret, read_pull_secrets, read_secret};
 pub(crate) use stock::take_stock;

@@ -7,6 +7,7 @@
 //! their home namespaces.
 
 mod alerts;
+mod artifacts;
 mod bombs;
 mod buckets;
 mod contents;
@@ -24,7 +25,8 @@ use serde_json::{Value, json};
 use tenure_testkit::{Admin, Canary, SOON, eventually};
 
 use crate::stage::{
-    ALERT, BUCKET, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER, RECEIVER, Stage, condition,
+    ALERT, ARTIFACT_GENERATOR, BUCKET, EXTERNAL_ARTIFACT, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER, RECEIVER, Stage,
+    condition,
 };
 use crate::tenants::{SURFACE, tenant};
 
@@ -46,16 +48,16 @@ struct Attack {
     /// Laid over the spec of the attempt.
     attempt: Value,
     /// What mallory reads, from the API server or in the Ready condition.
-    expected: &'static str,
+    expected: String,
     /// Laid over the spec of the control.
     control: Value,
 }
 
-fn attack(name: &'static str, attempt: Value, expected: &'static str, control: Value) -> Attack {
+fn attack(name: &'static str, attempt: Value, expected: &str, control: Value) -> Attack {
     Attack {
         name,
         attempt,
-        expected,
+        expected: expected.to_owned(),
         control,
     }
 }
@@ -77,7 +79,7 @@ impl Scene {
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
                 "metadata": { "name": "flux", "namespace": evil },
                 "rules": [{
-                    "apiGroups": ["kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "source.toolkit.fluxcd.io", "tenure.dev"],
+                    "apiGroups": ["kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "source.extensions.fluxcd.io", "source.toolkit.fluxcd.io", "tenure.dev"],
                     "resources": ["*"], "verbs": ["*"]
                 }]
             }),
@@ -181,10 +183,10 @@ impl Scene {
         for attack in attacks {
             let attempt = make(attack, attack.name, &attack.attempt);
             match self.mallory.apply(attempt.clone()).await {
-                Ok(_) => pending.push((attempt, Some(attack.expected))),
+                Ok(_) => pending.push((attempt, Some(attack.expected.as_str()))),
                 Err(error) => {
                     let message = error.to_string();
-                    assert!(message.contains(attack.expected), "{}: {message}", attack.name);
+                    assert!(message.contains(&attack.expected), "{}: {message}", attack.name);
                 }
             }
             let control = make(attack, &format!("{}-control", attack.name), &attack.control);
@@ -231,17 +233,9 @@ impl Scene {
 }
 
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
-    let known = [
-        GIT_REPOSITORY,
-        OCI_REPOSITORY,
-        BUCKET,
-        KUSTOMIZATION,
-        RECEIVER,
-        ALERT,
-        PROVIDER,
-        SURFACE,
-    ];
-    known.into_iter().find(|known| known.1 == kind).unwrap()
+    let flux = [GIT_REPOSITORY, OCI_REPOSITORY, BUCKET, KUSTOMIZATION, RECEIVER];
+    let more = [ALERT, PROVIDER, ARTIFACT_GENERATOR, EXTERNAL_ARTIFACT, SURFACE];
+    flux.into_iter().chain(more).find(|known| known.1 == kind).unwrap()
 }
 
 /// A folder `own/<name>` with a ConfigMap of that name, for every attack.

@@ -11,6 +11,7 @@
 
 mod alerts;
 mod applying;
+mod artifacts;
 mod attacks;
 mod buckets;
 mod decryption;

@@ -20,6 +20,8 @@ use crate::program;
 
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
 pub(crate) const GIT_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
+pub(crate) const ARTIFACT_GENERATOR: (&str, &str) = ("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator");
+pub(crate) const EXTERNAL_ARTIFACT: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "ExternalArtifact");
 pub(crate) const BUCKET: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "Bucket");
 pub(crate) const OCI_REPOSITORY: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "OCIRepository");
 pub(crate) const RECEIVER: (&str, &str) = ("notification.toolkit.fluxcd.io/v1", "Receiver");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::metadata::FLUX_FINALIZER;
-use tenure_api::{Bucket, GitRepository, KustomizationSpec, OciRepository, reason};
+use tenure_api::{Bucket, ExternalArtifact, GitRepository, KustomizationSpec, OciRepository, reason};
 use tenure_tenancy::{DenialReason, identity, reach, reference};
 
 use super::context::{Context, name_subject};
@@ -78,12 +78,19 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     let source = &spec.source_ref;
     let referrer = snapshot.referrer();
     reference::check_source(referrer, &source.kind, source.namespace.as_deref(), &source.name).map_err(denied)?;
-    if ![GitRepository::NAME, OciRepository::NAME, Bucket::NAME].contains(&source.kind.as_str()) {
+    let kinds = [
+        GitRepository::NAME,
+        OciRepository::NAME,
+        Bucket::NAME,
+        ExternalArtifact::NAME,
+    ];
+    if !kinds.contains(&source.kind.as_str()) {
         return Err(stalled(
             reason::UNSUPPORTED_FIELD,
             format!(
-                "spec.sourceRef.kind: {} is not supported yet: only GitRepository, OCIRepository and Bucket are",
-                source.kind
+                "spec.sourceRef.kind: {} is not supported yet: only {} are",
+                source.kind,
+                kinds.join(", ")
             ),
         ));
     }

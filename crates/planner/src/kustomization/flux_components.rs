@@ -17,11 +17,13 @@ use crate::ending::name_some;
 use crate::plan::EventKind;
 
 /// Flux's controllers that do nothing but what is done here. Its notification-controller does more: Receivers and Alerts can be left to it.
-const CONTROLLERS: [&str; 2] = ["source-controller", "kustomize-controller"];
+const CONTROLLERS: [&str; 3] = ["source-controller", "kustomize-controller", "source-watcher"];
 /// The definitions of Flux's kinds that are reconciled here.
-const DEFINITIONS: [&str; 7] = [
+const DEFINITIONS: [&str; 9] = [
     "alerts.notification.toolkit.fluxcd.io",
+    "artifactgenerators.source.extensions.fluxcd.io",
     "buckets.source.toolkit.fluxcd.io",
+    "externalartifacts.source.toolkit.fluxcd.io",
     "gitrepositories.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
@@ -111,7 +113,7 @@ mod tests {
     fn the_definitions_are_those_of_flux_that_tenure_brings() {
         let of_flux = |crd: &Value| {
             let name = ObjectView::of(crd).read_text("/metadata/name").to_owned();
-            name.ends_with(".toolkit.fluxcd.io").then_some(name)
+            name.ends_with(".fluxcd.io").then_some(name)
         };
         let mut brought: Vec<String> = tenure_api::crds::crds().unwrap().iter().filter_map(of_flux).collect();
         brought.sort();

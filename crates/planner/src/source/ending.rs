@@ -41,7 +41,15 @@ fn warning<S: Source>(snapshot: &Snapshot<S>, plan: &mut Plan<S>, reason: &str, 
 }
 
 fn handled<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>) {
-    ending::note_handled(status.parts().last_handled, snapshot.attempt.requested_at.as_ref());
+    if let Some(observed) = status.parts().observed {
+        ending::note_handled(observed.last_handled, snapshot.attempt.requested_at.as_ref());
+    }
+}
+
+fn note_generation<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>) {
+    if let Some(observed) = status.parts().observed {
+        *observed.generation = snapshot.repository.metadata().generation;
+    }
 }
 
 /// The status while a fetch is under way: said only when there is nothing stored yet or the spec has changed, so that asking an
@@ -94,7 +102,7 @@ pub(super) fn stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal
         now,
         (condition::STALLED, ConditionStatus::True, reason, message),
     );
-    *status.parts().observed_generation = snapshot.repository.metadata().generation;
+    note_generation(&mut status, snapshot);
     handled(&mut status, snapshot);
     warning(snapshot, &mut plan, reason, message);
     plan.status = changed(snapshot, &status);
@@ -115,13 +123,13 @@ pub(super) fn waiting<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason:
     let mut status = snapshot.repository.status().cloned().unwrap_or_default();
     condition::remove(status.conditions_mut(), condition::STALLED);
     for entry in [
-        (condition::INCLUDE_UNAVAILABLE, ConditionStatus::True, reason, message),
+        (S::UNAVAILABLE, ConditionStatus::True, reason, message),
         (condition::READY, ConditionStatus::False, reason, message),
         (
             condition::RECONCILING,
             ConditionStatus::True,
             reason::PROGRESSING_WITH_RETRY,
-            "Something that is to be included is not there yet; see Ready",
+            "Something that it is made of is not there yet; see Ready",
         ),
     ] {
         set(&mut status, snapshot, now, entry);
@@ -190,7 +198,7 @@ pub(super) fn failed<S: Source>(
             now,
             (condition::STALLED, ConditionStatus::True, reason, &failure.message),
         );
-        *status.parts().observed_generation = snapshot.repository.metadata().generation;
+        note_generation(&mut status, snapshot);
         plan.next = Next::Done(None);
     } else {
         condition::remove(status.conditions_mut(), condition::STALLED);
@@ -262,7 +270,9 @@ pub(super) fn succeeded<S: Source>(
         condition::remove(status.conditions_mut(), condition::SOURCE_VERIFIED);
     }
     let as_before = status.parts().artifact.as_ref().is_some_and(|old| {
-        old.revision == stored.facts.revision && old.digest.as_deref() == Some(stored.facts.digest.as_str())
+        old.revision == stored.facts.revision
+            && old.digest.as_deref() == Some(stored.facts.digest.as_str())
+            && old.metadata.clone().unwrap_or_default() == stored.metadata
     });
     if !as_before {
         *status.parts().artifact = Some(Artifact {
@@ -275,8 +285,10 @@ pub(super) fn succeeded<S: Source>(
             url: String::new(),
         });
     }
-    *status.parts().observed_generation = snapshot.repository.metadata().generation;
-    status.parts().observed_ignore.clone_from(&stored.ignore);
+    note_generation(&mut status, snapshot);
+    if let Some(observed) = status.parts().observed {
+        observed.ignore.clone_from(&stored.ignore);
+    }
     snapshot.repository.note_observed(&mut status, stored);
     handled(&mut status, snapshot);
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());

@@ -15,8 +15,8 @@ use tenure_api::{ObjectMeta, reason};
 use tenure_tenancy::{DenialReason, Placement, ServiceAccount, identity};
 
 pub use types::{
-    Attempt, FetchFailure, FetchReason, FetchStep, Fetched, Memory, Obstacle, Snapshot, Source, SourceReference,
-    SourceStatus, StatusParts, Step, TimingFields,
+    Attempt, FetchFailure, FetchReason, FetchStep, Fetched, Memory, ObservedParts, Obstacle, Snapshot, Source,
+    SourceReference, SourceStatus, StatusParts, Step, TimingFields,
 };
 
 pub(crate) use types::implement_source_status;
@@ -55,6 +55,14 @@ pub struct RequestBasis {
 /// What to do about a source.
 #[must_use]
 pub fn plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
+    let mut plan = decide(snapshot, now);
+    if !snapshot.repository.has_own_status(&snapshot.beside) {
+        plan.status = None;
+    }
+    plan
+}
+
+fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
     let metadata = snapshot.repository.metadata();
     let mut plan = Plan::<S>::idle(ending::name_subject(snapshot), snapshot.memory.clone());
     if metadata.deletion_timestamp.is_some() {
@@ -70,11 +78,14 @@ pub fn plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
         plan.next = Next::Forget;
         return plan;
     }
-    if snapshot.repository.timing().suspend {
+    let suspended = snapshot.repository.timing().suspend;
+    let suspended = suspended.then(|| "spec.suspend is true".to_owned());
+    if let Some(why) = suspended.or_else(|| snapshot.repository.find_suspension(&snapshot.beside)) {
         plan.withheld.push(Withheld {
             what: "fetch".to_owned(),
-            why: "spec.suspend is true".to_owned(),
+            why,
         });
+        plan.memory.beside = S::mark_beside(&snapshot.beside);
         return plan;
     }
     let admitted = match admit(snapshot) {
@@ -82,7 +93,7 @@ pub fn plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
         Err(refusal) => return ending::stalled(snapshot, now, &refusal),
     };
     let attempt = &snapshot.attempt;
-    if attempt.generation != metadata.generation || attempt.requested_at != crate::read_requested_at(metadata) {
+    if attempt.generation != metadata.generation || attempt.requested_at != snapshot.repository.requested_at() {
         plan.next = Next::Restart;
         return plan;
     }
@@ -118,9 +129,14 @@ fn begin<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, 
         plan.memory.beside = mark;
         return plan;
     }
-    if snapshot.memory.beside == mark
-        && let Some(at) = not_due(snapshot, now, admitted.interval)
-    {
+    let again = snapshot.memory.last_asked;
+    let again = again.map(|last| add_duration(last, snapshot.repository.pause_beside()));
+    let not_before = if snapshot.memory.beside == mark {
+        not_due(snapshot, now, admitted.interval)
+    } else {
+        again.filter(|at| *at > now)
+    };
+    if let Some(at) = not_before {
         plan.withheld.push(Withheld {
             what: "fetch".to_owned(),
             why: format!("not due before {at}"),

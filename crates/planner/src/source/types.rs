@@ -1,12 +1,13 @@
 //! The Snapshot of a source: everything that its plan may depend on; and what a kind of sources has to say of itself.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tenure_api::artifact::Artifact;
-use tenure_api::{DurationText, ObjectMeta, reason};
+use tenure_api::{DurationText, ObjectMeta, condition, reason};
 use tenure_tenancy::Placement;
 
 use super::{Refusal, RequestBasis};
@@ -24,6 +25,8 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
 
     /// Its name.
     const NAME: &'static str;
+    /// The condition that says that another object has to be there first.
+    const UNAVAILABLE: &'static str = condition::INCLUDE_UNAVAILABLE;
 
     /// Metadata of the object.
     fn metadata(&self) -> &ObjectMeta;
@@ -35,7 +38,30 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     fn timing(&self) -> TimingFields<'_>;
 
     /// The fields that are set and not implemented.
-    fn list_unimplemented(&self) -> Vec<&'static str>;
+    fn list_unimplemented(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// The value of the annotation that asks for a reconciliation now, of kinds that tell in their status that they have.
+    fn requested_at(&self) -> Option<String> {
+        crate::read_requested_at(self.metadata())
+    }
+
+    /// Whether its status is Tenure's to write: what somebody else makes tells of itself.
+    fn has_own_status(&self, _beside: &Self::Beside) -> bool {
+        true
+    }
+
+    /// Why nothing is done with it for now, whatever its own fields say.
+    fn find_suspension(&self, _beside: &Self::Beside) -> Option<String> {
+        None
+    }
+
+    /// How long it waits after it was fetched until another change beside it makes it fetch again: two that make each other change would
+    /// take all the time there is.
+    fn pause_beside(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether what is set can be fetched.
     ///
@@ -44,7 +70,9 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     fn check(&self) -> Result<(), Refusal>;
 
     /// What is read of the cluster for a fetch, by field.
-    fn list_references(&self) -> Vec<SourceReference<'_>>;
+    fn list_references(&self) -> Vec<SourceReference<'_>> {
+        Vec::new()
+    }
 
     /// Whether the other objects that it needs are there.
     ///
@@ -134,10 +162,16 @@ pub trait SourceStatus: Status {
 pub struct StatusParts<'a> {
     /// What was fetched last.
     pub artifact: &'a mut Option<Artifact>,
+    /// What was acted on, in kinds that tell of it besides their conditions.
+    pub observed: Option<ObservedParts<'a>>,
+}
+
+/// What a status says it was made for.
+pub struct ObservedParts<'a> {
     /// Generation that the status is about.
-    pub observed_generation: &'a mut Option<i64>,
+    pub generation: &'a mut Option<i64>,
     /// `ignore` as it was when the artifact was made.
-    pub observed_ignore: &'a mut Option<String>,
+    pub ignore: &'a mut Option<String>,
     /// The last request that was handled.
     pub last_handled: &'a mut Option<String>,
 }
@@ -159,9 +193,11 @@ macro_rules! implement_source_status {
             fn parts(&mut self) -> crate::source::StatusParts<'_> {
                 crate::source::StatusParts {
                     artifact: &mut self.artifact,
-                    observed_generation: &mut self.observed_generation,
-                    observed_ignore: &mut self.observed_ignore,
-                    last_handled: &mut self.last_handled_reconcile_at,
+                    observed: Some(crate::source::ObservedParts {
+                        generation: &mut self.observed_generation,
+                        ignore: &mut self.observed_ignore,
+                        last_handled: &mut self.last_handled_reconcile_at,
+                    }),
                 }
             }
 
@@ -210,7 +246,7 @@ impl<S: Source> Snapshot<S> {
         let metadata = repository.metadata();
         let known = self.repository.metadata();
         self.attempt.generation != metadata.generation
-            || self.attempt.requested_at != crate::read_requested_at(metadata)
+            || self.attempt.requested_at != repository.requested_at()
             || known.uid != metadata.uid
             || known.deletion_timestamp != metadata.deletion_timestamp
             || self.placement != *placement
@@ -242,7 +278,7 @@ impl Attempt {
         Self {
             started: now,
             generation: repository.metadata().generation,
-            requested_at: crate::read_requested_at(repository.metadata()),
+            requested_at: repository.requested_at(),
             fetched: None,
         }
     }
@@ -329,6 +365,10 @@ pub enum FetchReason {
     GitOperationFailed,
     /// The objects of a bucket could not be listed or fetched.
     BucketOperationFailed,
+    /// It could not be made of what its sources have.
+    BuildFailed,
+    /// What somebody else made could not be fetched.
+    SourceFetchFailed,
     /// What a registry has could not be listed.
     ReadOperationFailed,
     /// An artifact could not be found, or pulled from its registry.
@@ -361,6 +401,8 @@ impl FetchReason {
             Self::InvalidProviderConfiguration => reason::INVALID_PROVIDER_CONFIGURATION,
             Self::GitOperationFailed => reason::GIT_OPERATION_FAILED,
             Self::BucketOperationFailed => reason::BUCKET_OPERATION_FAILED,
+            Self::BuildFailed => reason::BUILD_FAILED,
+            Self::SourceFetchFailed => reason::SOURCE_FETCH_FAILED,
             Self::ReadOperationFailed => reason::READ_OPERATION_FAILED,
             Self::OciArtifactPullFailed => reason::OCI_ARTIFACT_PULL_FAILED,
             Self::OciArtifactLayerOperationFailed => reason::OCI_ARTIFACT_LAYER_OPERATION_FAILED,

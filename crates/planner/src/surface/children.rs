@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{
-    APPLY_MODE, MANAGED_BY, MANAGED_BY_TENURE, REQUESTED_AT, SURFACE_LABEL, SURFACE_SOURCE_LABEL, TENURE_CONTROLLER,
+    APPLY_MODE, MANAGED_BY, MANAGED_BY_TENURE, REQUESTED_AT, SURFACE_LABEL, SURFACE_SOURCE_LABEL,
 };
 use tenure_api::surface::{SurfacePath, SurfaceSource};
-use tenure_api::{ObjectId, ObjectView, Surface};
+use tenure_api::{ObjectId, Surface};
 use tenure_tenancy::surface::Tier;
 
 use crate::dependents::Wanted;
@@ -217,30 +217,4 @@ fn child(
             object: json!({ "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": metadata, "spec": spec }),
         },
     }
-}
-
-/// Whether a live child is as it is wanted: what is wanted is there, and nothing that this manager owned is there besides. What
-/// others added (an administrator's `suspend`) is theirs.
-pub(super) fn is_as_desired(live: &Value, desired: &Value) -> bool {
-    let empty = Map::new();
-    let (live, desired) = (ObjectView::of(live), ObjectView::of(desired));
-    let map = |object: ObjectView<'_>, path: &str| object.find_map(path).cloned().unwrap_or_default();
-    let (live_spec, desired_spec) = (map(live, "/spec"), map(desired, "/spec"));
-    let values_agree = desired_spec
-        .iter()
-        .all(|(key, value)| live_spec.get(key) == Some(value));
-    let owned = live
-        .list_views("/metadata/managedFields")
-        .filter(|entry| entry.read_text("/manager") == TENURE_CONTROLLER)
-        .filter_map(|entry| entry.find_map("/fieldsV1/f:spec"))
-        .flat_map(Map::keys)
-        .filter_map(|key| key.strip_prefix("f:"))
-        .all(|key| desired_spec.contains_key(key));
-    let metadata_agrees = ["labels", "annotations"].into_iter().all(|field| {
-        let path = format!("/metadata/{field}");
-        let live = live.find_map(&path).unwrap_or(&empty);
-        let desired = desired.find_map(&path).unwrap_or(&empty);
-        desired.iter().all(|(key, value)| live.get(key) == Some(value))
-    });
-    values_agree && owned && metadata_agrees
 }

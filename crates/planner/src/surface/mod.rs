@@ -159,7 +159,7 @@ fn write(
     let judge = |live: &Value, wanted: &Wanted| {
         if !is_child(snapshot, live) {
             Verdict::Foreign("was not made by this surface: rename the source, or delete it")
-        } else if children::is_as_desired(live, &wanted.object) {
+        } else if dependents::is_as_desired(live, &wanted.object) {
             Verdict::AsWanted
         } else {
             Verdict::Differs

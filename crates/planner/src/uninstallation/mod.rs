@@ -286,7 +286,8 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
         let own = object.read_text("/spec/group") == "tenure.dev";
         let kind = object.read_text("/spec/names/kind");
         let count = match kind {
-            "Alert" | "Bucket" | "GitRepository" | "OCIRepository" | "Kustomization" | "Provider" | "Receiver" => {
+            "Alert" | "ArtifactGenerator" | "Bucket" | "ExternalArtifact" | "GitRepository" | "OCIRepository"
+            | "Kustomization" | "Provider" | "Receiver" => {
                 let of_kind = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
                 snapshot.reconciled.iter().filter(of_kind).count()
             }

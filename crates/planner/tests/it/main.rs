@@ -10,6 +10,7 @@
 )]
 
 mod alert;
+mod artifact_generator;
 mod bucket;
 mod git_repository;
 mod health;

@@ -4,7 +4,6 @@
 //! between is taken as it is received, one that is gone is left out, and the revision says what was taken.
 
 use std::io::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use super::request::BucketRequest;
 use super::write::{Before, Parts};
 use crate::account::{self, Account, Growing};
 use crate::artifact::{ArtifactStore, Incoming};
+use crate::cancel::spawn_cancellable;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
 use crate::ignore::{IGNORE_FILE, Ignore};
@@ -346,15 +346,11 @@ impl Fetch<'_> {
         let now = Instant::now();
         let until = now + self.deadline.saturating_duration_since(now) / 2;
         let turn = unpacking.acquire(lane, 1, until).await?;
-        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
-        let cancelled = Arc::clone(&cancel.0);
-        let done = tokio::task::spawn_blocking(move || {
+        let done = spawn_cancellable(move |cancelled| {
             let _turn = turn;
-            work(&cancelled)
+            work(cancelled)
         });
-        let done = done.await;
-        drop(cancel);
-        done.unwrap_or_else(|error| {
+        done.await.unwrap_or_else(|error| {
             Err(StorageError::Io {
                 action: "write",
                 path: "the artifact".to_owned(),
@@ -362,14 +358,5 @@ impl Fetch<'_> {
             }
             .into())
         })
-    }
-}
-
-/// Stops the work on another thread when the fetch is given up.
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -28,6 +27,7 @@ use super::reference::{ArtifactReference, Digest, OciRequest, is_tag};
 use super::registry::{self, Registry};
 use crate::account::{self, Account, Growing};
 use crate::artifact::{ArtifactStore, Incoming};
+use crate::cancel::spawn_cancellable;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
 use crate::limits::{Limits, describe_bytes};
@@ -232,19 +232,20 @@ impl Fetch<'_> {
     async fn filter(&self, filter: Regex, tags: Vec<String>) -> Result<Option<String>, OciError> {
         let Account { lane, unpacking, .. } = self.account;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
-        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
-        let cancelled = Arc::clone(&cancel.0);
-        let looking = tokio::task::spawn_blocking(move || {
+        let looking = spawn_cancellable(move |cancelled| {
             let _turn = turn;
             let mut tags = tags.into_iter();
             tags.find(|tag| cancelled.load(Ordering::Relaxed) || filter.is_match(tag))
         });
-        let found = looking.await.map_err(|error| OciError::Protocol {
+        looking.await.map_err(|error| self.explain_end(&error))
+    }
+
+    /// Why work on another thread ended without an answer.
+    fn explain_end(&self, error: &tokio::task::JoinError) -> OciError {
+        OciError::Protocol {
             url: self.request.url.to_string(),
             problem: error.to_string(),
-        });
-        drop(cancel);
-        found
+        }
     }
 
     fn no_match(&self) -> OciError {
@@ -347,12 +348,10 @@ impl Fetch<'_> {
         } = self.account;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
         let memory = memory.acquire(lane, UNPACKING_BYTES, self.deadline).await?;
-        let cancel = CancelOnDrop(Arc::new(AtomicBool::new(false)));
-        let cancelled = Arc::clone(&cancel.0);
         let (store, limits, trees, lane) = (self.store.clone(), *self.limits, *trees, lane.clone());
         let ignore = self.request.asked.ignore.clone();
         let digest = received.digest.to_string();
-        let work = move || -> Result<_, OciError> {
+        let work = move |cancelled: &AtomicBool| -> Result<_, OciError> {
             // Both are held until the work really ends, also when nobody waits for it any more.
             let _turn = turn;
             let mut memory = Growing::used(memory);
@@ -362,7 +361,7 @@ impl Fetch<'_> {
                 ignore: ignore.as_deref(),
                 limits: &limits,
                 trees: &trees,
-                cancelled: &cancelled,
+                cancelled,
             };
             let written = layer.write_archive(&mut memory, target.writer(&store));
             let written = written.map_err(|error| explain(error, &digest, &store, target.path()))?;
@@ -374,12 +373,8 @@ impl Fetch<'_> {
                 received.metadata,
             ))
         };
-        let done = tokio::task::spawn_blocking(work).await;
-        drop(cancel);
-        let (target, written, revision, metadata) = done.map_err(|error| OciError::Protocol {
-            url: self.request.url.to_string(),
-            problem: error.to_string(),
-        })??;
+        let done = spawn_cancellable(work).await;
+        let (target, written, revision, metadata) = done.map_err(|error| self.explain_end(&error))??;
         self.keep((target, written), revision, metadata)
     }
 
@@ -418,15 +413,6 @@ impl Fetch<'_> {
         same.then(|| Fetched::Unchanged {
             revision: revision.to_owned(),
         })
-    }
-}
-
-/// Stops the work on another thread when the fetch is given up.
-struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Flags {
     #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
     default_service_accounts: Vec<String>,
     /// Let Kustomizations refer to something in another namespace, besides those of their own tenant: FROM is a namespace, tenant:NAME or *,
-    /// KIND is GitRepository, OCIRepository, Bucket or Kustomization, and the last NAME may be *.
+    /// KIND is GitRepository, OCIRepository, Bucket, ExternalArtifact or Kustomization, and the last NAME may be *.
     #[arg(long = "allow-reference", value_name = "FROM=NAMESPACE/KIND/NAME")]
     allowed_references: Vec<ReferenceGrant>,
     /// What one rendering may make all together before it is given up.

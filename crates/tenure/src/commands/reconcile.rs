@@ -12,6 +12,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
+use tenure_api::metadata::GENERATOR_SWITCH;
 use tenure_api::text::visible_line;
 
 use crate::connect::{Connect, Scope};
@@ -26,10 +27,11 @@ const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 const FIELD_MANAGER: &str = "tenure";
 
 /// The kinds that are reconciled on request and can be suspended.
-pub(super) const RECONCILED: [(&str, &str); 6] = [
+pub(super) const RECONCILED: [(&str, &str); 7] = [
     ("source.toolkit.fluxcd.io", "GitRepository"),
     ("source.toolkit.fluxcd.io", "OCIRepository"),
     ("source.toolkit.fluxcd.io", "Bucket"),
+    ("source.extensions.fluxcd.io", "ArtifactGenerator"),
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     ("notification.toolkit.fluxcd.io", "Receiver"),
     ("tenure.dev", "Surface"),
@@ -108,7 +110,7 @@ impl Reconcile {
                     .hint("it is acted on when something happens; tenure get says whether it can be"),
             );
         }
-        if ObjectView::of(&object.get().await?).is_true("/spec/suspend") {
+        if object.is_suspended().await? {
             return Err(Failure::negative(format!("{} is suspended", object.subject()))
                 .hint(format!("tenure resume {} {}", object.resource.plural, object.name)));
         }
@@ -153,15 +155,13 @@ impl Reconcile {
 
 impl Suspend {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        self.target
-            .write(&json!({"spec": {"suspend": true}}), "suspended")
-            .await
+        self.target.suspend(true, "suspended").await
     }
 }
 
 impl Resume {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        self.target.write(&json!({"spec": {"suspend": false}}), "resumed").await
+        self.target.suspend(false, "resumed").await
     }
 }
 
@@ -184,10 +184,10 @@ impl Target {
         Reconciled::new(client, resource, &namespace, name)
     }
 
-    async fn write(&self, patch: &Value, done: &str) -> Result<ExitCode, Failure> {
+    async fn suspend(&self, suspend: bool, done: &str) -> Result<ExitCode, Failure> {
         let (client, served) = self.connect().await?;
         let object = self.find(&client, &served)?;
-        object.patch(patch).await?;
+        object.patch(&object.write_suspension(suspend)).await?;
         output::print_line(format!("{} {done}", object.subject()));
         Ok(ExitCode::SUCCESS)
     }
@@ -207,7 +207,7 @@ impl Reconciled {
         if !RECONCILED.contains(&kind) && !STANDING.contains(&kind) {
             return Err(
                 Failure::usage(format!("nothing reconciles {} on request", resource.full_name()))
-                    .hint("what can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, kustomizations, receivers, surfaces; suspended and resumed only: alerts, providers"),
+                    .hint("what can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, artifactgenerators, kustomizations, receivers, surfaces; suspended and resumed only: alerts, providers"),
             );
         }
         Ok(Self {
@@ -223,6 +223,25 @@ impl Reconciled {
 
     fn subject(&self) -> String {
         format!("{}/{}", self.resource.full_name(), self.name)
+    }
+
+    /// What suspends it, or resumes it: a field, or of the kind that has none, an annotation.
+    fn write_suspension(&self, suspend: bool) -> Value {
+        if self.resource.kind == "ArtifactGenerator" {
+            let value = if suspend { json!("disabled") } else { Value::Null };
+            return json!({"metadata": {"annotations": {GENERATOR_SWITCH: value}}});
+        }
+        json!({"spec": {"suspend": suspend}})
+    }
+
+    /// Whether that is so.
+    async fn is_suspended(&self) -> Result<bool, Failure> {
+        let object = self.get().await?;
+        let annotations = object.pointer("/metadata/annotations");
+        let switch = annotations.and_then(|annotations| annotations.get(GENERATOR_SWITCH)?.as_str());
+        let is_switched_off = switch.is_some_and(|switch| switch.eq_ignore_ascii_case("disabled"));
+        let is_generator = self.resource.kind == "ArtifactGenerator";
+        Ok(ObjectView::of(&object).is_true("/spec/suspend") || (is_generator && is_switched_off))
     }
 
     async fn get(&self) -> Result<Value, Failure> {
@@ -247,12 +266,20 @@ impl Reconciled {
                 .hint("--with-source is for Kustomizations"));
         };
         let namespace = text("/spec/sourceRef/namespace").or(text("/metadata/namespace"));
-        Self::new(
-            client,
-            resources::find(served, kind)?,
-            namespace.unwrap_or_default(),
-            name.to_owned(),
-        )
+        let (resource, namespace) = (resources::find(served, kind)?, namespace.unwrap_or_default());
+        if kind == "ExternalArtifact" {
+            // Who makes it is asked: it has no requests of its own.
+            let made = Self {
+                api: Api::namespaced_with(client.clone(), namespace, &resource.api()),
+                resource: resource.clone(),
+                name: name.to_owned(),
+            };
+            let made = made.get().await?;
+            let text = |path: &str| ObjectView::of(&made).read_text(path);
+            let maker = resources::find(served, text("/spec/sourceRef/kind"))?;
+            return Self::new(client, maker, namespace, text("/spec/sourceRef/name").to_owned());
+        }
+        Self::new(client, resource, namespace, name.to_owned())
     }
 
     /// Waits until the request was handled and it is known how that went.

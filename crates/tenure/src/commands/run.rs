@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{
     CAPSULE_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, NOTIFICATION_CONTROLLER_LEASE,
-    PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE,
+    PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE,
 };
 use tenure_cluster::Connection;
 use tenure_controllers::{Config, Election, LaneServer, LeaseName, Switches};
@@ -165,6 +165,11 @@ impl Run {
                     &["GitRepository", "OCIRepository", "Bucket"][..],
                     flux,
                     SOURCE_CONTROLLER_LEASE,
+                ),
+                (
+                    &["ArtifactGenerator", "ExternalArtifact"][..],
+                    flux,
+                    SOURCE_WATCHER_LEASE,
                 ),
                 (&["Kustomization"][..], flux, KUSTOMIZE_CONTROLLER_LEASE),
                 (

@@ -37,6 +37,8 @@ const METADATA: [&str; 8] = [
 const MEASUREMENTS: &str = "metrics.k8s.io";
 const GIT_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/gitrepositories";
 const BUCKETS: &str = "/apis/source.toolkit.fluxcd.io/v1/buckets";
+const ARTIFACT_GENERATORS: &str = "/apis/source.extensions.fluxcd.io/v1beta1/artifactgenerators";
+const EXTERNAL_ARTIFACTS: &str = "/apis/source.toolkit.fluxcd.io/v1/externalartifacts";
 const OCI_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/ocirepositories";
 const RECEIVERS: &str = "/apis/notification.toolkit.fluxcd.io/v1/receivers";
 const ALERTS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/alerts";
@@ -54,6 +56,8 @@ impl Uninstallation {
         let mut reconciled = self.list_kind(GIT_REPOSITORIES, &installed).await?;
         reconciled.extend(self.list_kind(OCI_REPOSITORIES, &installed).await?);
         reconciled.extend(self.list_kind(BUCKETS, &installed).await?);
+        reconciled.extend(self.list_kind(ARTIFACT_GENERATORS, &installed).await?);
+        reconciled.extend(self.list_kind(EXTERNAL_ARTIFACTS, &installed).await?);
         reconciled.extend(self.list_kind(KUSTOMIZATIONS, &installed).await?);
         reconciled.extend(self.list_kind(RECEIVERS, &installed).await?);
         reconciled.extend(self.list_kind(ALERTS, &installed).await?);

@@ -7,17 +7,17 @@ use tenure_planner::kustomization::{RenderFailure, RenderRequest};
 
 use super::KustomizationReconciler;
 use crate::kustomization::observe;
-use crate::kustomization::sight::Sight;
 use crate::lane::Lane;
 use crate::render::{Renderings, Roomy};
+use super::super::outlook::Outlook;
 
 impl KustomizationReconciler {
     /// Whether the files of an artifact are those that it was rendered from last.
     pub(super) async fn is_same_in(&self, artifact_digest: &str, kustomization: &Kustomization) -> bool {
         let Some(seen) = &self.seen else { return false };
         let placement = self.shard.place().await;
-        let sight = Sight::new(&self.shard, &placement, &self.loans);
-        let Some((shard, source)) = observe::find_source(&self.shard, sight, kustomization) else {
+        let outlook = Outlook::new(&self.shard, &placement, &self.loans);
+        let Some((shard, source)) = observe::find_source(&self.shard, outlook, kustomization) else {
             return false;
         };
         let lane = self.shard.lane().await;
@@ -48,8 +48,8 @@ impl KustomizationReconciler {
             return;
         }
         let placement = self.shard.place().await;
-        let sight = Sight::new(&self.shard, &placement, &self.loans);
-        let Some((shard, source)) = observe::find_source(&self.shard, sight, kustomization) else {
+        let outlook = Outlook::new(&self.shard, &placement, &self.loans);
+        let Some((shard, source)) = observe::find_source(&self.shard, outlook, kustomization) else {
             return;
         };
         let (lane, artifacts) = (self.shard.lane().await, &shard.artifacts);

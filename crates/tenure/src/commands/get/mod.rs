@@ -26,6 +26,8 @@ pub(super) const OURS: &[&str] = &[
     "gitrepositories.source.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
     "buckets.source.toolkit.fluxcd.io",
+    "artifactgenerators.source.extensions.fluxcd.io",
+    "externalartifacts.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "receivers.notification.toolkit.fluxcd.io",
     "providers.notification.toolkit.fluxcd.io",

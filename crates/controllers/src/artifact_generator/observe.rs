@@ -1,0 +1,100 @@
+//! What is known about an ArtifactGenerator: its sources, as far as it may look at them, and what is stored for what it makes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tenure_api::metadata::GENERATOR_LABEL;
+use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
+use tenure_planner::artifact::{IncludedArtifact, StoredArtifact};
+use tenure_planner::artifact_generator::{FoundSource, SourceState, find_circle, list_visible};
+use tenure_planner::external_artifact::find_generator;
+use tenure_planner::{Live, Object};
+
+use crate::artifacts::make_source_key;
+use crate::key::Key;
+use crate::lane::{Neighbour, Shard};
+use crate::reconciled::Reconciled as _;
+use crate::sight::{FoundKey, Sight};
+
+/// Its sources, by alias.
+pub(super) fn observe_sources(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeMap<String, FoundSource> {
+    let own = generator.metadata.namespace.as_deref().unwrap_or_default();
+    let find = |source: &tenure_api::artifact_generator::ArtifactSource| {
+        let state = match sight.find_source(&source.kind, source.namespace.as_deref(), &source.name) {
+            FoundKey::Nothing => SourceState::NotFound,
+            FoundKey::Apart => SourceState::Apart,
+            FoundKey::There(shard, key) => match shard.artifacts.record(&key) {
+                None => SourceState::Empty,
+                Some(stored) => SourceState::Stored {
+                    uid: key.uid().to_owned(),
+                    artifact: IncludedArtifact::from(&stored),
+                },
+            },
+        };
+        let found = FoundSource {
+            kind: source.kind.clone(),
+            namespace: source.namespace.clone().unwrap_or_else(|| own.to_owned()),
+            name: source.name.clone(),
+            state,
+        };
+        (source.alias.clone(), found)
+    };
+    list_visible(generator, sight.referrer()).map(find).collect()
+}
+
+/// Its sources in other namespaces, as far as it may look there: whom it listens to.
+pub(super) fn list_foreign(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
+    let foreign = list_visible(generator, sight.referrer());
+    foreign
+        .filter_map(|source| sight.find_foreign(&source.kind, source.namespace.as_deref(), &source.name))
+        .collect()
+}
+
+/// The way over the generators that feed it back to itself: over those that it may look at.
+pub(super) fn observe_circle(sight: Sight<'_>, generator: &ArtifactGenerator) -> Option<Vec<String>> {
+    let feeds = |name: &str| {
+        let (namespace, name) = name.split_once('/')?;
+        let Neighbour::Here(shard) = sight.find_shard(namespace) else {
+            return None;
+        };
+        let fed = shard.caches.of::<ArtifactGenerator>().get(namespace, name)?;
+        let visible = list_visible(&fed, sight.referrer());
+        let artifacts = visible.filter(|source| source.kind == ExternalArtifact::KIND.name);
+        let makers = artifacts.filter_map(|source| {
+            let namespace = source.namespace.as_deref().unwrap_or(namespace);
+            let FoundKey::There(shard, _) = sight.find_source(&source.kind, Some(namespace), &source.name) else {
+                return None;
+            };
+            let artifact = shard.caches.of::<ExternalArtifact>().get(namespace, &source.name)?;
+            Some(format!("{namespace}/{}", find_generator(&artifact)?))
+        });
+        Some(makers.collect())
+    };
+    find_circle(generator, feeds)
+}
+
+/// The objects that bear its label.
+pub(super) fn list_children(shard: &Shard, generator: &ArtifactGenerator) -> BTreeMap<ObjectId, Live> {
+    let Some(uid) = generator.metadata.uid.as_deref() else {
+        return BTreeMap::new();
+    };
+    let labelled = shard.list_labelled((GENERATOR_LABEL, uid)).into_iter();
+    let with_id = |object| Some((ObjectId::of(&object).ok()?, Live::Present(Object(object))));
+    let mut children: BTreeMap<ObjectId, Live> = labelled.filter_map(with_id).collect();
+    children.retain(|id, _| id.kind == ExternalArtifact::KIND.name);
+    children
+}
+
+/// What is stored for what it makes, by name.
+pub(super) fn list_stored(shard: &Arc<Shard>, generator: &ArtifactGenerator) -> BTreeMap<String, StoredArtifact> {
+    let (namespace, own) = (shard.namespace.as_str(), generator.metadata.name.as_deref());
+    let artifacts = shard.caches.of::<ExternalArtifact>().in_namespace(namespace);
+    let made = artifacts
+        .iter()
+        .filter(|artifact| own.is_some() && find_generator(artifact) == own);
+    let stored = made.filter_map(|artifact| {
+        let key = make_source_key(ExternalArtifact::KIND.name, &artifact.metadata).ok()?;
+        Some((key.name().to_owned(), shard.artifacts.record(&key)?))
+    });
+    stored.collect()
+}

@@ -1,0 +1,394 @@
+//! How an ArtifactGenerator is reconciled: it becomes ExternalArtifacts beside it, and tells each of them what it is made of.
+//!
+//! It is the only one that looks at its sources, by the rules for references; what it finds there it tells. An ExternalArtifact is a source
+//! like any other ([`crate::external_artifact`]), with files of those sources instead of an upstream. The objects are written by the account of
+//! the lane, owned by the generator and collected with it. Refuses circles, of generators that feed each other, by name.
+
+mod children;
+mod recipe;
+mod status;
+mod template;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use tenure_api::metadata::{GENERATOR_FINALIZER, GENERATOR_SWITCH};
+use tenure_api::{ArtifactGenerator, ArtifactGeneratorStatus, ObjectId, reason};
+use tenure_tenancy::{LaneAccount, Placement, ReferenceGrant, Referrer, identity, reference};
+
+pub use self::recipe::{Copy, FoundSource, Recipe, SourceState, Strategy, Told};
+pub use self::template::PathPattern;
+
+use crate::answer::Live;
+use crate::artifact::{IncludedArtifact, StoredArtifact};
+use crate::cycle;
+use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
+use crate::maxima::GENERATOR_ENTRIES;
+use crate::plan::{FinalizerChange, Next, Request, Withheld};
+
+const KIND: &str = "ArtifactGenerator";
+const GENERATOR_API: &str = "source.extensions.fluxcd.io/v1beta1";
+/// How soon what failed, or what nobody tells of, is looked at again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A plan for an ArtifactGenerator, carried out by the account of its lane.
+pub type Plan = crate::plan::Plan<Step, LaneAccount, ArtifactGeneratorStatus, Memory>;
+
+/// Something to do for one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Step {
+    /// A request to the cluster.
+    Request(Request),
+    /// Find the folders of an artifact that match a pattern. Answer: the memory's `folders`.
+    FindFolders(FolderRequest),
+}
+
+impl crate::plan::Step for Step {
+    fn is_public(&self) -> bool {
+        match self {
+            Self::Request(request) => request.is_public(),
+            Self::FindFolders(_) => true,
+        }
+    }
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Request(request) => request.fmt(formatter),
+            Self::FindFolders(request) => write!(formatter, "find folders in {}", request.source.describe()),
+        }
+    }
+}
+
+/// Folders of which artifact are looked for, and which.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FolderRequest {
+    /// The source whose they are.
+    pub source: FoundSource,
+    /// `spec.pathPattern`, as it is written.
+    pub text: String,
+    /// The same, read.
+    #[serde(skip)]
+    pub pattern: PathPattern,
+}
+
+impl FolderRequest {
+    /// What the answer is about: another artifact, or another pattern, has another answer.
+    fn mark(&self) -> String {
+        let digest = self
+            .source
+            .find_artifact()
+            .map(|artifact| artifact.facts.digest.as_str());
+        format!(
+            "{} {} {}",
+            self.source.describe(),
+            digest.unwrap_or_default(),
+            self.text
+        )
+    }
+}
+
+/// The answer about folders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folders {
+    about: String,
+    found: Result<Vec<(String, BTreeMap<String, String>)>, String>,
+}
+
+/// What is known when a plan is made.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The generator as last read, status included.
+    pub generator: ArtifactGenerator,
+    /// Whose its namespace is.
+    pub placement: Placement,
+    /// What an administrator grants.
+    pub grants: Vec<ReferenceGrant>,
+    /// Its sources by alias, those that it may look at.
+    pub sources: BTreeMap<String, FoundSource>,
+    /// The way from one generator to the next back to this one.
+    pub cycle: Option<Vec<String>>,
+    /// The ExternalArtifacts of its namespace that bear its label. One that it wants and that is not here is asked for by [`Request::Read`].
+    pub live: BTreeMap<ObjectId, Live>,
+    /// What is stored for each of them, by name: their statuses are not believed.
+    pub stored: BTreeMap<String, StoredArtifact>,
+    /// This attempt, and the answers to its steps.
+    pub attempt: dependents::Attempt,
+    /// What the last plan left.
+    pub memory: Memory,
+}
+
+/// What the shell carries from plan to plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    refused: dependents::Memory,
+    /// The last answer about folders.
+    folders: Option<Folders>,
+    /// What is told to those that it makes, once that is known.
+    pub told: Option<Told>,
+}
+
+impl Memory {
+    /// Takes the answer about folders.
+    pub fn take_folders(
+        &mut self,
+        request: &FolderRequest,
+        found: Result<Vec<(String, BTreeMap<String, String>)>, String>,
+    ) {
+        self.folders = Some(Folders {
+            about: request.mark(),
+            found,
+        });
+    }
+}
+
+impl Snapshot {
+    /// Whether something besides what it makes has changed so that another plan could say something else.
+    #[must_use]
+    pub fn is_overtaken(
+        &self,
+        generator: &ArtifactGenerator,
+        placement: &Placement,
+        sources: &BTreeMap<String, FoundSource>,
+        cycle: Option<&[String]>,
+        stored: &BTreeMap<String, StoredArtifact>,
+    ) -> bool {
+        let (known, metadata) = (&self.generator.metadata, &generator.metadata);
+        self.attempt.generation != metadata.generation
+            || self.attempt.requested_at != crate::read_requested_at(metadata)
+            || known.uid != metadata.uid
+            || known.deletion_timestamp != metadata.deletion_timestamp
+            || is_disabled(&self.generator) != is_disabled(generator)
+            || self.placement != *placement
+            || self.sources != *sources
+            || self.cycle.as_deref() != cycle
+            || self.stored != *stored
+    }
+}
+
+/// The sources that a generator may look at: those that it names, as far as the rules for references allow. Nobody looks before.
+pub fn list_visible<'a>(
+    generator: &'a ArtifactGenerator,
+    referrer: Referrer<'a>,
+) -> impl Iterator<Item = &'a tenure_api::artifact_generator::ArtifactSource> {
+    let sources = generator.spec.sources.iter().take(GENERATOR_ENTRIES);
+    sources.filter(move |source| {
+        reference::check_source(referrer, &source.kind, source.namespace.as_deref(), &source.name).is_ok()
+    })
+}
+
+/// The shortest way from a generator, over the generators that make its sources, back to itself; each is `namespace/name`. `feeds` says which
+/// generators make what one takes, as far as they may be looked at.
+pub fn find_circle(generator: &ArtifactGenerator, feeds: impl Fn(&str) -> Option<Vec<String>>) -> Option<Vec<String>> {
+    let metadata = &generator.metadata;
+    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+    let start = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
+    let own = feeds(&start).unwrap_or_default();
+    cycle::find_cycle(&start, own, feeds)
+}
+
+fn is_disabled(generator: &ArtifactGenerator) -> bool {
+    let annotations = generator.metadata.annotations.as_ref();
+    let value = annotations.and_then(|annotations| annotations.get(GENERATOR_SWITCH));
+    value.is_some_and(|value| value.eq_ignore_ascii_case("disabled"))
+}
+
+/// What to do about an ArtifactGenerator.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
+    let metadata = &snapshot.generator.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let mut plan = Plan::idle(status::name_subject(snapshot), snapshot.memory.clone());
+    plan.memory.refused.forget_old(now);
+    if metadata.deletion_timestamp.is_some() {
+        // One that Flux put there: what is made is owned, and collected without it.
+        if metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|finalizer| finalizer == GENERATOR_FINALIZER)
+        {
+            plan.finalizer = Some(FinalizerChange::Remove(GENERATOR_FINALIZER.to_owned()));
+        }
+        plan.next = Next::Forget;
+        return plan;
+    }
+    if is_disabled(&snapshot.generator) {
+        plan.memory.told.get_or_insert_default().is_suspended = true;
+        plan.withheld.push(Withheld {
+            what: "everything".to_owned(),
+            why: format!("the annotation {GENERATOR_SWITCH} is disabled"),
+        });
+        return plan;
+    }
+    let folders = match admit(snapshot) {
+        Ok(folders) => folders,
+        Err((reason, message)) => return status::stalled(snapshot, now, plan, reason, message),
+    };
+    if snapshot.attempt.generation != metadata.generation
+        || snapshot.attempt.requested_at != crate::read_requested_at(metadata)
+    {
+        plan.next = Next::Restart;
+        return plan;
+    }
+    let matched = match &folders {
+        None => None,
+        Some(folders) => match find_folders(snapshot, folders, &mut plan) {
+            Ok(Some(matched)) => Some(matched),
+            Ok(None) => return plan,
+            Err((reason, message)) => return status::waiting(snapshot, now, plan, reason, message),
+        },
+    };
+    let recipes = match validate::list_recipes(&snapshot.generator.spec, matched.as_deref()) {
+        Ok(recipes) => recipes,
+        Err(mistake) => {
+            let (reason, message) = judge_mistake(mistake);
+            let reason = if matched.is_some() {
+                reason::BUILD_FAILED
+            } else {
+                reason
+            };
+            return status::stalled(snapshot, now, plan, reason, message);
+        }
+    };
+    let wanted = recipes
+        .values()
+        .map(|recipe| children::want(&snapshot.generator, recipe));
+    let wanted: Vec<Wanted> = wanted.collect();
+    plan.memory.told = Some(Told {
+        is_suspended: false,
+        problem: None,
+        recipes,
+        sources: snapshot.sources.clone(),
+    });
+    plan.identity = Some(identity::decide_for_lane(&snapshot.placement, namespace));
+    plan.watch = wanted.iter().map(Wanted::watched).collect();
+    match write(snapshot, now, &wanted, &mut plan) {
+        Err(problems) => status::not_written(snapshot, now, plan, &problems),
+        Ok(()) if !plan.steps.is_empty() => {
+            plan.next = Next::Again;
+            plan
+        }
+        Ok(()) => status::written(snapshot, now, plan),
+    }
+}
+
+fn judge_mistake(mistake: validate::Mistake) -> (&'static str, String) {
+    match mistake {
+        validate::Mistake::Invalid(message) => (reason::VALIDATION_FAILED, message),
+        validate::Mistake::Unsupported(message) => (reason::UNSUPPORTED_FIELD, message),
+    }
+}
+
+/// Whether it may be reconciled: what it says can be meant, and its sources may be named.
+fn admit(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'static str, String)> {
+    let generator = &snapshot.generator;
+    let folders = validate::check(generator).map_err(judge_mistake)?;
+    let referrer = Referrer {
+        namespace: generator.metadata.namespace.as_deref().unwrap_or_default(),
+        placement: &snapshot.placement,
+        grants: &snapshot.grants,
+    };
+    for source in &generator.spec.sources {
+        reference::check_source(referrer, &source.kind, source.namespace.as_deref(), &source.name)
+            .map_err(|denial| (denial.reason.as_str(), denial.message))?;
+    }
+    if let Some(cycle) = &snapshot.cycle {
+        let way = cycle::describe_cycle(cycle);
+        return Err((
+            reason::VALIDATION_FAILED,
+            format!("spec.sources: generators that feed each other: {way}; take one of these sources away"),
+        ));
+    }
+    Ok(folders)
+}
+
+/// The folders that match, or nothing and a step that finds them.
+#[expect(clippy::type_complexity, reason = "folders, and what the names of each stand for")]
+fn find_folders(
+    snapshot: &Snapshot,
+    folders: &validate::Folders,
+    plan: &mut Plan,
+) -> Result<Option<Vec<(String, BTreeMap<String, String>)>>, (&'static str, String)> {
+    let source = snapshot.sources.get(&folders.alias).cloned().unwrap_or_default();
+    source
+        .find_artifact()
+        .map_err(|problem| (reason::SOURCE_FETCH_FAILED, problem))?;
+    let request = FolderRequest {
+        source,
+        text: snapshot.generator.spec.path_pattern.clone().unwrap_or_default(),
+        pattern: folders.pattern.clone(),
+    };
+    let answer = snapshot.memory.folders.as_ref();
+    match answer.filter(|answer| answer.about == request.mark()) {
+        Some(Folders { found: Ok(found), .. }) => Ok(Some(found.clone())),
+        Some(Folders {
+            found: Err(problem), ..
+        }) => {
+            // It is looked again when it is tried again.
+            plan.memory.folders = None;
+            Err((reason::BUILD_FAILED, format!("spec.pathPattern: {problem}")))
+        }
+        None => {
+            plan.steps = vec![Step::FindFolders(request)];
+            plan.next = Next::Again;
+            Ok(None)
+        }
+    }
+}
+
+/// What to write and delete; an error names what cannot be.
+fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan) -> Result<(), Vec<String>> {
+    let generator = &snapshot.generator;
+    let mut problems = Vec::new();
+    let mut dependents = Dependents {
+        owner: KIND,
+        live: &snapshot.live,
+        attempt: &snapshot.attempt,
+        memory: &mut plan.memory.refused,
+        now,
+    };
+    let judge = |live: &Value, wanted: &Wanted| {
+        if !children::bears_label(generator, live) {
+            Verdict::Foreign("was not made by this generator: rename the artifact, or delete it")
+        } else if children::is_as_wanted(generator, live, wanted) {
+            Verdict::AsWanted
+        } else {
+            Verdict::Differs
+        }
+    };
+    let applies = match dependents.writes(wanted.iter(), judge, &mut plan.withheld, &mut problems) {
+        Writes::ReadFirst(reads) => {
+            plan.steps = reads.into_iter().map(Step::Request).collect();
+            return Ok(());
+        }
+        // Nothing is deleted while something could not be written.
+        Writes::Apply(_) if !problems.is_empty() => return Err(problems),
+        Writes::Apply(applies) => applies,
+    };
+    let stale = dependents.deletions(
+        |id| wanted.iter().any(|wanted| wanted.id == *id),
+        |live| children::is_ours(generator, live),
+        "the generator no longer makes it",
+        &mut problems,
+    );
+    plan.steps = applies
+        .into_iter()
+        .chain(stale.into_iter().map(Request::Delete))
+        .map(Step::Request)
+        .collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+/// What is stored of the sources, by alias.
+fn list_artifacts(sources: &BTreeMap<String, FoundSource>) -> BTreeMap<String, IncludedArtifact> {
+    let stored = |(alias, source): (&String, &FoundSource)| Some((alias.clone(), source.find_artifact().ok()?.clone()));
+    sources.iter().filter_map(stored).collect()
+}

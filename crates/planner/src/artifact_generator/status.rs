@@ -1,0 +1,265 @@
+//! What an ArtifactGenerator's status says: what became of each artifact that it makes, and one Ready that sums that up.
+
+use jiff::Timestamp;
+use serde_json::json;
+use tenure_api::artifact_generator::GeneratedArtifact;
+use tenure_api::condition::{self, Condition, ConditionStatus};
+use tenure_api::{ArtifactGeneratorStatus, ObjectView, reason};
+
+use super::recipe::Recipe;
+use super::{KIND, Plan, RETRY_INTERVAL, Snapshot, children, list_artifacts};
+use crate::answer::Live;
+use crate::digest::digest_value;
+use crate::ending::{self, Entry, add_duration};
+use crate::plan::{EventKind, Next, Status, Withheld};
+
+/// Bytes of the problems that are told together.
+const TOLD: usize = 4 << 10;
+
+impl Status for ArtifactGeneratorStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+}
+
+pub(super) fn name_subject(snapshot: &Snapshot) -> String {
+    ending::name_subject(KIND, &snapshot.generator.metadata)
+}
+
+fn begin(snapshot: &Snapshot) -> ArtifactGeneratorStatus {
+    snapshot.generator.status.clone().unwrap_or_default()
+}
+
+fn set(status: &mut ArtifactGeneratorStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
+    ending::set_condition(&mut status.conditions, &snapshot.generator.metadata, now, entry);
+}
+
+fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str, message: &str) {
+    let old = snapshot.generator.status.as_ref();
+    let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    plan.events.extend(ending::make_news(old, kind, reason, message));
+}
+
+fn end(snapshot: &Snapshot, mut plan: Plan, mut status: ArtifactGeneratorStatus) -> Plan {
+    let requested = snapshot.attempt.requested_at.as_ref();
+    ending::note_handled(&mut status.last_handled_reconcile_at, requested);
+    plan.status = ending::find_change(snapshot.generator.status.as_ref(), &status);
+    plan
+}
+
+/// Nothing is made until somebody changes something. What was made stays.
+pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
+    let mut status = begin(snapshot);
+    condition::remove(&mut status.conditions, condition::RECONCILING);
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::READY, ConditionStatus::False, reason, &message),
+    );
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::STALLED, ConditionStatus::True, reason, &message),
+    );
+    announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
+    plan.steps.clear();
+    plan.memory.told.get_or_insert_default().problem = Some(message.clone());
+    plan.withheld.push(Withheld {
+        what: "everything".to_owned(),
+        why: message,
+    });
+    plan.next = Next::Done(None);
+    end(snapshot, plan, status)
+}
+
+/// It is tried again. What was made stays.
+pub(super) fn waiting(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
+    let mut status = begin(snapshot);
+    condition::remove(&mut status.conditions, condition::STALLED);
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::READY, ConditionStatus::False, reason, &message),
+    );
+    let retrying = (
+        condition::RECONCILING,
+        ConditionStatus::True,
+        reason::PROGRESSING_WITH_RETRY,
+        "The last attempt failed; see Ready",
+    );
+    set(&mut status, snapshot, now, retrying);
+    announce(snapshot, &mut plan, EventKind::Warning, reason, &message);
+    plan.steps.clear();
+    plan.withheld.push(Withheld {
+        what: "Ready".to_owned(),
+        why: message,
+    });
+    let at = add_duration(now, RETRY_INTERVAL);
+    plan.next = Next::Done(Some(plan.memory.refused.next().map_or(at, |next| next.min(at))));
+    end(snapshot, plan, status)
+}
+
+/// Some of the objects could not be written.
+pub(super) fn not_written(snapshot: &Snapshot, now: Timestamp, plan: Plan, problems: &[String]) -> Plan {
+    waiting(snapshot, now, plan, reason::RECONCILIATION_FAILED, tell_some(problems))
+}
+
+/// So many of the problems as may stand in a status, and how many there are.
+fn tell_some(problems: &[String]) -> String {
+    let mut told = String::new();
+    for (index, problem) in problems.iter().enumerate() {
+        if !told.is_empty() && told.len() + problem.len() > TOLD {
+            told.push_str(&format!("\nand {} more", problems.len() - index));
+            break;
+        }
+        if !told.is_empty() {
+            told.push('\n');
+        }
+        told.push_str(problem);
+    }
+    told
+}
+
+/// What became of an artifact.
+enum Made {
+    /// It is what its sources make it.
+    AsTold,
+    /// That is under way.
+    UnderWay,
+    /// It has failed: why, and whether it waits for a source.
+    Failed(String, bool),
+}
+
+/// The objects are there; the rest is what became of them.
+pub(super) fn written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
+    let mut status = begin(snapshot);
+    condition::remove(&mut status.conditions, condition::STALLED);
+    let namespace = snapshot.generator.metadata.namespace.as_deref().unwrap_or_default();
+    let artifacts = list_artifacts(&snapshot.sources);
+    let recipes = plan
+        .memory
+        .told
+        .as_ref()
+        .map(|told| told.recipes.clone())
+        .unwrap_or_default();
+    let mut inventory = Vec::new();
+    let (mut failures, mut waits, mut under_way) = (Vec::new(), true, 0);
+    for recipe in recipes.values() {
+        match judge(snapshot, recipe, namespace, &artifacts) {
+            Made::AsTold => {}
+            Made::UnderWay => under_way += 1,
+            Made::Failed(message, is_waiting) => {
+                waits &= is_waiting;
+                failures.push(message);
+            }
+        }
+        if let Some(stored) = snapshot.stored.get(&recipe.name) {
+            inventory.push(GeneratedArtifact {
+                digest: stored.facts.digest.clone(),
+                filename: stored.path.rsplit('/').next().unwrap_or_default().to_owned(),
+                name: recipe.name.clone(),
+                namespace: namespace.to_owned(),
+            });
+        }
+    }
+    let total = recipes.len();
+    let changed: Vec<String> = inventory
+        .iter()
+        .filter(|made| !status.inventory.contains(made))
+        .map(|made| format!("{}/{} ({})", made.namespace, made.name, made.digest))
+        .collect();
+    status.inventory = inventory;
+    if !failures.is_empty() {
+        let reason = if waits {
+            reason::SOURCE_FETCH_FAILED
+        } else {
+            reason::BUILD_FAILED
+        };
+        // What failed is tried again there; here it is told when that changes.
+        let keep = status.clone();
+        let mut plan = waiting(snapshot, now, plan, reason, tell_some(&failures));
+        let mut status = plan.status.take().unwrap_or_else(|| begin(snapshot));
+        status.inventory = keep.inventory;
+        plan.next = Next::Done(None);
+        return end(snapshot, plan, status);
+    }
+    if under_way > 0 {
+        let message = format!("{} of {total} artifacts are made", total - under_way);
+        if !condition::is_true(&status.conditions, condition::READY) {
+            let entry = (
+                condition::READY,
+                ConditionStatus::Unknown,
+                reason::PROGRESSING,
+                message.as_str(),
+            );
+            set(&mut status, snapshot, now, entry);
+        }
+        let entry = (
+            condition::RECONCILING,
+            ConditionStatus::True,
+            reason::PROGRESSING,
+            message.as_str(),
+        );
+        set(&mut status, snapshot, now, entry);
+        plan.next = Next::Done(None);
+        return end(snapshot, plan, status);
+    }
+    condition::remove(&mut status.conditions, condition::RECONCILING);
+    let message = format!("reconciliation succeeded, generated {total} artifact(s)");
+    set(
+        &mut status,
+        snapshot,
+        now,
+        (condition::READY, ConditionStatus::True, reason::SUCCEEDED, &message),
+    );
+    status.observed_sources_digest = Some(digest_value(&json!(
+        artifacts
+            .iter()
+            .map(|(alias, artifact)| (alias, &artifact.facts))
+            .collect::<Vec<_>>()
+    )));
+    if !changed.is_empty() {
+        let message = format!("external artifacts reconciled: {}", ending::name_some(&changed, TOLD));
+        announce(snapshot, &mut plan, EventKind::Normal, reason::SUCCEEDED, &message);
+    }
+    plan.next = Next::Done(None);
+    end(snapshot, plan, status)
+}
+
+/// What became of the artifact of a recipe: what is stored tells whether it is made, its status only why not.
+fn judge(
+    snapshot: &Snapshot,
+    recipe: &Recipe,
+    namespace: &str,
+    artifacts: &std::collections::BTreeMap<String, crate::artifact::IncludedArtifact>,
+) -> Made {
+    let missing = recipe
+        .list_aliases()
+        .find_map(|alias| match snapshot.sources.get(alias) {
+            Some(source) => source.find_artifact().err(),
+            None => Some(format!("source alias '{alias}' not found")),
+        });
+    if let Some(problem) = missing {
+        return Made::Failed(format!("get sources failed: {problem}"), true);
+    }
+    let stored = snapshot.stored.get(&recipe.name);
+    if stored.is_some_and(|stored| stored.fingerprint == recipe.fingerprint(artifacts)) {
+        return Made::AsTold;
+    }
+    let id = children::identify(namespace, &recipe.name);
+    let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::of);
+    match live.and_then(|live| live.find_condition(condition::READY)) {
+        Some(ready) if ready.status == "False" => {
+            let waits = ready.reason == reason::SOURCE_FETCH_FAILED;
+            Made::Failed(format!("{} build failed: {}", recipe.name, ready.message), waits)
+        }
+        _ => Made::UnderWay,
+    }
+}

@@ -1,0 +1,565 @@
+//! An ArtifactGenerator's plans and those of what it makes: what is asked for, what is refused by name, and what statuses say.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
+use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
+use tenure_planner::artifact_generator::{FoundSource, Plan, Snapshot, SourceState, Step, Told, find_circle, plan};
+use tenure_planner::dependents::Attempt;
+use tenure_planner::external_artifact::{self, Beside, find_maker};
+use tenure_planner::source::Fetched;
+use tenure_planner::{Live, Next, Object, Request};
+use tenure_tenancy::{Placement, Realm};
+
+fn start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn placement() -> Placement {
+    let realm: Realm = serde_json::from_value(json!({
+        "tenants": [{ "name": "blue", "uid": "t" }],
+        "namespaces": [{ "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
+    }))
+    .unwrap();
+    realm.place("blue")
+}
+
+fn generator(spec: Value) -> ArtifactGenerator {
+    serde_json::from_value(json!({
+        "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator",
+        "metadata": { "name": "gen", "namespace": "blue", "generation": 1, "uid": "g" }, "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn found(name: &str, digest: &str) -> FoundSource {
+    let facts = ArtifactFacts {
+        revision: format!("main@sha1:{digest}"),
+        digest: format!("sha256:{digest}"),
+        ..ArtifactFacts::default()
+    };
+    FoundSource {
+        kind: "GitRepository".to_owned(),
+        namespace: "blue".to_owned(),
+        name: name.to_owned(),
+        state: SourceState::Stored {
+            uid: name.to_owned(),
+            artifact: IncludedArtifact {
+                facts,
+                ..IncludedArtifact::default()
+            },
+        },
+    }
+}
+
+fn usual() -> Value {
+    json!({
+        "sources": [
+            { "alias": "repo", "kind": "GitRepository", "name": "mono" },
+            { "alias": "other", "kind": "OCIRepository", "name": "base" },
+        ],
+        "artifacts": [
+            { "name": "web", "originRevision": "@repo", "copy": [{ "from": "@repo/web/**", "to": "@artifact/", "exclude": ["*.md"] }] },
+            { "name": "chart", "revision": "@other", "copy": [
+                { "from": "@other/./chart//", "to": "@artifact/x/./x", "strategy": "Merge" },
+                { "from": "@other/a.tgz", "to": "@artifact/a/", "strategy": "Extract" },
+            ] },
+        ],
+        "commonMetadata": { "labels": { "team": "blue" }, "annotations": { "note": "x" } },
+    })
+}
+
+fn snapshot(spec: Value) -> Snapshot {
+    let generator = generator(spec);
+    let attempt = Attempt::begin(start(), &generator.metadata);
+    let sources = [("repo", found("mono", "1")), ("other", found("base", "2"))];
+    Snapshot {
+        generator,
+        placement: placement(),
+        grants: Vec::new(),
+        sources: sources
+            .into_iter()
+            .map(|(alias, source)| (alias.to_owned(), source))
+            .collect(),
+        cycle: None,
+        live: BTreeMap::new(),
+        stored: BTreeMap::new(),
+        attempt,
+        memory: tenure_planner::artifact_generator::Memory::default(),
+    }
+}
+
+fn planned(snapshot: &mut Snapshot) -> Plan {
+    let plan = plan(snapshot, start());
+    snapshot.memory = plan.memory.clone();
+    plan
+}
+
+fn ready(plan: &Plan) -> String {
+    let conditions = plan
+        .status
+        .as_ref()
+        .map(|status| status.conditions.clone())
+        .unwrap_or_default();
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    ready
+        .map(|ready| format!("{} {}: {}", ready.status.as_str(), ready.reason, ready.message))
+        .unwrap_or_default()
+}
+
+/// Answers reads with nothing, and applies with what is applied.
+fn carry_out(snapshot: &mut Snapshot) -> Plan {
+    for _ in 0..10 {
+        let plan = planned(snapshot);
+        if plan.next != Next::Again {
+            return plan;
+        }
+        for step in &plan.steps {
+            match step {
+                Step::Request(Request::Read(watched)) => drop(snapshot.live.insert(watched.id.clone(), Live::Absent)),
+                Step::Request(Request::Apply(apply)) => {
+                    let done = tenure_planner::WriteAnswer::Done(apply.object.clone());
+                    snapshot.attempt.applied.insert(apply.id.clone(), done);
+                    snapshot
+                        .live
+                        .insert(apply.id.clone(), Live::Present(apply.object.clone()));
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert_eq!(
+            plan.identity.as_ref().map(ToString::to_string).unwrap(),
+            lane(),
+            "{plan}"
+        );
+    }
+    panic!("no end");
+}
+
+fn lane() -> String {
+    tenure_tenancy::identity::decide_for_lane(&placement(), "blue").to_string()
+}
+
+#[test]
+fn what_it_makes_are_objects_and_recipes() {
+    let mut snapshot = snapshot(usual());
+    let plan = carry_out(&mut snapshot);
+    let id: ObjectId = "blue_web_source.toolkit.fluxcd.io_ExternalArtifact".parse().unwrap();
+    let object = snapshot.live[&id].object().unwrap();
+    assert_eq!(
+        object["metadata"]["labels"]["source.extensions.fluxcd.io/generator"],
+        "g"
+    );
+    assert_eq!(object["metadata"]["labels"]["team"], "blue");
+    assert_eq!(object["metadata"]["annotations"]["note"], "x");
+    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "g");
+    assert_eq!(object["spec"]["sourceRef"]["name"], "gen");
+    let told = plan.memory.told.as_ref().unwrap();
+    let chart = &told.recipes["chart"];
+    assert_eq!(
+        (chart.copies[0].from.as_str(), chart.copies[0].to.as_str()),
+        ("chart", "x/x")
+    );
+    assert!(chart.copies[1].into_folder && !chart.copies[0].into_folder);
+    assert_eq!(ready(&plan), "Unknown Progressing: 0 of 2 artifacts are made");
+
+    // It is done when what is stored was made of what the sources have now.
+    let artifacts: BTreeMap<String, IncludedArtifact> = told
+        .sources
+        .iter()
+        .map(|(alias, source)| (alias.clone(), source.find_artifact().unwrap().clone()))
+        .collect();
+    for (name, recipe) in &told.recipes {
+        let stored = StoredArtifact {
+            fingerprint: recipe.fingerprint(&artifacts),
+            path: "externalartifact/blue/x/u/abc.tar.gz".to_owned(),
+            facts: ArtifactFacts {
+                digest: format!("sha256:{name}"),
+                ..ArtifactFacts::default()
+            },
+            ..StoredArtifact::default()
+        };
+        snapshot.stored.insert(name.clone(), stored);
+    }
+    snapshot.generator.status = plan.status;
+    let plan = planned(&mut snapshot);
+    assert_eq!(
+        ready(&plan),
+        "True Succeeded: reconciliation succeeded, generated 2 artifact(s)"
+    );
+    let status = plan.status.unwrap();
+    let inventory: Vec<_> = status
+        .inventory
+        .iter()
+        .map(|made| (made.name.as_str(), made.filename.as_str()))
+        .collect();
+    assert_eq!(inventory, [("chart", "abc.tar.gz"), ("web", "abc.tar.gz")]);
+    assert!(
+        plan.events
+            .iter()
+            .any(|event| event.message.contains("blue/web (sha256:web)"))
+    );
+    // Another commit makes it anew; what is said meanwhile isn't that it failed.
+    snapshot.generator.status = Some(status);
+    snapshot.sources.insert("repo".to_owned(), found("mono", "3"));
+    assert_eq!(
+        ready(&planned(&mut snapshot)),
+        "True Succeeded: reconciliation succeeded, generated 2 artifact(s)"
+    );
+    // An artifact that is left out is deleted, if an ownerReference says whose it is.
+    let mut spec = usual();
+    spec["artifacts"].as_array_mut().unwrap().pop();
+    snapshot.generator.spec = serde_json::from_value(spec).unwrap();
+    let plan = planned(&mut snapshot);
+    let deleted: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        deleted,
+        ["delete ExternalArtifact/blue/chart: the generator no longer makes it"]
+    );
+}
+
+#[test]
+fn mistakes_are_told_by_field() {
+    let check = |change: fn(&mut Value), expected: &str| {
+        let mut spec = usual();
+        change(&mut spec);
+        let plan = planned(&mut snapshot(spec));
+        let ready = ready(&plan);
+        assert!(ready.contains(expected), "{ready}");
+        assert!(plan.steps.is_empty() && plan.next == Next::Done(None), "{plan}");
+    };
+    check(
+        |spec| spec["sources"][1]["alias"] = json!("repo"),
+        "ValidationFailed: duplicate source alias 'repo' found",
+    );
+    check(
+        |spec| spec["artifacts"][1]["name"] = json!("web"),
+        "ValidationFailed: duplicate artifact name 'web' found",
+    );
+    check(
+        |spec| spec["artifacts"][0]["name"] = json!("../web"),
+        "is not a valid Kubernetes object name",
+    );
+    check(
+        |spec| spec["artifacts"][0]["revision"] = json!("@none"),
+        "artifact web revision source alias 'none' not found",
+    );
+    check(
+        |spec| spec["sources"][0]["kind"] = json!("HelmChart"),
+        "UnsupportedField: spec.sources[0].kind: HelmChart is not supported yet",
+    );
+    check(
+        |spec| spec["sources"][0]["alias"] = json!("../x"),
+        "spec.sources[0].alias must be",
+    );
+    check(|spec| spec["sources"][0]["name"] = json!("../../x"), "spec.sources[0]");
+    for (field, text, expected) in [
+        (
+            "from",
+            "@repo/../x",
+            "spec.artifacts[0].copy[0].from: the path has a '..' part",
+        ),
+        ("from", "@repo//etc/passwd", "begins with a second /"),
+        ("from", "@none/x", "source alias 'none' not found"),
+        ("from", "repo/x", "must be @<alias>/<path>"),
+        (
+            "to",
+            "@artifact/a/../../b",
+            "spec.artifacts[0].copy[0].to: the path has a '..' part",
+        ),
+        ("to", "@artifact//x", "begins with a second /"),
+        ("to", "/x", "must be @artifact/<path>"),
+        (
+            "from",
+            "@repo/{a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w}",
+            "more than 20 alternatives",
+        ),
+    ] {
+        let mut spec = usual();
+        spec["artifacts"][0]["copy"][0][field] = json!(text);
+        let ready = ready(&planned(&mut snapshot(spec)));
+        assert!(
+            ready.contains("ValidationFailed") && ready.contains(expected),
+            "{text}: {ready}"
+        );
+    }
+    let many: Vec<Value> = (0..600).map(|_| usual()["artifacts"][0]["copy"][0].clone()).collect();
+    let mut spec = usual();
+    spec["artifacts"][0]["copy"] = json!(many);
+    assert!(ready(&planned(&mut snapshot(spec))).contains("has 600 entries, and may have 1 to 500"));
+}
+
+#[test]
+fn anothers_source_and_circles_are_refused() {
+    let mut spec = usual();
+    spec["sources"][0]["namespace"] = json!("red");
+    let plan = planned(&mut snapshot(spec));
+    assert_eq!(
+        ready(&plan),
+        "False AccessDenied: can't access 'GitRepository/red/mono', cross-namespace references have been blocked"
+    );
+    // The control: one's own namespace may be written out.
+    let mut spec = usual();
+    spec["sources"][0]["namespace"] = json!("blue");
+    assert_eq!(planned(&mut snapshot(spec)).next, Next::Again);
+
+    let generator = generator(usual());
+    let feeds = |edges: &'static [(&str, &str)]| {
+        move |name: &str| {
+            let fed = edges.iter().filter(move |(to, _)| *to == name);
+            Some(fed.map(|(_, from)| (*from).to_owned()).collect::<Vec<_>>())
+        }
+    };
+    assert_eq!(
+        find_circle(&generator, feeds(&[("blue/gen", "blue/a"), ("blue/a", "blue/b")])),
+        None
+    );
+    let cycle = find_circle(&generator, feeds(&[("blue/gen", "blue/a"), ("blue/a", "blue/gen")])).unwrap();
+    let mut circular = snapshot(usual());
+    circular.cycle = Some(cycle);
+    let plan = planned(&mut circular);
+    assert!(
+        ready(&plan).contains("generators that feed each other: blue/gen -> blue/a -> blue/gen"),
+        "{plan}"
+    );
+    assert!(plan.memory.told.unwrap().problem.is_some(), "nothing is made meanwhile");
+    assert!(find_circle(&generator, feeds(&[("blue/gen", "blue/gen")])).is_some());
+}
+
+#[test]
+fn folders_that_match_make_an_artifact_each() {
+    let spec = json!({
+        "sources": [{ "alias": "repo", "kind": "GitRepository", "name": "mono" }],
+        "pathPattern": "@repo/apps/{app}/envs/{env}",
+        "artifacts": [{ "name": "{app}-{env}", "copy": [{ "from": "@repo/apps/{app}/envs/{env}/**", "to": "@artifact/{app}/" }] }],
+    });
+    let with_folders = |spec: &Value, folders: &[&str]| {
+        let mut snapshot = snapshot(spec.clone());
+        let plan = planned(&mut snapshot);
+        let [Step::FindFolders(request)] = plan.steps.as_slice() else {
+            panic!("{plan}")
+        };
+        let found = request
+            .pattern
+            .find_matches(folders.iter().copied())
+            .map_err(str::to_owned);
+        snapshot.memory.take_folders(request, found);
+        let plan = planned(&mut snapshot);
+        (plan, snapshot)
+    };
+    let (plan, mut known) = with_folders(&spec, &["apps", "apps/Web/envs/prod", "apps/api/envs/dev", "lib"]);
+    let told = plan.memory.told.as_ref().unwrap();
+    assert_eq!(told.recipes.keys().collect::<Vec<_>>(), ["api-dev", "web-prod"]);
+    let web = &told.recipes["web-prod"];
+    assert_eq!(
+        (web.copies[0].from.as_str(), web.copies[0].to.as_str()),
+        ("apps/Web/envs/prod/**", "Web")
+    );
+    assert_eq!(
+        web.labels,
+        BTreeMap::from([
+            ("app".to_owned(), "web".to_owned()),
+            ("env".to_owned(), "prod".to_owned())
+        ])
+    );
+    // Another artifact is looked at anew; the same is not.
+    assert!(!matches!(planned(&mut known).steps.as_slice(), [Step::FindFolders(_)]));
+    known.sources.insert("repo".to_owned(), found("mono", "9"));
+    assert!(matches!(planned(&mut known).steps.as_slice(), [Step::FindFolders(_)]));
+
+    for (folders, expected) in [
+        (
+            vec!["apps/a/envs/x", "apps/A/envs/x"],
+            "both resolve to artifact name \"a-x\"",
+        ),
+        (
+            vec!["apps/.hidden/envs/x"],
+            "{app} stands for \".hidden\", which is no value of a label",
+        ),
+    ] {
+        let (plan, _) = with_folders(&spec, &folders);
+        let ready = ready(&plan);
+        assert!(ready.contains("BuildFailed") && ready.contains(expected), "{ready}");
+    }
+    let folders: Vec<String> = (0..1001).map(|number| format!("apps/a{number}/envs/x")).collect();
+    let folders: Vec<&str> = folders.iter().map(String::as_str).collect();
+    let (plan, _) = with_folders(&spec, &folders);
+    assert!(ready(&plan).contains("it makes more than 1000 artifacts"), "{plan}");
+    for (pattern, expected) in [
+        ("@none/{a}", "source alias 'none' not found"),
+        ("@repo/{a", "a brace without its other half"),
+        ("@repo/{a}/{a}", "has {a} twice"),
+    ] {
+        let mut spec = spec.clone();
+        spec["pathPattern"] = json!(pattern);
+        assert!(ready(&planned(&mut snapshot(spec))).contains(expected));
+    }
+    // A source that isn't there is waited for.
+    let mut missing = snapshot(spec);
+    missing.sources.get_mut("repo").unwrap().state = SourceState::NotFound;
+    assert_eq!(
+        ready(&planned(&mut missing)),
+        "False SourceFetchFailed: source 'GitRepository/blue/mono' not found"
+    );
+}
+
+fn artifact(source_ref: Value) -> ExternalArtifact {
+    serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact",
+        "metadata": { "name": "web", "namespace": "blue", "generation": 1, "uid": "e" },
+        "spec": { "sourceRef": source_ref },
+        "status": { "artifact": {
+            "digest": "sha256:forged", "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "x", "revision": "forged",
+            "url": "http://127.0.0.1/x"
+        } }
+    }))
+    .unwrap()
+}
+
+fn observe(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Snapshot {
+    serde_json::from_value(json!({
+        "repository": artifact, "placement": placement(), "beside": beside,
+        "attempt": external_artifact::Attempt::begin(start(), artifact),
+    }))
+    .unwrap()
+}
+
+#[test]
+fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
+    let mut generating = snapshot(usual());
+    carry_out(&mut generating);
+    let told = generating.memory.told.clone().unwrap();
+    let own =
+        json!({ "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "name": "gen" });
+    let made = artifact(own);
+    let beside = |told: Option<Told>| find_maker(&made, |_| true, |_| told.as_ref());
+    let mut known = observe(&made, beside(Some(told.clone())));
+    let plan = external_artifact::plan(&known, start());
+    let [external_artifact::Step::Fetch(request)] = plan.steps.as_slice() else {
+        panic!("{plan}")
+    };
+    assert_eq!(request.recipe.name, "web");
+    assert_eq!(
+        request.sources.keys().collect::<Vec<_>>(),
+        ["repo"],
+        "only what it is made of"
+    );
+    // The same once more, soon after something changed: it waits a second, whatever feeds what.
+    known.memory = plan.memory.clone();
+    let mut other = told.clone();
+    other.sources.insert("repo".to_owned(), found("mono", "7"));
+    known.beside = beside(Some(other));
+    let soon = external_artifact::plan(&known, start());
+    assert!(
+        soon.steps.is_empty() && soon.next == Next::Done(Some("2026-01-01T00:00:01Z".parse().unwrap())),
+        "{soon}"
+    );
+    // What came of it.
+    let stored = StoredArtifact {
+        facts: ArtifactFacts {
+            revision: "latest@sha256:5".to_owned(),
+            digest: "sha256:5".to_owned(),
+            origin_revision: Some("main@sha1:1".to_owned()),
+        },
+        metadata: BTreeMap::from([("org.opencontainers.image.revision".to_owned(), "main@sha1:1".to_owned())]),
+        ..StoredArtifact::default()
+    };
+    known.attempt.fetched = Some(Ok(Fetched::Stored {
+        artifact: stored.clone(),
+        subject: None,
+    }));
+    known.stored = Some(stored);
+    let plan = external_artifact::plan(&known, start());
+    let status = plan.status.unwrap();
+    assert_eq!(
+        status.artifact.as_ref().unwrap().digest.as_deref(),
+        Some("sha256:5"),
+        "what was forged is gone"
+    );
+    assert!(
+        status
+            .artifact
+            .unwrap()
+            .metadata
+            .unwrap()
+            .contains_key("org.opencontainers.image.revision")
+    );
+
+    for (beside, withheld) in [
+        (beside(None), "has not told yet"),
+        (
+            beside(Some(Told {
+                is_suspended: true,
+                ..told.clone()
+            })),
+            "is disabled",
+        ),
+        (
+            beside(Some(Told {
+                problem: Some("a circle".to_owned()),
+                ..told.clone()
+            })),
+            "makes nothing: a circle",
+        ),
+    ] {
+        let plan = external_artifact::plan(&observe(&made, beside), start());
+        assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
+        assert!(plan.to_string().contains(withheld), "{plan}");
+    }
+    let mut without = told;
+    without.recipes.clear();
+    let plan = external_artifact::plan(&observe(&made, beside(Some(without))), start());
+    assert!(
+        plan.to_string()
+            .contains("ArtifactGenerator gen makes no artifact of this name"),
+        "{plan}"
+    );
+}
+
+/// Whoever may write its status could name any address there, loopback included.
+#[test]
+fn an_artifact_that_is_made_elsewhere_is_refused_and_its_status_left() {
+    for source_ref in [
+        json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "gen" }),
+        json!({ "apiVersion": "example.com/v1", "kind": "ArtifactGenerator", "name": "gen" }),
+        json!({ "kind": "ArtifactGenerator", "name": "gen", "namespace": "red" }),
+    ] {
+        let forged = artifact(source_ref);
+        let beside = find_maker(&forged, |_| true, |_| Some(Box::new(Told::default())));
+        assert_eq!(beside, Beside::Elsewhere);
+        let plan = external_artifact::plan(&observe(&forged, beside), start());
+        assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
+        assert!(
+            plan.to_string()
+                .contains("artifacts that other controllers make are not supported yet"),
+            "{plan}"
+        );
+    }
+}
+
+#[test]
+fn a_namesake_of_somebody_else_is_left_alone() {
+    let mut snapshot = snapshot(usual());
+    let id: ObjectId = "blue_web_source.toolkit.fluxcd.io_ExternalArtifact".parse().unwrap();
+    let labels = json!({ "source.extensions.fluxcd.io/generator": "another" });
+    let foreign = json!({ "metadata": { "name": "web", "namespace": "blue", "labels": labels } });
+    snapshot.live.insert(id.clone(), Live::Present(Object(foreign)));
+    let plan = carry_out(&mut snapshot);
+    assert!(
+        ready(&plan).contains("ExternalArtifact/blue/web exists and was not made by this generator"),
+        "{plan}"
+    );
+    // One that Flux's controller made for this very generator is taken over.
+    let labels = json!({ "source.extensions.fluxcd.io/generator": "g" });
+    let adopted = json!({ "metadata": { "name": "web", "namespace": "blue", "labels": labels } });
+    snapshot.live.insert(id, Live::Present(Object(adopted)));
+    let plan = planned(&mut snapshot);
+    assert!(
+        plan.steps
+            .iter()
+            .any(|step| step.to_string().contains("apply ExternalArtifact/blue/web")),
+        "{plan}"
+    );
+}

@@ -1,0 +1,473 @@
+//! What is copied where, as Flux's controller copies it; and what strangers' files and patterns can't do.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::atomic::AtomicBool;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tar::{Builder, EntryType, Header};
+use tenure_planner::artifact_generator::{Copy, Recipe, Strategy};
+
+use super::glob::Steps;
+use super::stage::Stage;
+use crate::account::{Account, Growing};
+use crate::archive_writer::ArchiveWriter;
+use crate::budget::{ByteBudget, Room};
+use crate::limits::Limits;
+use crate::tree::Tree;
+
+/// A file, or with `-> ` in front of its content a link.
+type Files<'a> = &'a [(&'a str, &'a str)];
+
+fn tree(files: Files<'_>) -> Tree {
+    let (limits, room) = (Limits::default(), Room::unlimited("trees"));
+    let mut bytes = Vec::new();
+    let mut archive = ArchiveWriter::new(&mut bytes, &limits, &room);
+    for (path, content) in files {
+        match content.strip_prefix("-> ") {
+            Some(target) => archive.add_link(path, target.as_bytes()).unwrap(),
+            None => archive
+                .add_file(path, path.ends_with(".sh"), (content.len() as u64, content.as_bytes()))
+                .unwrap(),
+        }
+    }
+    archive.finish().unwrap();
+    Tree::from_archive(bytes.as_slice(), ("sha256:0", 1 << 30), &limits).unwrap()
+}
+
+fn copy(from: &str, to: &str, exclude: &[&str], strategy: Strategy) -> Copy {
+    let (alias, from) = from.strip_prefix('@').unwrap().split_once('/').unwrap();
+    Copy {
+        alias: alias.to_owned(),
+        from: from.trim_end_matches('/').to_owned(),
+        to: to.trim_end_matches('/').to_owned(),
+        into_folder: to.is_empty() || to.ends_with('/'),
+        exclude: exclude.iter().map(|pattern| (*pattern).to_owned()).collect(),
+        strategy,
+    }
+}
+
+fn plain(from: &str, to: &str) -> Copy {
+    copy(from, to, &[], Strategy::Overwrite)
+}
+
+fn compose_within(
+    limits: &Limits,
+    sources: &BTreeMap<String, Tree>,
+    copies: Vec<Copy>,
+) -> Result<BTreeMap<String, String>, String> {
+    let budget = ByteBudget::new(Room::unlimited("bytes"));
+    let held = budget.try_acquire("lane", 0).unwrap();
+    let (mut memory, cancelled) = (Growing::used(held), AtomicBool::new(false));
+    let mut stage = Stage::new(sources, limits, &mut memory, &cancelled);
+    let recipe = Recipe {
+        copies,
+        ..Recipe::default()
+    };
+    stage.follow(&recipe).map_err(|error| error.to_string())?;
+    let shown = stage.files.iter().map(|(path, file)| {
+        let mark = if file.is_executable { " (executable)" } else { "" };
+        (
+            path.clone(),
+            format!("{}{mark}", String::from_utf8_lossy(&file.content)),
+        )
+    });
+    Ok(shown.collect())
+}
+
+fn compose(sources: &[(&str, Files<'_>)], copies: Vec<Copy>) -> Result<BTreeMap<String, String>, String> {
+    let sources = sources
+        .iter()
+        .map(|(alias, files)| ((*alias).to_owned(), tree(files)))
+        .collect();
+    compose_within(&Limits::default(), &sources, copies)
+}
+
+/// Copies of a source and expects these paths.
+fn check(files: Files<'_>, copies: Vec<Copy>, expected: &[&str]) {
+    let what = format!("{copies:?}");
+    let made = compose(&[("s", files)], copies).unwrap_or_else(|problem| panic!("{what}: {problem}"));
+    let paths: Vec<&str> = made.keys().map(String::as_str).collect();
+    assert_eq!(paths, expected, "{what}");
+}
+
+const CONFIG: Files<'static> = &[
+    ("README.md", "words"),
+    ("config/app.yaml", "app"),
+    ("config/deep/db.yaml", "db"),
+    ("config/deep/notes.md", "notes"),
+    ("other/app.yaml", "other"),
+];
+
+#[test]
+fn paths_are_copied_as_cp_does() {
+    check(CONFIG, vec![plain("@s/config/app.yaml", "")], &["app.yaml"]);
+    check(CONFIG, vec![plain("@s/config/app.yaml", "dest/")], &["dest/app.yaml"]);
+    check(CONFIG, vec![plain("@s/config/app.yaml", "dest")], &["dest"]);
+    check(CONFIG, vec![plain("@s/config/app.yaml", "a/b.yaml")], &["a/b.yaml"]);
+    // A folder keeps its name, with or without a slash; the root has none.
+    let folder = [
+        "dest/config/app.yaml",
+        "dest/config/deep/db.yaml",
+        "dest/config/deep/notes.md",
+    ];
+    check(CONFIG, vec![plain("@s/config", "dest")], &folder);
+    check(CONFIG, vec![plain("@s/config/", "dest/")], &folder);
+    check(
+        CONFIG,
+        vec![plain("@s/", "")],
+        &[
+            "README.md",
+            "config/app.yaml",
+            "config/deep/db.yaml",
+            "config/deep/notes.md",
+            "other/app.yaml",
+        ],
+    );
+    // A file goes into what is a folder by then.
+    check(
+        CONFIG,
+        vec![plain("@s/other", ""), plain("@s/config/app.yaml", "other")],
+        &["other/app.yaml"],
+    );
+    let made = compose(
+        &[("s", CONFIG)],
+        vec![plain("@s/other", ""), plain("@s/config/app.yaml", "other")],
+    )
+    .unwrap();
+    assert_eq!(
+        made["other/app.yaml"], "app",
+        "what comes later is put over what came before"
+    );
+    let made = compose(&[("s", &[("run.sh", "x")])], vec![plain("@s/run.sh", "bin/")]).unwrap();
+    assert_eq!(made["bin/run.sh"], "x (executable)");
+}
+
+#[test]
+fn patterns_match_part_by_part_as_fluxs_do() {
+    // What ends with `/**` loses what stands before; everything else keeps its whole path.
+    check(
+        CONFIG,
+        vec![plain("@s/config/**", "dest/")],
+        &["dest/app.yaml", "dest/deep/db.yaml", "dest/deep/notes.md"],
+    );
+    check(
+        CONFIG,
+        vec![plain("@s/*/app.yaml", "dest/")],
+        &["dest/config/app.yaml", "dest/other/app.yaml"],
+    );
+    check(CONFIG, vec![plain("@s/config/*.yaml", "")], &["config/app.yaml"]);
+    // One part, not many: Flux's documentation says otherwise, its controller does this.
+    check(
+        CONFIG,
+        vec![plain("@s/**/*.yaml", "")],
+        &["config/app.yaml", "other/app.yaml"],
+    );
+    check(CONFIG, vec![plain("@s/c?nf[h-j]g/app.yaml", "")], &["config/app.yaml"]);
+    check(
+        CONFIG,
+        vec![plain("@s/*", "")],
+        &[
+            "README.md",
+            "config/app.yaml",
+            "config/deep/db.yaml",
+            "config/deep/notes.md",
+            "other/app.yaml",
+        ],
+    );
+}
+
+#[test]
+fn what_is_left_out_is_found_by_path_name_or_from_the_patterns_root() {
+    let all = |exclude: &[&str]| vec![copy("@s/**", "", exclude, Strategy::Overwrite)];
+    check(
+        CONFIG,
+        all(&["*.md"]),
+        &["config/app.yaml", "config/deep/db.yaml", "other/app.yaml"],
+    );
+    check(CONFIG, all(&["config"]), &["README.md", "other/app.yaml"]);
+    check(
+        CONFIG,
+        all(&["deep"]),
+        &["README.md", "config/app.yaml", "other/app.yaml"],
+    );
+    check(CONFIG, all(&["**/deep/**", "{other,README.md}"]), &["config/app.yaml"]);
+    // Relative to what of `from` is no pattern, too.
+    let config = |exclude: &[&str]| vec![copy("@s/config/**", "", exclude, Strategy::Overwrite)];
+    check(CONFIG, config(&["deep/**"]), &["app.yaml"]);
+    check(CONFIG, config(&["config/deep/db.yaml"]), &["app.yaml", "deep/notes.md"]);
+    check(
+        CONFIG,
+        vec![copy("@s/config", "", &["deep/db.yaml"], Strategy::Overwrite)],
+        &["config/app.yaml", "config/deep/notes.md"],
+    );
+    // A file that is named and left out is no mistake; a pattern of which all is left out is one.
+    check(
+        CONFIG,
+        vec![copy("@s/README.md", "", &["*.md"], Strategy::Overwrite)],
+        &[],
+    );
+    let refused = compose(
+        &[("s", CONFIG)],
+        vec![copy("@s/*.md", "", &["*.md"], Strategy::Overwrite)],
+    )
+    .unwrap_err();
+    assert!(
+        refused.contains("all files matching pattern '*.md' in source 's' were excluded"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn what_cant_be_copied_is_named() {
+    let link: Files<'_> = &[("a/file", "x"), ("a/link", "-> ../../etc/passwd")];
+    let check = |files: Files<'_>, copies: Vec<Copy>, expected: &str| {
+        let refused = compose(&[("s", files)], copies).unwrap_err();
+        assert!(refused.contains(expected), "{refused}");
+    };
+    check(CONFIG, vec![plain("@s/none", "")], "source 'none' does not exist");
+    check(
+        CONFIG,
+        vec![plain("@s/*.json", "")],
+        "no files match pattern '*.json' in source 's'",
+    );
+    check(CONFIG, vec![plain("@s/[", "")], "syntax error in pattern");
+    check(
+        CONFIG,
+        vec![copy("@s/*", "", &["{"], Strategy::Overwrite)],
+        "invalid exclude pattern",
+    );
+    check(CONFIG, vec![plain("@other/x", "")], "source alias 'other' not found");
+    check(
+        CONFIG,
+        vec![plain("@s/README.md", "x"), plain("@s/README.md", "x/")],
+        "\"x\" is a file already",
+    );
+    check(
+        CONFIG,
+        vec![
+            plain("@s/config", ""),
+            plain("@s/config/app.yaml", "config/deep/"),
+            plain("@s/README.md", "config/deep/app.yaml/x"),
+        ],
+        "is a file already",
+    );
+    // Links, by their own name, by a pattern, and below a folder.
+    for from in ["@s/a/link", "@s/a/l*", "@s/a", "@s/**"] {
+        check(
+            link,
+            vec![plain(from, "")],
+            "'a/link' is a symbolic link, which can't be copied",
+        );
+    }
+    // The control: beside it, and without it.
+    assert!(compose(&[("s", link)], vec![plain("@s/a/file", "")]).is_ok());
+    assert!(compose(&[("s", link)], vec![copy("@s/a", "", &["link"], Strategy::Overwrite)]).is_ok());
+}
+
+#[test]
+fn yaml_is_merged_over_what_is_there() {
+    let sources: &[(&str, Files<'_>)] = &[
+        ("chart", &[("values.yaml", "image:\n  tag: v1\n  name: app\n")]),
+        (
+            "git",
+            &[("prod.yaml", "image:\n  tag: v2\n"), ("broken.yaml", "- list\n")],
+        ),
+    ];
+    let merge = |from: &str| copy(from, "values.yaml", &[], Strategy::Merge);
+    let made = compose(sources, vec![plain("@chart/", ""), merge("@git/prod.yaml")]).unwrap();
+    assert_eq!(made["values.yaml"], "image:\n  name: app\n  tag: v2\n");
+    // Where nothing is, it is copied.
+    assert_eq!(
+        compose(sources, vec![merge("@git/prod.yaml")]).unwrap()["values.yaml"],
+        "image:\n  tag: v2\n"
+    );
+    let refused = compose(sources, vec![plain("@chart/", ""), merge("@git/broken.yaml")]).unwrap_err();
+    assert!(
+        refused.contains("'broken.yaml' into 'values.yaml': what is merged is YAML, and no map"),
+        "{refused}"
+    );
+}
+
+/// An archive of these entries.
+fn pack(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
+    let mut archive = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (path, kind, content) in entries {
+        let mut header = Header::new_gnu();
+        header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_entry_type(*kind);
+        header.set_mode(0o644);
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        archive.append(&header, *content).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
+/// A source that holds an archive, which is no text.
+fn holding(archives: &[(&str, Vec<u8>)]) -> BTreeMap<String, Tree> {
+    let (limits, room) = (Limits::default(), Room::unlimited("trees"));
+    let mut bytes = Vec::new();
+    let mut archive = ArchiveWriter::new(&mut bytes, &limits, &room);
+    for (path, content) in archives {
+        archive
+            .add_file(path, false, (content.len() as u64, content.as_slice()))
+            .unwrap();
+    }
+    archive.finish().unwrap();
+    let tree = Tree::from_archive(bytes.as_slice(), ("sha256:0", 1 << 30), &limits).unwrap();
+    BTreeMap::from([("s".to_owned(), tree)])
+}
+
+fn extract(from: &str) -> Vec<Copy> {
+    vec![copy(from, "charts/", &[], Strategy::Extract)]
+}
+
+#[test]
+fn archives_are_extracted() {
+    let chart = pack(&[
+        ("app/", EntryType::Directory, b""),
+        ("app/Chart.yaml", EntryType::Regular, b"name: app"),
+    ]);
+    let sources = holding(&[
+        ("x/one.tgz", chart.clone()),
+        ("x/y/TWO.TAR.GZ", chart),
+        ("x/words.md", b"no archive".to_vec()),
+    ]);
+    let limits = Limits::default();
+    let made = compose_within(&limits, &sources, extract("@s/x/one.tgz")).unwrap();
+    assert_eq!(
+        made,
+        BTreeMap::from([("charts/app/Chart.yaml".to_owned(), "name: app".to_owned())])
+    );
+    // Here `**` is any number of parts, and what is no archive is passed by.
+    assert_eq!(compose_within(&limits, &sources, extract("@s/**/*")).unwrap().len(), 1);
+    for (from, expected) in [
+        (
+            "@s/x/words.md",
+            "extract strategy requires tarball file (.tar.gz or .tgz), got 'x/words.md'",
+        ),
+        ("@s/x", "extract strategy is not supported for directories"),
+        ("@s/*.tgz", "no files match pattern"),
+    ] {
+        let refused = compose_within(&limits, &sources, extract(from)).unwrap_err();
+        assert!(refused.contains(expected), "{refused}");
+    }
+}
+
+#[test]
+fn what_an_archive_holds_stays_within_the_artifact() {
+    let limits = Limits {
+        files: 1000,
+        unpacked_bytes: 1 << 20,
+        ..Limits::default()
+    };
+    let many: Vec<String> = (0..1001).map(|number| format!("f{number}")).collect();
+    let many: Vec<(&str, EntryType, &[u8])> = many
+        .iter()
+        .map(|name| (name.as_str(), EntryType::Regular, b"".as_slice()))
+        .collect();
+    let folders = vec![("d/", EntryType::Directory, b"".as_slice()); 1001];
+    let large = vec![0_u8; 6 << 20];
+    for (entries, expected) in [
+        (vec![("../out", EntryType::Regular, b"x".as_slice())], "\"..\" part"),
+        (vec![("/etc/passwd", EntryType::Regular, b"x")], "has an empty"),
+        (vec![("a/../../b", EntryType::Regular, b"x")], "\"..\" part"),
+        (vec![(".git/config", EntryType::Regular, b"x")], "leads into .git"),
+        (vec![("link", EntryType::Symlink, b"")], "is a symbolic link"),
+        (vec![("hard", EntryType::Link, b"")], "neither a file nor a link"),
+        (vec![("device", EntryType::Char, b"")], "neither a file nor a link"),
+        (many, "entries of all archives that are extracted exceed 1000"),
+        (folders, "entries of all archives that are extracted exceed 1000"),
+        (
+            vec![("large", EntryType::Regular, large.as_slice())],
+            "it unpacks to more than",
+        ),
+    ] {
+        let sources = holding(&[("a.tgz", pack(&entries))]);
+        let refused = compose_within(&limits, &sources, extract("@s/a.tgz")).unwrap_err();
+        assert!(refused.contains(expected), "{refused}");
+    }
+    // The control: what is within the bounds is extracted.
+    let sources = holding(&[("a.tgz", pack(&[("in", EntryType::Regular, b"x")]))]);
+    assert!(compose_within(&limits, &sources, extract("@s/a.tgz")).is_ok());
+    let mut cut = pack(&[("in", EntryType::Regular, b"x")]);
+    cut.truncate(20);
+    cut.write_all(b"garbage").unwrap();
+    assert!(compose_within(&limits, &holding(&[("a.tgz", cut)]), extract("@s/a.tgz")).is_err());
+}
+
+#[test]
+fn copies_and_patterns_that_multiply_end() {
+    let limits = Limits {
+        files: 1000,
+        unpacked_bytes: 1 << 20,
+        ..Limits::default()
+    };
+    let names: Vec<String> = (0..900).map(|number| format!("f/{number}")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    let sources = BTreeMap::from([("s".to_owned(), tree(&files))]);
+    let copies = |times: usize| (0..times).map(|time| plain("@s/f", &format!("to{time}/"))).collect();
+    assert!(compose_within(&limits, &sources, copies(1)).is_ok());
+    let refused = compose_within(&limits, &sources, copies(2)).unwrap_err();
+    assert!(refused.contains("files exceed 1000"), "{refused}");
+    // The same file over itself again and again.
+    let large = "x".repeat(1 << 20);
+    let sources = BTreeMap::from([("s".to_owned(), tree(&[("large", &large)]))]);
+    let over = |times: usize| vec![plain("@s/large", "to"); times];
+    assert!(compose_within(&limits, &sources, over(4)).is_ok());
+    let refused = compose_within(&limits, &sources, over(5)).unwrap_err();
+    assert!(refused.contains("bytes that are copied exceed 4 MiB"), "{refused}");
+    // Patterns that nothing matches, over names that they almost match.
+    let name = "a".repeat(200);
+    let names: Vec<String> = (0..1000).map(|number| format!("{name}{number}")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
+    let sources = BTreeMap::from([("s".to_owned(), tree(&files))]);
+    let bomb = "*a".repeat(300) + "b";
+    let exclude = vec![bomb.as_str(); 100];
+    let budget = ByteBudget::new(Room::unlimited("bytes"));
+    let mut memory = Growing::used(budget.try_acquire("lane", 0).unwrap());
+    let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
+    let mut run = |exclude: &[&str]| {
+        let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);
+        stage.steps = Steps::of(1 << 22);
+        let copies = vec![copy("@s/**", "", exclude, Strategy::Overwrite)];
+        let recipe = Recipe {
+            copies,
+            ..Recipe::default()
+        };
+        stage.follow(&recipe).map_err(|error| error.to_string())
+    };
+    assert!(
+        run(&exclude)
+            .unwrap_err()
+            .contains("take too much work for so many files")
+    );
+    // The control: as many of a kind that people write.
+    assert_eq!(run(&["*.md"; 10]), Ok(()));
+}
+
+#[test]
+fn an_account_that_is_full_is_told_by_its_setting() {
+    let account = Account {
+        memory: ByteBudget::new(Room {
+            what: "bytes of fetches",
+            lane: 1 << 10,
+            all: 1 << 10,
+            lane_setting: "--fetches-per-tenant",
+            all_setting: "--fetches",
+        }),
+        ..Account::unlimited()
+    };
+    let mut memory = Growing::used(account.memory.try_acquire("lane", 0).unwrap());
+    let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
+    let sources = BTreeMap::from([("s".to_owned(), tree(CONFIG))]);
+    let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);
+    let recipe = Recipe {
+        copies: (0..20).map(|number| plain("@s/", &format!("{number}/"))).collect(),
+        ..Recipe::default()
+    };
+    let refused = stage.follow(&recipe).unwrap_err().to_string();
+    assert!(refused.contains("--fetches-per-tenant"), "{refused}");
+}
