@@ -4,7 +4,8 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::{
-    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant,
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider,
+    Receiver, Surface, Tenant,
 };
 
 /// A CustomResourceDefinition could not be turned into JSON.

@@ -1,14 +1,14 @@
 //! What an instance of several begins with and lets go of, as the manager carries it out: the tasks of a Tenant or a namespace, in this process or in
 //! that of a lane. Owns no choice of which.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::metadata::{LANE_BINDING, SHARDING_KEY};
-use tenure_api::{Bucket, GitRepository, ObjectView, OciRepository, Tenant};
+use tenure_api::{ArtifactGenerator, ObjectView, Tenant};
 use tenure_cluster::{EventHistory, EventRecorder};
 use tenure_planner::sharding::Progress;
 use tenure_planner::{Event, EventKind, EventPlace};
@@ -21,6 +21,7 @@ use crate::manager::Manager;
 use crate::own::describe_event;
 use crate::reconciled::{Home as _, Reconciled as _};
 use crate::sharding::Grounds;
+use crate::source::find_source_kind;
 
 impl Grounds for Manager {
     fn look(&self) -> (Progress, Arc<Realm>, Progress) {
@@ -85,7 +86,12 @@ impl Grounds for Manager {
             if let Some(shard) = hub.find_shard(namespace) {
                 keys.extend(shard.list_keys());
                 forget_artifacts(&shard).await;
-                shard.list_keys().iter().for_each(|key| shard.turnovers.forget(key));
+                for key in shard.list_keys() {
+                    shard.turnovers.forget(&key);
+                    if key.kind == ArtifactGenerator::KIND {
+                        shard.recipes.forget(&key.name);
+                    }
+                }
             }
             for key in &keys {
                 hub.means.mailboxes.remove_unless(key, || false);
@@ -125,8 +131,8 @@ impl Grounds for Manager {
 async fn forget_artifacts(shard: &Arc<Shard>) {
     let shard = Arc::clone(shard);
     let removing = tokio::task::spawn_blocking(move || {
-        let kinds = [GitRepository::KIND, OciRepository::KIND, Bucket::KIND];
-        for key in shard.list_keys().iter().filter(|key| kinds.contains(&key.kind)) {
+        let is_source = |key: &&Key| find_source_kind(key.kind.name).is_some();
+        for key in shard.list_keys().iter().filter(is_source) {
             let uid = shard.write_object(key);
             let uid = uid.map(|object| ObjectView::of(&object).read_text("/metadata/uid").to_owned());
             let source = SourceKey::new(key.kind.name, &key.namespace, &key.name, &uid.unwrap_or_default());

@@ -1,7 +1,8 @@
 //! The kinds that are reconciled. The one list of them: a kind that stands here is watched, and driven, and told of what it depends on.
 
 use tenure_api::{
-    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant,
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider,
+    Receiver, Surface, Tenant,
 };
 
 use crate::entry::Entry;

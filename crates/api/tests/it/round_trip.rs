@@ -3,7 +3,8 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tenure_api::{
-    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider, Receiver, Surface, Tenant,
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider,
+    Receiver, Surface, Tenant,
 };
 
 #[track_caller]

@@ -4,10 +4,10 @@ mod here;
 mod loan_book;
 mod look;
 mod observe;
+mod outlook;
 mod owners;
 mod put_away;
 mod reconcile;
-mod outlook;
 
 use std::sync::Arc;
 

@@ -48,7 +48,10 @@ impl<'a> Outlook<'a> {
     /// The source that a Kustomization names.
     pub(super) fn find_source(&self, kustomization: &Kustomization) -> SeenSource {
         let source = &kustomization.spec.source_ref;
-        match self.sight.find_source(&source.kind, source.namespace.as_deref(), &source.name) {
+        match self
+            .sight
+            .find_source(&source.kind, source.namespace.as_deref(), &source.name)
+        {
             FoundKey::There(shard, key) => SeenSource::Here(shard, key),
             FoundKey::Nothing => SeenSource::Nothing,
             FoundKey::Apart => match find_source_kind(&source.kind) {
@@ -88,10 +91,15 @@ impl<'a> Outlook<'a> {
     pub(super) fn list_foreign(&self, kustomization: &Kustomization) -> BTreeSet<Key> {
         let spec = &kustomization.spec;
         let source = &spec.source_ref;
-        let foreign = self.sight.find_foreign(&source.kind, source.namespace.as_deref(), &source.name);
+        let foreign = self
+            .sight
+            .find_foreign(&source.kind, source.namespace.as_deref(), &source.name);
         let mut foreign: BTreeSet<Key> = foreign.into_iter().collect();
         for dependency in &spec.depends_on {
-            let other = dependency.namespace.as_deref().filter(|other| !self.sight.is_own(other));
+            let other = dependency
+                .namespace
+                .as_deref()
+                .filter(|other| !self.sight.is_own(other));
             let is_allowed = || reference::check_dependency(self.sight.referrer(), other, &dependency.name).is_ok();
             if let Some(other) = other.filter(|_| is_allowed()) {
                 foreign.insert(Key::new(Kustomization::KIND, other, &dependency.name));

@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 use tenure_testkit::{Admin, Canary, SOON, eventually};
 
 use crate::stage::{
-    ALERT, ARTIFACT_GENERATOR, BUCKET, EXTERNAL_ARTIFACT, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER, RECEIVER, Stage,
-    condition,
+    ALERT, ARTIFACT_GENERATOR, BUCKET, EXTERNAL_ARTIFACT, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER,
+    RECEIVER, Stage, condition,
 };
 use crate::tenants::{SURFACE, tenant};
 

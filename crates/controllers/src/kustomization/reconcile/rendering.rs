@@ -5,11 +5,11 @@ use tenure_api::Kustomization;
 use tenure_planner::Next;
 use tenure_planner::kustomization::{RenderFailure, RenderRequest};
 
+use super::super::outlook::Outlook;
 use super::KustomizationReconciler;
 use crate::kustomization::observe;
 use crate::lane::Lane;
 use crate::render::{Renderings, Roomy};
-use super::super::outlook::Outlook;
 
 impl KustomizationReconciler {
     /// Whether the files of an artifact are those that it was rendered from last.
