@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_api::metadata::LET_GO;
 use tenure_cluster::{Client, ClientPool, ClusterError, ControllerHealth};
 use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, must_stop, write_spec};
-use tenure_planner::sharding::Progress;
+use tenure_planner::sharding::LetGo;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -104,7 +104,7 @@ struct Campaign {
     began: Instant,
     own: WatchedLease,
     /// Up to where it has let go of what other instances see to.
-    let_go: watch::Receiver<Option<Progress>>,
+    let_go: watch::Receiver<Option<LetGo>>,
     /// What was said last about waiting, so that it is said once.
     said: String,
 }

@@ -1,12 +1,12 @@
 //! What an instance of several begins with and lets go of, as the manager carries it out: the tasks of a Tenant or a namespace, in this process or in
 //! that of a lane. Owns no choice of which.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::metadata::{LANE_BINDING, SHARDING_KEY};
 use tenure_api::{ObjectView, Tenant};
 use tenure_cluster::{EventHistory, EventRecorder};
@@ -86,7 +86,12 @@ impl Grounds for Manager {
             if let Some(shard) = hub.find_shard(namespace) {
                 keys.extend(shard.list_keys());
                 forget_artifacts(&shard).await;
-                shard.list_keys().iter().for_each(|key| shard.turnovers.forget(key));
+                for key in shard.list_keys() {
+                    shard.turnovers.forget(&key);
+                    if key.kind == ArtifactGenerator::KIND {
+                        shard.recipes.forget(&key.name);
+                    }
+                }
             }
             for key in &keys {
                 hub.means.mailboxes.remove_unless(key, || false);

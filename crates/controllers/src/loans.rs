@@ -40,6 +40,8 @@ pub(crate) enum Loan {
     Nothing,
     /// It is the lane's own, which hears of it by itself.
     Own,
+    /// Nothing is known of it here, and why.
+    Unknown(String),
     /// A source, and what was fetched.
     Source {
         uid: String,

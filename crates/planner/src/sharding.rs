@@ -4,7 +4,8 @@
 //! Which instance sees to what follows from Tenants and namespaces alone (`tenure_tenancy::instance`), so all that an instance has to know
 //! of another one is how far that one has seen these: a leader writes in its Lease up to which revisions it has seen them *and* has nothing
 //! under way any more for what is not its by then. Whoever takes something over notes the revisions at which that came to be its, and waits until
-//! every other leader has come so far. A Lease that nobody renews is no leader's: who had it has stopped before (`crate::election`).
+//! every other leader has come so far. It also waits while it is behind any of them, by the last change that one knows of: what it takes for
+//! its own may have come back to that one since. What moved to and fro between two looks counts as moved anew. A Lease that nobody renews is no leader's: who had it has stopped before (`crate::election`).
 //!
 //! Refuses to compare revisions of different kinds, which a server may count apart.
 
@@ -55,6 +56,34 @@ impl FromStr for Progress {
     }
 }
 
+/// What a leader says in its Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LetGo {
+    /// Up to where it has let go of what is not its.
+    pub seen: Progress,
+    /// The last change that it knows of. Who has not seen that doesn't know what may have come to be its meanwhile, for a moment that
+    /// nobody else has seen.
+    pub changed: Progress,
+}
+
+impl fmt::Display for LetGo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{};{}", self.seen, self.changed)
+    }
+}
+
+impl FromStr for LetGo {
+    type Err = NoProgress;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (seen, changed) = text.split_once(';').ok_or(NoProgress)?;
+        Ok(Self {
+            seen: seen.parse()?,
+            changed: changed.parse()?,
+        })
+    }
+}
+
 /// Another instance that leads, by its Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -63,7 +92,7 @@ pub struct Peer {
     /// Who holds it.
     pub holder: String,
     /// Up to where it has let go of what is not its; nothing of one that sees to everything, or has not said so yet.
-    pub let_go: Option<Progress>,
+    pub let_go: Option<LetGo>,
 }
 
 /// Where something is that this instance sees to, or saw to.
@@ -83,8 +112,8 @@ pub struct Holdings {
     instance: Instance,
     estates: BTreeMap<Estate, Phase>,
     /// Up to where it has seen everything, and up to where it has let go.
-    seen: Option<Progress>,
-    let_go: Option<Progress>,
+    seen: Option<LetGo>,
+    let_go: Option<LetGo>,
     /// The only instance has begun, and doesn't look at others any more.
     is_alone: bool,
 }
@@ -115,9 +144,13 @@ impl Holdings {
             }
         });
         for estate in own {
-            self.estates.entry(estate.clone()).or_insert(Phase::Due(changed));
+            let phase = self.estates.entry(estate.clone()).or_insert(Phase::Due(changed));
+            if let Phase::Due(since) = phase {
+                // It may have been another's between two looks.
+                *since = changed;
+            }
         }
-        self.seen = Some(seen);
+        self.seen = Some(LetGo { seen, changed });
         self.settle();
         leaving
     }
@@ -139,7 +172,7 @@ impl Holdings {
 
     /// Up to where it has let go of what is not its, as its Lease says. Who sees to everything lets go of nothing, and doesn't say so.
     #[must_use]
-    pub fn let_go(&self) -> Option<Progress> {
+    pub fn let_go(&self) -> Option<LetGo> {
         self.let_go.filter(|_| self.instance != Instance::Only)
     }
 
@@ -152,6 +185,11 @@ impl Holdings {
         }
         self.is_alone = true;
         let mut ready = Vec::new();
+        // Who is behind another one may take for his own what has come back to that one since.
+        let is_behind = |seen: &LetGo| peers.iter().any(|peer| is_ahead(peer, &seen.seen));
+        if !is_only && self.seen.as_ref().is_none_or(is_behind) {
+            return ready;
+        }
         for (estate, phase) in &mut self.estates {
             if let Phase::Due(since) = phase
                 && (is_only || peers.iter().all(|peer| has_let_go(peer, since)))
@@ -199,7 +237,11 @@ impl Holdings {
 }
 
 fn has_let_go(peer: &Peer, since: &Progress) -> bool {
-    peer.let_go.is_some_and(|let_go| let_go.covers(since))
+    peer.let_go.is_some_and(|let_go| let_go.seen.covers(since))
+}
+
+fn is_ahead(peer: &Peer, seen: &Progress) -> bool {
+    peer.let_go.is_some_and(|let_go| !seen.covers(&let_go.changed))
 }
 
 /// The keys that something has and that no leader sees to.

@@ -20,11 +20,22 @@ use super::{Fleet, lock};
 use crate::artifacts::{locate_archive, locate_record, read_record};
 use crate::key::Key;
 use crate::lane_table::name_lane;
-use crate::loans::{Loan, Reference};
+use crate::loans::{Borrowed, Loan, Reference};
 use crate::reconciled::Reconciled as _;
 
 /// Bytes of a record.
 const RECORD: u64 = 256 << 10;
+
+/// Who has what is lent.
+#[derive(Debug)]
+enum Lender {
+    /// The lane of this name.
+    Lane(String),
+    /// It is on its way from one lane to another.
+    Nobody,
+    /// No lane of this process.
+    Elsewhere,
+}
 
 impl Fleet {
     /// What a lane is told of something that one of its namespaces refers to.
@@ -32,9 +43,12 @@ impl Fleet {
         let Some((key, lender)) = self.find_lent(to, reference) else {
             return Loan::Nothing;
         };
-        if lender.as_deref() == Some(to.name.as_str()) {
-            return Loan::Own;
-        }
+        let lender = match lender {
+            Lender::Lane(name) if name == to.name => return Loan::Own,
+            Lender::Lane(name) => Some(name),
+            Lender::Nobody => None,
+            Lender::Elsewhere => return self.lend_from_elsewhere(&reference.from, &key).await,
+        };
         let Some(object) = self.write_object(&key) else {
             return Loan::Nothing;
         };
@@ -55,6 +69,21 @@ impl Fleet {
         }
     }
 
+    /// What this process sees of what none of its lanes works on: another instance of the controllers may.
+    async fn lend_from_elsewhere(&self, from: &str, key: &Key) -> Loan {
+        let Some(hub) = self.hub.upgrade() else {
+            return Loan::Nothing;
+        };
+        match hub.borrow(from, key).await {
+            Borrowed::Kustomization(found) => match serde_json::to_value(found.as_ref()) {
+                Ok(object) => Loan::Kustomization(object),
+                Err(error) => Loan::Unknown(error.to_string()),
+            },
+            Borrowed::Unknown(why) => Loan::Unknown(why),
+            Borrowed::Nothing | Borrowed::Source { .. } => Loan::Nothing,
+        }
+    }
+
     /// Opens the archive that was fetched of a source, for a lane that may have it.
     pub(super) async fn open_lent(
         &self,
@@ -67,10 +96,12 @@ impl Fleet {
             message: format!("{}/{}/{}: {what}", reference.kind, reference.namespace, reference.name),
         };
         let nothing = || refuse("there is no such artifact, or it is not granted");
-        let (key, lender) = self.find_lent(to, reference).ok_or_else(nothing)?;
+        let Some((key, Lender::Lane(lender))) = self.find_lent(to, reference) else {
+            return Err(nothing());
+        };
         let object = self.write_object(&key).ok_or_else(nothing)?;
         let source = make_key(&key, ObjectView::of(&object).read_text("/metadata/uid")).ok_or_else(nothing)?;
-        let folder = self.folder_of(&lender.ok_or_else(nothing)?);
+        let folder = self.folder_of(&lender);
         let archive = locate_archive(&source, digest).map_err(|error| refuse(&error.to_string()))?;
         let opening = tokio::task::spawn_blocking(move || open_beneath(&folder, &archive)).await;
         match opening {
@@ -80,8 +111,8 @@ impl Fleet {
         }
     }
 
-    /// The object that one of a lane's namespaces may refer to, and the name of the lane that has it.
-    fn find_lent(&self, to: &LaneHandle, reference: &Reference) -> Option<(Key, Option<String>)> {
+    /// The object that one of a lane's namespaces may refer to, and who has it.
+    fn find_lent(&self, to: &LaneHandle, reference: &Reference) -> Option<(Key, Lender)> {
         let hub = self.hub.upgrade()?;
         let Reference {
             from,
@@ -107,11 +138,14 @@ impl Fleet {
             reference::check_source(referrer, kind, Some(namespace), name)
         };
         is_granted.ok()?;
-        let lender = lock(&self.homes).get(namespace).map(|home| home.lane.clone())?;
-        Some((
-            Key::new(entry.kind, namespace, name),
-            lender.map(|lane| lane.name.clone()),
-        ))
+        let lender = match lock(&self.homes).get(namespace) {
+            Some(home) => home
+                .lane
+                .as_ref()
+                .map_or(Lender::Nobody, |lane| Lender::Lane(lane.name.clone())),
+            None => Lender::Elsewhere,
+        };
+        Some((Key::new(entry.kind, namespace, name), lender))
     }
 
     /// What a lane has noted of what it fetched.

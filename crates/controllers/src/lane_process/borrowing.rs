@@ -60,6 +60,7 @@ impl Borrower {
         match loan {
             Loan::Nothing => Borrowed::Nothing,
             Loan::Own => Borrowed::Unknown("its namespace has just come to this tenant".to_owned()),
+            Loan::Unknown(why) => Borrowed::Unknown(why),
             Loan::Kustomization(object) => match serde_json::from_value::<Kustomization>(object) {
                 Ok(kustomization) => Borrowed::Kustomization(Arc::new(kustomization)),
                 Err(error) => Borrowed::Unknown(format!("it can't be read: {error}")),

@@ -15,7 +15,7 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{LET_GO, PLATFORM_NAMESPACE};
 use tenure_cluster::{Client, ClusterError};
 use tenure_planner::election::{LeaseRecord, RETRY, WatchedLease};
-use tenure_planner::sharding::{Holdings, Peer, Progress};
+use tenure_planner::sharding::{Holdings, LetGo, Peer};
 use tenure_tenancy::Instance;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ pub(crate) struct ShardBoard {
     began: Instant,
     leases: Mutex<HashMap<String, WatchedLease>>,
     /// Up to where it has let go of what is not its.
-    let_go: watch::Sender<Option<Progress>>,
+    let_go: watch::Sender<Option<LetGo>>,
 }
 
 impl ShardBoard {
@@ -47,11 +47,11 @@ impl ShardBoard {
     }
 
     /// Up to where it has let go, for whoever writes the Lease.
-    pub(crate) fn follow(&self) -> watch::Receiver<Option<Progress>> {
+    pub(crate) fn follow(&self) -> watch::Receiver<Option<LetGo>> {
         self.let_go.subscribe()
     }
 
-    fn tell(&self, let_go: Option<Progress>) {
+    fn tell(&self, let_go: Option<LetGo>) {
         self.let_go.send_if_modified(|before| {
             let is_news = *before != let_go;
             *before = let_go;
@@ -104,7 +104,7 @@ impl ShardBoard {
     }
 }
 
-fn read_let_go(lease: &Value) -> Option<Progress> {
+fn read_let_go(lease: &Value) -> Option<LetGo> {
     let annotations = lease.pointer("/metadata/annotations")?;
     annotations.get(LET_GO)?.as_str()?.parse().ok()
 }

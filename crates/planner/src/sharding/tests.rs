@@ -17,7 +17,12 @@ fn own(names: &[&str]) -> BTreeSet<Estate> {
     names.iter().map(|name| estate(name)).collect()
 }
 
-fn peer(lease: &str, let_go: Option<Progress>) -> Peer {
+fn said(revision: u64) -> Option<LetGo> {
+    let (seen, changed) = (at(revision), at(revision));
+    Some(LetGo { seen, changed })
+}
+
+fn peer(lease: &str, let_go: Option<LetGo>) -> Peer {
     Peer {
         lease: lease.to_owned(),
         holder: "somebody".to_owned(),
@@ -32,10 +37,10 @@ fn shard(name: &str) -> Instance {
 #[test]
 fn who_takes_over_waits_until_the_other_has_let_go() {
     let mut main = Holdings::new(Instance::Main);
-    assert_eq!(main.take_own(&own(&["a", "b"]), at(5), at(9)), Vec::new());
+    assert_eq!(main.take_own(&own(&["a", "b"]), at(9), at(9)), Vec::new());
     // Nobody else leads.
     assert_eq!(main.take_ready(&[]), [estate("a"), estate("b")]);
-    assert_eq!(main.let_go(), Some(at(9)));
+    assert_eq!(main.let_go(), said(9));
     let mut other = Holdings::new(shard("x"));
     assert_eq!(other.take_own(&own(&[]), at(9), at(9)), Vec::new());
     // At revision 10 one is the other's. It hears of it first.
@@ -46,10 +51,10 @@ fn who_takes_over_waits_until_the_other_has_let_go() {
     assert!(told.contains("has let go of what is not its"), "{told}");
     // The main one hears of it, and something is under way still.
     assert_eq!(main.take_own(&own(&["a"]), at(10), at(10)), [estate("b")]);
-    assert_eq!(main.let_go(), Some(at(9)));
+    assert_eq!(main.let_go(), said(9));
     assert_eq!(other.take_ready(&says(&main)), Vec::new());
     main.take_left(&estate("b"));
-    assert_eq!(main.let_go(), Some(at(10)));
+    assert_eq!(main.let_go(), said(10));
     assert_eq!(other.take_ready(&says(&main)), [estate("b")]);
     assert_eq!(other.describe_wait(&says(&main)), None);
     // It comes back before the other has let go of it.
@@ -78,7 +83,7 @@ fn what_comes_back_while_it_is_let_go_of_is_taken_over_anew() {
         Vec::new(),
         "the first of it is under way still"
     );
-    assert_eq!(holdings.let_go(), Some(at(1)));
+    assert_eq!(holdings.let_go(), said(1));
     holdings.take_left(&estate("a"));
     assert_eq!(holdings.take_own(&own(&["a"]), at(3), at(3)), Vec::new());
     assert_eq!(holdings.take_ready(&[]), [estate("a")]);
@@ -88,7 +93,7 @@ fn what_comes_back_while_it_is_let_go_of_is_taken_over_anew() {
 fn who_sees_to_everything_has_nobody_beside_it() {
     let mut only = Holdings::new(Instance::Only);
     assert_eq!(only.take_own(&own(&["a"]), at(1), at(1)), Vec::new());
-    let beside = [peer("tenure-controller-shard-x", Some(at(100)))];
+    let beside = [peer("tenure-controller-shard-x", said(100))];
     assert_eq!(only.take_ready(&beside), Vec::new());
     let told = only.describe_wait(&beside);
     assert!(told.is_some_and(|told| told.contains("would see to all of it")));
@@ -156,7 +161,7 @@ struct Player {
     seen: usize,
     works: BTreeSet<Estate>,
     leaving: Vec<Estate>,
-    lease: Option<Progress>,
+    lease: Option<LetGo>,
 }
 
 /// Labels move at random between three instances, each of which hears of it, lets go, writes its Lease and looks at the others' at random
@@ -166,7 +171,7 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
     let names = ["a", "b", "c"];
     let instances = [Instance::Main, shard("x"), shard("y")];
     let mut moved = 0;
-    for seed in 0..300 {
+    for seed in 0..1000 {
         let mut dice = Dice(seed);
         // After each revision: whose each name is.
         let mut history: Vec<[usize; 3]> = vec![[0; 3]];
@@ -255,7 +260,7 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
             assert_eq!(player.works, own_set(&expected), "seed {seed}: {:?}", player.holdings);
         }
     }
-    assert!(moved > 3000, "hardly anything moved: {moved}");
+    assert!(moved > 2000, "hardly anything moved: {moved}");
 }
 
 fn own_set(names: &[&str]) -> BTreeSet<Estate> {

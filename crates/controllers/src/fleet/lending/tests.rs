@@ -268,6 +268,22 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     for odd in ["sha256:../../../token", "/etc/passwd", ""] {
         assert!(fleet.open_lent(&green, &asked, odd).await.is_err(), "{odd}");
     }
+    // What another instance works on is seen here, and what that one fetched is not.
+    let mirror = lock(&fleet.homes).remove("shared");
+    let lent = fleet.lend(&green, &asked).await;
+    assert!(
+        matches!(&lent, Loan::Unknown(why) if why.contains("another shard")),
+        "{lent:?}"
+    );
+    assert!(matches!(fleet.lend(&green, &infra).await, Loan::Kustomization(_)));
+    assert!(matches!(
+        fleet
+            .lend(&mauve, &reference("mauve", "Kustomization", "shared", "infra"))
+            .await,
+        Loan::Nothing
+    ));
+    assert!(fleet.open_lent(&green, &asked, &digest).await.is_err());
+    lock(&fleet.homes).extend(mirror.map(|mirror| ("shared".to_owned(), mirror)));
     // A lane that has just lost the namespace, although it holds on to it.
     let held_on = scene.lane("tenant/green", "green");
     scene.hub.namespaces.observe(namespace("green", Some("mauve"), "2"));
