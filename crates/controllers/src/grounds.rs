@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
 use tenure_api::metadata::{LANE_BINDING, SHARDING_KEY};
-use tenure_api::{ObjectView, Tenant};
+use tenure_api::{ArtifactGenerator, ObjectView, Tenant};
 use tenure_cluster::{EventHistory, EventRecorder};
 use tenure_planner::sharding::Progress;
 use tenure_planner::{Event, EventKind, EventPlace};

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, CacheByKind};
 use crate::entry::Entry;
+use crate::estates::EstateTable;
 use crate::figures::{Figures, Seen, StateView};
 use crate::fleet::{Fleet, Overview};
 use crate::hooks::Courier;
@@ -33,7 +34,6 @@ use crate::means::Means;
 use crate::realm::PlacementCache;
 use crate::receiver;
 use crate::reconciled::{Home, Reconciled as _};
-use crate::sharding::EstateTable;
 
 /// How long changes of Tenants and namespaces are gathered before everybody is told.
 const GATHERED: Duration = Duration::from_millis(10);

@@ -31,6 +31,7 @@ mod drive;
 mod election;
 mod elsewhere;
 mod entry;
+mod estates;
 mod execute;
 mod external_artifact;
 mod figures;

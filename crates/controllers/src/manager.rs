@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::cache::{Cache, Change};
 use crate::config::Config;
 use crate::entry::Entry;
+use crate::estates::EstateTable;
 use crate::figures::StateView;
 use crate::fleet::{Fleet, Overview};
 use crate::hooks::Courier;
@@ -32,7 +33,7 @@ use crate::lane_mode::LANE_FOLDERS;
 use crate::means::Means;
 use crate::reconciled::{Home, Reconciled as _};
 use crate::rights;
-use crate::sharding::{self, EstateTable, Grounds, SeenRevisions, ShardBoard};
+use crate::sharding::{self, Grounds, SeenRevisions, ShardBoard};
 
 /// How long the tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);

@@ -130,7 +130,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "crates/differential",
         &["tenure-apiserver", "tenure-testkit"],
     ),
-    ("tenure-bench", "crates/bench", &["tenure-git-server", "kustomize"]),
+    (
+        "tenure-bench",
+        "crates/bench",
+        &["tenure-git-server", "kustomize", "go-yaml"],
+    ),
     (
         "xtask",
         "xtask",

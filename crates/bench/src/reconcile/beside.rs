@@ -131,7 +131,7 @@ pub(crate) async fn measure(
 
 async fn measure_side(programs: &Programs<'_>, side: Side, tuned: &[String], count: usize) -> anyhow::Result<Figures> {
     let folder = tempfile::tempdir()?;
-    let git = GitServer::start(&folder.path().join("git"), Options::default()).await?;
+    let git = GitServer::start(folder.path().join("git"), Options::default()).await?;
     let repository = git.create("bench").await?;
     repository.commit(files(count), "the beginning").await?;
     let mut kubernetes = Kubernetes::start(programs.kubernetes).await?;

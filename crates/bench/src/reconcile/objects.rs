@@ -233,5 +233,5 @@ fn is_of_the_server(line: &str) -> bool {
     ];
     let is_its_own = |resource: &&str| line.contains(&format!("resource=\"{resource}\""));
     let is_rolled_out = line.contains("resource=\"deployments\"") && line.contains("subresource=\"status\"");
-    resources.iter().any(|resource| is_its_own(&resource)) || is_rolled_out || line.contains("subresource=\"/readyz\"")
+    resources.iter().any(is_its_own) || is_rolled_out || line.contains("subresource=\"/readyz\"")
 }

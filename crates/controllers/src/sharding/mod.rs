@@ -3,7 +3,6 @@
 //!
 //! Refuses to go by what a watch has told of Leases: two watches are in no order, so who leads is read anew after it was seen what is due.
 
-mod estates;
 mod keeper;
 mod seen;
 
@@ -20,7 +19,6 @@ use tenure_tenancy::Instance;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub(crate) use estates::EstateTable;
 pub(crate) use keeper::{Grounds, keep};
 pub(crate) use seen::SeenRevisions;
 

@@ -1,0 +1,269 @@
+//! What a stream tells, and what it has taken in before: every order of the two.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use tenure_cluster::{ClusterError, Resource, ServiceAccount};
+
+use super::*;
+use crate::mailbox::Mailbox;
+use crate::reconciled::Reconciled as _;
+
+/// A stream of ConfigMaps, and a reconciler that is interested in one named `a`.
+struct Stage {
+    stream: Mutex<Stream>,
+    mailboxes: MailboxTable,
+    mailbox: Arc<Mailbox>,
+    watch: WatchKey,
+}
+
+impl Stage {
+    fn set() -> Self {
+        let key = Key::new(tenure_api::Kustomization::KIND, "team", "apps");
+        let mut stream = Stream::default();
+        stream.interested.insert("a".to_owned(), HashSet::from([key.clone()]));
+        let mailboxes = MailboxTable::default();
+        let (mailbox, _) = mailboxes.get_or_add(&key);
+        Self {
+            stream: Mutex::new(stream),
+            mailboxes,
+            mailbox,
+            watch: WatchKey {
+                account: account(),
+                lane: lane(),
+                resource: Resource {
+                    group: String::new(),
+                    version: "v1".to_owned(),
+                    kind: "ConfigMap".to_owned(),
+                    plural: "configmaps".to_owned(),
+                    namespaced: true,
+                    watchable: true,
+                },
+                namespace: Some("team".to_owned()),
+                labels: None,
+            },
+        }
+    }
+
+    fn feed(&self, event: WatchEvent) {
+        feed(&self.stream, &self.watch, event, &self.mailboxes);
+    }
+
+    fn changed(&self, revision: u64, value: &str) {
+        self.feed(WatchEvent::Changed(Seen {
+            namespace: "team".to_owned(),
+            name: "a".to_owned(),
+            revision: revision.to_string(),
+            labels: BTreeMap::new(),
+            text: write_json(&json!({ "value": value })),
+        }));
+    }
+
+    fn deleted(&self, revision: u64) {
+        self.feed(WatchEvent::Deleted {
+            namespace: "team".to_owned(),
+            name: "a".to_owned(),
+            revision: revision.to_string(),
+        });
+    }
+
+    fn synced(&self, revision: u64) {
+        self.feed(WatchEvent::Synced {
+            revision: revision.to_string(),
+        });
+    }
+
+    /// An answer to a request of the reconciler's own told of it, beside the watch.
+    fn answered(&self, revision: u64, value: &str) {
+        let own = Key::new(tenure_api::Kustomization::KIND, "team", "apps");
+        self.answered_to(&own, revision, value);
+    }
+
+    /// An answer to a request told of it.
+    fn answered_to(&self, key: &Key, revision: u64, value: &str) {
+        let json = write_json(&json!({ "value": value }));
+        let others = lock(&self.stream).answered("a", revision, json, key);
+        for other in others {
+            self.mailboxes.object_changed(&other, &id());
+        }
+    }
+
+    /// What is known, and whether the reconciler was told of something since this was last called.
+    fn check(&self, known: Option<&str>, told: bool) {
+        let json = lock(&self.stream).objects.get("a").map(Entry::known);
+        let json = json.and_then(|known| match known {
+            Known::Object(json) => Some(json),
+            Known::Told(_) => None,
+        });
+        let value = json.map(|json| serde_json::from_slice::<Value>(&json).unwrap()["value"].clone());
+        assert_eq!(value, known.map(Value::from));
+        assert_eq!(!self.mailbox.take_changed().is_empty(), told);
+    }
+}
+
+fn lane() -> tenure_tenancy::LaneAccount {
+    let nobody = tenure_tenancy::Placement::Unclaimed {
+        default_service_account: "default".to_owned(),
+    };
+    tenure_tenancy::identity::decide_for_lane(&nobody, "team")
+}
+
+fn account() -> ServiceAccount {
+    let nobodys = tenure_tenancy::Placement::Unclaimed {
+        default_service_account: "default".to_owned(),
+    };
+    tenure_tenancy::identity::decide_for_source(&nobodys, "team").unwrap()
+}
+
+fn id() -> ObjectId {
+    "team_a__ConfigMap".parse().unwrap()
+}
+
+fn seen(name: &str, revision: u64) -> WatchEvent {
+    WatchEvent::Changed(Seen {
+        namespace: "team".to_owned(),
+        name: name.to_owned(),
+        revision: revision.to_string(),
+        labels: BTreeMap::new(),
+        text: write_json(&json!({ "value": name })),
+    })
+}
+
+fn is_known_absent(stage: &Stage, name: &str) -> bool {
+    let other = Key::new(tenure_api::Kustomization::KIND, "team", "other");
+    let mut stream = lock(&stage.stream);
+    stream.begin_interest(name, &other);
+    let is_absent = stream
+        .objects
+        .get(name)
+        .is_some_and(|entry| matches!(entry.state, State::Absent));
+    stream.interested.remove(name);
+    stream.objects.retain(|known, _| known != name);
+    is_absent
+}
+
+#[test]
+fn what_a_watch_of_everything_has_not_told_of_is_not_there() {
+    let stage = Stage::set();
+    stage.feed(WatchEvent::Listing);
+    stage.feed(seen("theirs", 3));
+    assert!(!is_known_absent(&stage, "new"), "the rest of the list may have it");
+    stage.synced(5);
+    assert!(is_known_absent(&stage, "new"));
+    assert!(!is_known_absent(&stage, "theirs"), "it is there, and isn't kept");
+    // What comes and goes meanwhile is known as well.
+    stage.feed(seen("new", 6));
+    assert!(!is_known_absent(&stage, "new"));
+    stage.feed(WatchEvent::Deleted {
+        namespace: "team".to_owned(),
+        name: "theirs".to_owned(),
+        revision: "7".to_owned(),
+    });
+    assert!(is_known_absent(&stage, "theirs"));
+    // A watch that broke knows nothing until it goes on, or everything was listed: what is as it was isn't told again.
+    stage.feed(WatchEvent::Failed(ClusterError::Timeout {
+        after: std::time::Duration::from_secs(1),
+    }));
+    assert!(!is_known_absent(&stage, "theirs"));
+    stage.feed(WatchEvent::Listing);
+    assert!(!is_known_absent(&stage, "theirs"));
+    stage.synced(9);
+    assert!(is_known_absent(&stage, "theirs"));
+    assert!(!is_known_absent(&stage, "new"));
+}
+
+#[test]
+fn of_another_cluster_names_are_not_kept() {
+    let room = tenure_sources::Room {
+        what: "objects",
+        lane: 1 << 20,
+        all: 1 << 20,
+        lane_setting: "--lane",
+        all_setting: "--all",
+    };
+    let mut stage = Stage::set();
+    let kept = KeptRoom {
+        budget: ByteBudget::new(room),
+        lane: "green".to_owned(),
+    };
+    stage.stream = Mutex::new(Stream::new(Some(Arc::new(kept))));
+    stage.feed(seen("theirs", 3));
+    stage.synced(5);
+    assert!(!is_known_absent(&stage, "new"));
+    assert!(lock(&stage.stream).others.names.is_empty());
+}
+
+/// A Kustomization once waited until its timeout for another one to take an object over, which had happened: the other's answer
+/// was known to the stream that both share before the watch told of it.
+#[test]
+fn what_one_is_answered_others_are_told() {
+    let stage = Stage::set();
+    let other = Key::new(tenure_api::Kustomization::KIND, "team", "other");
+    stage.answered_to(&other, 5, "five");
+    stage.check(Some("five"), true);
+    stage.changed(5, "five");
+    stage.check(Some("five"), false);
+    // What is no news to the stream is none to anybody, and nobody is told what it was answered itself.
+    stage.answered_to(&other, 5, "five");
+    stage.check(Some("five"), false);
+    stage.answered(6, "six");
+    stage.check(Some("six"), false);
+}
+
+#[test]
+fn a_stream_never_goes_back() {
+    let stage = Stage::set();
+    stage.changed(5, "five");
+    stage.check(Some("five"), true);
+    // What was written here is known before the watch tells of it, and of what was before it.
+    stage.answered(9, "nine");
+    stage.changed(7, "seven");
+    stage.check(Some("nine"), false);
+    stage.deleted(8);
+    stage.check(Some("nine"), false);
+    stage.changed(9, "nine");
+    stage.check(Some("nine"), false);
+    // Listed again, at an older state of a namesake.
+    stage.changed(6, "six");
+    stage.check(Some("nine"), false);
+    stage.deleted(10);
+    stage.check(None, true);
+    stage.changed(9, "nine");
+    stage.check(None, false);
+    stage.changed(11, "eleven");
+    stage.check(Some("eleven"), true);
+}
+
+#[test]
+fn what_only_an_answer_told_of_vanishes_with_the_next_list() {
+    let stage = Stage::set();
+    stage.synced(4);
+    stage.check(None, true);
+    stage.answered(5, "five");
+    // The watch broke; meanwhile it was deleted, and no event will tell.
+    stage.synced(6);
+    stage.check(None, true);
+    // A list from before the answer knows nothing of it.
+    stage.answered(9, "nine");
+    stage.synced(8);
+    stage.check(Some("nine"), false);
+    // What the watch has told of itself stays until it tells otherwise.
+    stage.changed(9, "nine");
+    stage.synced(12);
+    stage.check(Some("nine"), false);
+}
+
+#[test]
+fn a_change_is_known_although_its_stream_breaks() {
+    let stage = Stage::set();
+    stage.changed(5, "five");
+    stage.synced(5);
+    stage.check(Some("five"), true);
+    stage.changed(6, "six");
+    let problem = "cut".to_owned();
+    stage.feed(WatchEvent::Failed(ClusterError::Unreachable { problem }));
+    assert!(!lock(&stage.stream).synced);
+    stage.check(Some("six"), true);
+    stage.feed(WatchEvent::Resumed);
+    assert!(lock(&stage.stream).synced);
+}
