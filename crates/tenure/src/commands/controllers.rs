@@ -34,8 +34,7 @@ pub(crate) struct Flags {
         hide_default_value = true
     )]
     switches: Switches,
-    /// Where lanes run: each tenant's in a process of its own that can do little else (Linux; the default of tenure up), or all as tasks of
-    /// this process (the default of tenure run).
+    /// Where lanes run: each tenant's in a process of its own that can do little else (Linux), or all as tasks of this process.
     #[arg(long, value_name = "WHERE", value_enum)]
     lanes: Option<WhereLanesRun>,
     /// How long the process of a lane may be silent before it is ended and started again.

@@ -13,7 +13,7 @@ pub(crate) enum WhereLanesRun {
 }
 
 /// Where they run with an embedded control plane when nobody says it.
-pub(crate) const DEFAULT_OF_UP: WhereLanesRun = WhereLanesRun::Process;
+pub(crate) const DEFAULT_OF_UP: WhereLanesRun = WhereLanesRun::Task;
 /// The same for another cluster.
 pub(crate) const DEFAULT_OF_RUN: WhereLanesRun = WhereLanesRun::Task;
 
