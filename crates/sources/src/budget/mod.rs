@@ -230,7 +230,8 @@ impl ByteBudget {
         }
     }
 
-    /// Takes bytes for a lane if there is room now and nobody of the lane waits.
+    /// Takes bytes for a lane if there is room now and nobody of the lane waits. Where a share is all that there is, who waits does so for more of
+    /// it, and keeps nobody from what fits into it already.
     ///
     /// # Errors
     /// [`OverBudget::TooLarge`] when there never is room, [`OverBudget::Full`] when there is none now.
@@ -238,8 +239,9 @@ impl ByteBudget {
         self.shared.room.check(bytes)?;
         let mut state = self.shared.lock();
         let room = &self.shared.room;
-        let busy = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty());
-        if busy || !state.fits(lane, bytes, room) || state.is_kept() {
+        let is_share = state.allowed(room) < room.all;
+        let is_busy = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty()) || state.is_kept();
+        if (is_busy && !is_share) || !state.fits(lane, bytes, room) {
             drop(state);
             return Err(self.full(lane, bytes));
         }

@@ -252,3 +252,24 @@ async fn what_is_joined_is_given_back_once() {
     drop((held, strange, foreign));
     assert_eq!((budget.held(), other.held()), (0, 0));
 }
+
+#[tokio::test]
+async fn who_waits_for_a_larger_share_keeps_nobody_from_what_is_there() {
+    let budget = budget(100, 100);
+    budget.follow_share();
+    budget.add_share(20);
+    let mut fetch = budget.try_acquire("green", 10).unwrap();
+    let mut waiting = ask(&budget, "green", 50).await;
+    fetch.try_grow_to(15).unwrap();
+    // The control: there is no more, and who waits gets what it waits for.
+    assert!(fetch.try_grow_to(30).is_err());
+    budget.add_share(60);
+    let Poll::Ready(Ok(held)) = poll!(&mut waiting) else {
+        panic!("it waits still")
+    };
+    assert_eq!((held.bytes(), fetch.bytes()), (50, 15));
+    // With all of the room, who waits comes first.
+    budget.add_share(20);
+    let _waiting = ask(&budget, "green", 40).await;
+    assert!(fetch.try_grow_to(20).is_err());
+}

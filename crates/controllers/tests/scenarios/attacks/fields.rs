@@ -139,12 +139,6 @@ fn kustomizations() -> Vec<Attack> {
             "Source",
             json!({}),
         ),
-        attack(
-            "source-external",
-            json!({ "sourceRef": { "kind": "ExternalArtifact", "name": "files" } }),
-            "spec.sourceRef.kind",
-            json!({}),
-        ),
     ]
 }
 
