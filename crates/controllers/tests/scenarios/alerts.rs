@@ -60,6 +60,8 @@ pub(crate) async fn complains(stage: &Stage, (namespace, name): (&str, &str), pa
 
 async fn make(stage: &Stage, namespace: &str, name: &str, spec: Value, of_alert: &Value) {
     stage.admin.apply(provider(namespace, name, spec)).await.unwrap();
+    // Two watches have no common order: an Alert that is seen first complains of a Provider that is not there.
+    stage.ready(PROVIDER, (namespace, name), "True", "Succeeded").await;
     stage.admin.apply(alert(namespace, name, of_alert)).await.unwrap();
     stage.ready(ALERT, (namespace, name), "True", "Succeeded").await;
 }

@@ -431,7 +431,7 @@ fn copies_and_patterns_that_multiply_end() {
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
     let mut run = |exclude: &[&str]| {
         let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);
-        stage.steps = Steps::of(1 << 22);
+        stage.steps = Steps::of(1 << 24);
         let copies = vec![copy("@s/**", "", exclude, Strategy::Overwrite)];
         let recipe = Recipe {
             copies,
