@@ -11,7 +11,6 @@
 mod complaint;
 mod send;
 
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +19,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use tenure_api::{Alert, ObjectMeta, reason};
 use tenure_planner::Event;
-use tenure_planner::alert::{Candidate, Chosen, Combined, choose, estimate_work, is_about};
+use tenure_planner::alert::{Candidate, Chosen, Combined, choose, estimate_work, is_about, may_name};
 use tenure_planner::maxima::{ALERTS_LOOKED_AT, ALERTS_TOLD};
 use tenure_planner::news::News;
 use tenure_tenancy::Placement;
@@ -93,22 +92,45 @@ async fn tell_one(lane: &Arc<Lane>, parcel: &Parcel) {
     }
 }
 
-/// An Alert, and where it is.
-type Seen = (Arc<Shard>, Arc<Alert>);
+/// An Alert, where it is, and whose its namespace is.
+struct Seen {
+    shard: Arc<Shard>,
+    alert: Arc<Alert>,
+    placement: Arc<Placement>,
+}
 
-/// The Alerts of the lane that name the object of an event, so many at most.
+impl Seen {
+    fn candidate(&self) -> Candidate<'_> {
+        Candidate {
+            alert: &self.alert,
+            placement: &self.placement,
+        }
+    }
+}
+
+/// The Alerts of the lane that name the object of an event and may do so, so many at most. Those of its own namespace come first.
 async fn list_about(lane: &Lane, news: &News) -> Vec<Seen> {
     let mut found: Vec<Seen> = Vec::new();
-    for shard in lane.list_shards() {
+    let mut shards = lane.list_shards();
+    shards.sort_by_key(|shard| shard.namespace != news.object.namespace);
+    for shard in shards {
         let alerts = shard.caches.of::<Alert>().all();
-        let room = ALERTS_LOOKED_AT.saturating_sub(found.len());
         let look = || {
-            let about = alerts.iter().filter(|alert| is_about(alert, news)).take(room);
-            about
-                .map(|alert| (Arc::clone(&shard), Arc::clone(alert)))
-                .collect::<Vec<_>>()
+            let about = alerts.iter().filter(|alert| is_about(alert, news));
+            about.take(ALERTS_LOOKED_AT).cloned().collect::<Vec<_>>()
         };
-        found.extend(lane.bounds.turns.run(alerts.len().saturating_mul(GLANCE), look).await);
+        let about = lane.bounds.turns.run(alerts.len().saturating_mul(GLANCE), look).await;
+        if about.is_empty() {
+            continue;
+        }
+        let placement = Arc::new(shard.place().await);
+        let room = ALERTS_LOOKED_AT.saturating_sub(found.len());
+        let seen = about.into_iter().map(|alert| Seen {
+            shard: Arc::clone(&shard),
+            alert,
+            placement: Arc::clone(&placement),
+        });
+        found.extend(seen.filter(|seen| may_name(&seen.candidate(), news)).take(room));
     }
     found
 }
@@ -118,19 +140,7 @@ async fn find_wanted(lane: &Arc<Lane>, news: News) {
     if about.is_empty() {
         return;
     }
-    let mut placements: BTreeMap<&str, Placement> = BTreeMap::new();
-    for (shard, _) in &about {
-        if !placements.contains_key(shard.namespace.as_str()) {
-            placements.insert(&shard.namespace, shard.place().await);
-        }
-    }
-    let candidates: Vec<Candidate<'_>> = about
-        .iter()
-        .filter_map(|(shard, alert)| {
-            let placement = placements.get(shard.namespace.as_str())?;
-            Some(Candidate { alert, placement })
-        })
-        .collect();
+    let candidates: Vec<Candidate<'_>> = about.iter().map(Seen::candidate).collect();
     let work = estimate_work(&candidates, &news);
     let chosen = lane.bounds.turns.run(work, || choose(&candidates, &news)).await;
     drop(candidates);
@@ -146,7 +156,7 @@ async fn tell_chosen(lane: &Arc<Lane>, about: &[Seen], chosen: Chosen, news: Arc
         Complaint::new(reason::NOTIFICATION_DISPATCH_FAILED, message)
     };
     for (index, combined) in chosen.told {
-        let Some((shard, alert)) = about.get(index) else {
+        let Some(Seen { shard, alert, .. }) = about.get(index) else {
             continue;
         };
         let Combined { metadata, conflicts } = combined;
@@ -163,7 +173,7 @@ async fn tell_chosen(lane: &Arc<Lane>, about: &[Seen], chosen: Chosen, news: Arc
             complain(lane, (&shard.namespace, alert), failed(&problem)).await;
         }
     }
-    if let Some((shard, alert)) = chosen.too_many.and_then(|index| about.get(index)) {
+    if let Some(Seen { shard, alert, .. }) = chosen.too_many.and_then(|index| about.get(index)) {
         let problem = format!(
             "this Alert and others are not told: one event is told by {ALERTS_TOLD} Alerts of a tenant at most, and their lists are tried so often \
              at most: name fewer objects, or use fewer Alerts"

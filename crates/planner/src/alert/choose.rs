@@ -41,6 +41,16 @@ pub fn is_about(alert: &Alert, news: &News) -> bool {
     !spec.suspend && is_severe && spec.event_sources.iter().any(|source| names(source, namespace, news))
 }
 
+/// Whether an Alert may name the object of an event. To be asked before it is counted among those that are looked at: of the lane that namespaces
+/// of nobody share, others would be counted in the place of those whose event it is.
+#[must_use]
+pub fn may_name(candidate: &Candidate<'_>, news: &News) -> bool {
+    let namespace = candidate.alert.metadata.namespace.as_deref().unwrap_or_default();
+    let object = &news.object;
+    let (kind, name) = (object.kind.as_str(), object.name.as_str());
+    reference::check_event_source(candidate.placement, namespace, Some(&object.namespace), (kind, name)).is_ok()
+}
+
 fn names(source: &EventSource, own_namespace: &str, news: &News) -> bool {
     let object = &news.object;
     let namespace = source.namespace.as_deref().unwrap_or(own_namespace);
@@ -101,15 +111,7 @@ pub fn choose(candidates: &[Candidate<'_>], news: &News) -> Chosen {
     let (mut chosen, mut budget) = (Chosen::default(), Budget::whole());
     for (index, candidate) in candidates.iter().enumerate() {
         let alert = candidate.alert;
-        let namespace = alert.metadata.namespace.as_deref().unwrap_or_default();
-        let object = &news.object;
-        let may_name = reference::check_event_source(
-            candidate.placement,
-            namespace,
-            Some(object.namespace.as_str()),
-            (&object.kind, &object.name),
-        );
-        if !is_about(alert, news) || may_name.is_err() {
+        if !is_about(alert, news) || !may_name(candidate, news) {
             continue;
         }
         match lets_through(alert, news, &mut budget) {

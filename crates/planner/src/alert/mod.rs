@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tenure_api::{Alert, AlertStatus, Provider};
 use tenure_tenancy::Placement;
 
-pub use choose::{Candidate, Chosen, choose, estimate_work, is_about};
+pub use choose::{Candidate, Chosen, choose, estimate_work, is_about, may_name};
 pub use metadata::{Combined, combine};
 pub use recent::{RECENT, Recent, SAME_FOR};
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{Alert, ObjectMeta, Provider};
 use tenure_planner::alert::{
-    Candidate, Chosen, Plan, RECENT, Recent, SAME_FOR, Snapshot, choose, combine, is_about, plan,
+    Candidate, Chosen, Plan, RECENT, Recent, SAME_FOR, Snapshot, choose, combine, is_about, may_name, plan,
 };
 use tenure_planner::maxima::{ALERTS_TOLD, PATTERNS_TRIED};
 use tenure_planner::news::News;
@@ -271,7 +271,20 @@ fn an_event_is_wanted_by_what_the_alert_names() {
     // From another namespace: of the same tenant, and not of another.
     let of_blue = source(json!({ "kind": "Kustomization", "name": "*", "namespace": "blue" }));
     assert!(wants("blue-dev", of_blue.clone()));
-    assert!(!wants("red", of_blue));
+    assert!(!wants("red", of_blue.clone()));
+    // Whoever may not name it is not counted among those that are looked at, however many they are.
+    let may_name_from = |namespace: &str| {
+        let alert = alert(namespace, &of_blue);
+        let placement = realm().place(namespace);
+        let candidate = Candidate {
+            alert: &alert,
+            placement: &placement,
+        };
+        (is_about(&alert, &news), may_name(&candidate, &news))
+    };
+    assert_eq!(may_name_from("blue-dev"), (true, true));
+    assert_eq!(may_name_from("red"), (true, false));
+    assert_eq!(may_name_from("of-nobody"), (true, false));
     // What is good news is not for whoever wants errors.
     let good = event(EventKind::Normal, "Progressing", "ConfigMap/a created", &[]);
     let good = News::of(KUSTOMIZE, &object("blue", "app"), &good, start()).unwrap();
