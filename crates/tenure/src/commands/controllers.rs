@@ -118,7 +118,7 @@ impl Flags {
     /// Reads what is written in them.
     pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
         #[cfg(feature = "traces")]
-        if self.traces_endpoint.is_some() && self.lanes == WhereLanesRun::Process {
+        if self.traces_endpoint.is_some() && self.lanes == Some(WhereLanesRun::Process) {
             return Err(Failure::usage(
                 "--traces-endpoint: the process of a lane opens no connections, and tells nobody of its spans",
             )
