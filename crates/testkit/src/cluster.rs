@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, PLATFORM_NAMESPACE};
 use tenure_apiserver::{ApiService, Config, Server};
 
-use crate::admin::Admin;
+use crate::admin::{Admin, AdminError};
 use crate::{SOON, eventually};
 
 /// The variable that names the kubeconfig of an existing cluster to test on.
@@ -204,21 +204,14 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
                     .to_owned()
             };
             let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
-            let target = (namespace.as_str(), name.as_str());
-            admin
-                .patch(kind, target, json!({ "metadata": { "finalizers": null } }))
-                .await?;
-            admin.delete(kind, target).await?;
+            free_and_delete(admin, kind, (&namespace, &name)).await?;
         }
     }
     for binding in admin.list(ROLE_BINDING, "").await? {
         let text = |pointer: &str| binding.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         if text("/metadata/name") == LANE_BINDING {
             // Nobody runs who would let it go with its namespace.
-            let target = (text("/metadata/namespace"), LANE_BINDING);
-            let free = json!({ "metadata": { "finalizers": null } });
-            admin.patch(ROLE_BINDING, target, free).await?;
-            admin.delete(ROLE_BINDING, target).await?;
+            free_and_delete(admin, ROLE_BINDING, (text("/metadata/namespace"), LANE_BINDING)).await?;
         }
     }
     for namespace in admin.list(NAMESPACE, "").await? {
@@ -229,6 +222,18 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Deletes an object that nobody runs any more to let go of. What has gone with its owner meanwhile is gone.
+async fn free_and_delete(admin: &Admin, kind: (&str, &str), target: (&str, &str)) -> anyhow::Result<()> {
+    match admin
+        .patch(kind, target, json!({ "metadata": { "finalizers": null } }))
+        .await
+    {
+        Err(AdminError::Refused(kube::Error::Api(status))) if status.code == 404 => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(admin.delete(kind, target).await?),
+    }
 }
 
 async fn token(admin: &Admin) -> anyhow::Result<String> {
