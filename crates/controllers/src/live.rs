@@ -4,8 +4,7 @@
 //! of its own, and what all share is a table of streams that is locked only to find, add or drop one. Objects are kept as JSON text, an
 //! eighth of the size of a parsed tree, and only those that somebody watches or that carry an owner label.
 //!
-//! Refuses to answer when it does not know: an object that no synced watch has told of is absent only if that watch has told of all there are;
-//! else it has to be read.
+//! Refuses to answer when it does not know: an object that no synced watch has told of is not absent, it has to be read.
 
 mod stream;
 
@@ -219,7 +218,11 @@ impl Held {
             };
             if let Some(held) = self.streams.get_mut(&watch) {
                 held.objects += 1;
-                lock(&held.stream).begin_interest(&id.name, &self.key);
+                lock(&held.stream)
+                    .interested
+                    .entry(id.name.clone())
+                    .or_default()
+                    .insert(self.key.clone());
             }
             self.objects.insert(id, watch);
         }

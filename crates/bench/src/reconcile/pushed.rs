@@ -56,7 +56,7 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
         tell(&hooks, &path).await?;
         until_applied(&client, 1, &last).await?;
         samples.push(pushed.elapsed());
-        // Whoever comes more often than once a second for long is told to wait, so this is what a busy repository does.
+        // A Receiver that is told more often than twice a second for long says to wait; a push a second is a busy repository.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     report.add(

@@ -1,9 +1,7 @@
 //! One stream: what its watch, and the answers to requests, told of the objects of a kind in a namespace, and who wants to hear of them.
 //! Refuses to go back: what is older never replaces what is newer, whoever tells of it.
 
-use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -27,32 +25,6 @@ pub(super) struct Stream {
     pub(super) interested: HashMap<String, HashSet<Key>>,
     /// Where objects of another cluster take room.
     kept: Option<Arc<KeptRoom>>,
-    others: Others,
-}
-
-/// The objects that the watch has told of and that are not kept: enough to know that there is none of a name. Eight bytes each, and a little more.
-#[derive(Debug, Default)]
-struct Others {
-    /// Whether they are all there are, once everything was told. What is listed anew tells what has changed and what is gone.
-    complete: bool,
-    names: HashSet<u64>,
-    /// With a key of its own, so that nobody can choose names that are taken for each other.
-    hasher: RandomState,
-}
-
-impl Others {
-    fn note(&mut self, name: &str, is_there: bool) {
-        let name = self.hasher.hash_one(name);
-        if is_there {
-            self.names.insert(name);
-        } else {
-            self.names.remove(&name);
-        }
-    }
-
-    fn lack(&self, name: &str) -> bool {
-        self.complete && !self.names.contains(&self.hasher.hash_one(name))
-    }
 }
 
 /// The room for objects of another cluster, and whose it is.
@@ -170,26 +142,6 @@ impl Stream {
         self.objects.get(name).is_none_or(|entry| entry.revision < revision)
     }
 
-    /// The watch told of an object that is there and not kept, or of one that is neither. What another cluster has of names is bounded by nobody here.
-    fn note_other(&mut self, name: &str, is_there: bool) {
-        if self.kept.is_none() {
-            self.others.note(name, is_there);
-        }
-    }
-
-    /// Somebody wants to hear of an object. That it is not there is known already, if everything was told and it was not.
-    pub(super) fn begin_interest(&mut self, name: &str, key: &Key) {
-        self.interested.entry(name.to_owned()).or_default().insert(key.clone());
-        if self.synced && !self.objects.contains_key(name) && self.others.lack(name) {
-            let entry = Entry {
-                revision: self.revision,
-                state: State::Absent,
-                told: true,
-            };
-            self.objects.insert(name.to_owned(), entry);
-        }
-    }
-
     /// Takes a state of an object that an answer to one of them told of; answers who else has to be told.
     pub(super) fn answered(&mut self, name: &str, revision: u64, json: Arc<[u8]>, by: &Key) -> Vec<Key> {
         if !self.is_news(name, revision) {
@@ -232,7 +184,6 @@ impl Stream {
     fn synced(&mut self, revision: u64) -> Vec<(Key, String)> {
         self.revision = self.revision.max(revision);
         self.synced = true;
-        self.others.complete = self.kept.is_none();
         let Self {
             objects, interested, ..
         } = self;
@@ -288,7 +239,6 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
                 let mut stream = lock(stream);
                 let is_labelled = stream.kept.is_none() && labels.contains_key(OWNER_NAME);
                 let keep = is_labelled || stream.interested.contains_key(&name);
-                stream.note_other(&name, !keep);
                 stream.told(&name, parse_revision(&revision), keep.then_some(text), keep)
             };
             tell(keys, name);
@@ -297,7 +247,6 @@ pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, ma
             let keys = {
                 let mut stream = lock(stream);
                 let keep = stream.interested.contains_key(&name);
-                stream.note_other(&name, false);
                 stream.told(&name, parse_revision(&revision), None, keep)
             };
             tell(keys, name);

@@ -142,7 +142,7 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
         Some(WriteAnswer::Done(answer)) => &answer.0,
     };
     let Some(live) = live_object else {
-        // Somebody made it after the watch was asked. What would be made has no version yet (a dry-run stores nothing).
+        // Somebody made it after it was looked for. What would be made has no version yet (a dry-run stores nothing).
         let is_there = find_version(answer).is_some();
         if is_there && context.memory.read_after_all.insert(id.clone()) {
             return Todo::Read;

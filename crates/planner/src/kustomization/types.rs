@@ -257,7 +257,7 @@ pub struct Memory {
     pub taken: BTreeMap<ObjectId, Vec<serde_json::Value>>,
     /// Objects that were dry-run once more after a take-over, to see what the apply will take away.
     pub looked_again: BTreeSet<ObjectId>,
-    /// Objects that a watch had not seen, of which the dry-run said that they are there, and that were read for it.
+    /// Objects that were not there, of which the dry-run said that they are, and that were read for it.
     pub read_after_all: BTreeSet<ObjectId>,
     /// What was to be given up for its owner labels, and was read once more before that.
     pub confirmed: BTreeSet<ObjectId>,
