@@ -8,6 +8,7 @@ use kube::Resource as _;
 use serde_json::{Map, Value, json};
 use tenure_api::{Kustomization, ObjectMeta, ObjectView};
 use tenure_cluster::{ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource};
+use tenure_planner::recorded::join_events;
 use tenure_planner::{Event, EventPlace, FinalizerChange, crash, restart};
 
 use crate::key::Key;
@@ -198,11 +199,16 @@ impl<R: Reconciled> Own<R> {
             "name": self.key.name,
             "uid": self.uid,
         });
+        let mut recorded = Vec::with_capacity(events.len());
         for event in events {
             if home.takes_event(&self.key, event) {
                 continue;
             }
             R::tell(home, &self.find_metadata(home), event).await;
+            recorded.push(event.clone());
+        }
+        for event in join_events(&recorded) {
+            let event = event.as_ref();
             let other;
             // Each is written by the lane of the namespace that it is in.
             let (object, related, place) = match &event.place {

@@ -52,6 +52,7 @@ pub mod plan;
 mod pointer;
 pub mod provider;
 pub mod receiver;
+pub mod recorded;
 pub mod refusal;
 pub mod restart;
 pub mod rights;

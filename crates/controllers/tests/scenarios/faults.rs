@@ -50,6 +50,8 @@ struct Order {
     dealt: BTreeMap<Fault, usize>,
     /// How many requests there were, by method and what their paths end with.
     asked: BTreeMap<String, usize>,
+    /// How many there were of each kind since they are counted by it.
+    kinds: Option<BTreeMap<String, usize>>,
 }
 
 /// A fault of requests that a test names.
@@ -109,6 +111,11 @@ impl Faults {
             .sum()
     }
 
+    /// Begins to count requests for single objects of a namespace by what they do, and returns what was counted.
+    pub(crate) fn count_kinds(&self) -> BTreeMap<String, usize> {
+        lock(&self.0).kinds.replace(BTreeMap::new()).unwrap_or_default()
+    }
+
     /// How often each fault was dealt by chance.
     pub(crate) fn dealt(&self) -> BTreeMap<Fault, usize> {
         lock(&self.0).dealt.clone()
@@ -125,6 +132,9 @@ impl Faults {
         let mut order = lock(&self.0);
         let asked = format!("{} {}", request.method(), request.uri().path());
         *order.asked.entry(asked).or_default() += 1;
+        if let (Some(kinds), Some(kind)) = (&mut order.kinds, name_kind(request)) {
+            *kinds.entry(kind).or_default() += 1;
+        }
         let is_it =
             |named: &&mut Named| named.method == *request.method() && request.uri().path().ends_with(&named.path);
         if let Some(named) = order.named.iter_mut().find(is_it) {
@@ -149,6 +159,21 @@ impl Faults {
         *order.dealt.entry(fault).or_default() += 1;
         Some(fault)
     }
+}
+
+/// What a request does to which objects, as `dry-run configmaps`; nothing of those that are not for one object in a namespace.
+fn name_kind(request: &Request<Body>) -> Option<String> {
+    let (_, path) = request.uri().path().split_once("/namespaces/")?;
+    let mut parts = path.split('/').skip(1);
+    let (resource, _name) = (parts.next()?, parts.next()?);
+    let subresource = parts.next().map(|part| format!("/{part}")).unwrap_or_default();
+    let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dryRun=All"));
+    let word = if is_dry_run {
+        "dry-run"
+    } else {
+        request.method().as_str()
+    };
+    Some(format!("{word} {resource}{subresource}"))
 }
 
 /// When the process is killed.

@@ -32,6 +32,7 @@ mod program;
 mod receivers;
 mod references;
 mod registries;
+mod requests;
 mod secrets;
 mod sources;
 mod stage;

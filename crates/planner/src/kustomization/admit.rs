@@ -153,6 +153,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         // What can't be read was refused above.
         ignored: Arc::new(Ignored::of(spec).unwrap_or_default()),
         memory,
+        named: Arc::default(),
         withheld: Vec::new(),
         events: Vec::new(),
         // Of another cluster nothing is watched before it is known which.

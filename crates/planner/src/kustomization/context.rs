@@ -1,7 +1,8 @@
 //! What every phase of a plan needs: the snapshot, the time, what admission decided, and the memory that the plan will hand on.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -45,6 +46,8 @@ pub(super) struct Context<'a> {
     /// What is left to others.
     pub(super) ignored: Arc<Ignored>,
     pub(super) memory: Memory,
+    /// What the inventory names, once somebody has asked.
+    pub(super) named: Arc<OnceLock<HashSet<String>>>,
     pub(super) withheld: Vec<Withheld>,
     pub(super) events: Vec<Event>,
     pub(super) watch: Vec<Watched>,
@@ -70,6 +73,17 @@ impl<'a> Context<'a> {
     /// What is known of an object of this cluster.
     pub(super) fn here(&self, id: &ObjectId) -> Option<&'a Live> {
         self.snapshot.find_here(id)
+    }
+
+    /// Whether the stored inventory names an object.
+    pub(super) fn is_named(&self, id: &ObjectId) -> bool {
+        let named = self.named.get_or_init(|| {
+            let status = self.snapshot.kustomization.status.as_ref();
+            let inventory = status.and_then(|status| status.inventory.as_ref());
+            let entries = inventory.into_iter().flat_map(|inventory| &inventory.entries);
+            entries.map(|entry| entry.id.clone()).collect()
+        });
+        named.contains(&id.to_string())
     }
 
     /// Where it may write.
@@ -148,6 +162,7 @@ impl<'a> Context<'a> {
             detected: self.detected.clone(),
             ignored: Arc::clone(&self.ignored),
             memory: self.memory.clone(),
+            named: Arc::clone(&self.named),
             withheld: self.withheld.clone(),
             events: self.events.clone(),
             watch: self.watch.clone(),

@@ -107,6 +107,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         detected: Vec::new(),
         ignored: Arc::default(),
         memory,
+        named: Arc::default(),
         withheld: Vec::new(),
         events: Vec::new(),
         watch: Vec::new(),

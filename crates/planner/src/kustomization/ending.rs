@@ -12,6 +12,7 @@ use tenure_api::kustomization::KustomizationStatus;
 use tenure_api::metadata::EVENT_REVISION;
 use tenure_api::reason;
 
+use super::changes::report_changes;
 use super::context::{Context, name_subject};
 use super::desired::Desired;
 use super::history::{find_elapsed, record_attempt, write_go_duration};
@@ -20,7 +21,6 @@ use super::step::Step;
 use super::tracking::{list_inventory_after, list_inventory_so_far};
 use super::types::Snapshot;
 use super::{Plan, contest, decryption, origin, retry, siblings};
-use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
 
@@ -360,6 +360,20 @@ pub(super) fn differs(mut context: Context<'_>, reason: &str, message: String) -
     Box::new(plan)
 }
 
+/// Whether the stored status says already that this revision is being applied, so that for a moment there is nothing to add.
+pub(super) fn is_said_to_progress(context: &Context<'_>) -> bool {
+    let status = context.status();
+    let generation = context.snapshot.kustomization.metadata.generation;
+    let says = |kind: &str, value: ConditionStatus| {
+        condition::find(&status.conditions, kind).is_some_and(|found| {
+            found.status == value && found.reason == reason::PROGRESSING && found.observed_generation == generation
+        })
+    };
+    status.last_attempted_revision == context.revision
+        && says(condition::RECONCILING, ConditionStatus::True)
+        && says(condition::READY, ConditionStatus::Unknown)
+}
+
 /// Everything is applied; its health is waited for.
 pub(super) fn waiting_for_health(
     mut context: Context<'_>,
@@ -496,7 +510,7 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     status.last_attempted_revision = Some(revision.clone());
     status.observed_generation = snapshot.kustomization.metadata.generation;
     handled(&mut status, snapshot);
-    if changed(snapshot, &status).is_some() || !context.memory.changes.is_empty() {
+    if changed(snapshot, &status).is_some() || !context.memory.changes.is_empty() || context.memory.untold.is_some() {
         record_attempt(&mut status, &context, &desired.digest, reason::RECONCILIATION_SUCCEEDED);
     }
     report_changes(&mut context);
@@ -550,33 +564,6 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     let mut plan = context.finish(Next::Done(Some(at)));
     plan.status = changed(snapshot, &status);
     plan
-}
-
-/// One event for all that was changed in this attempt.
-fn report_changes(context: &mut Context<'_>) {
-    let attempt = &context.snapshot.attempt;
-    context.memory.changes.retain(|id, _| {
-        let deleted = matches!(
-            attempt.deleted.get(id),
-            Some(DeleteAnswer::Accepted | DeleteAnswer::Absent)
-        );
-        match attempt.applied.get(id) {
-            Some(WriteAnswer::Done(_)) => true,
-            Some(WriteAnswer::Failed(_)) => false,
-            None => deleted,
-        }
-    });
-    if context.memory.changes.is_empty() {
-        return;
-    }
-    let lines: Vec<String> = std::mem::take(&mut context.memory.changes).into_values().collect();
-    let revision = context.revision.clone();
-    context.events.push(event(
-        EventKind::Normal,
-        reason::PROGRESSING,
-        lines.join("\n"),
-        revision.as_deref(),
-    ));
 }
 
 /// The interval, give or take 5 % by a hash of the object and the time, so that many do not come due together; sooner when a

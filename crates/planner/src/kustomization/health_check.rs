@@ -2,6 +2,7 @@
 //! and planned again when something watched changes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use tenure_api::inventory::split_api_version;
 use tenure_api::reference::NamespacedObjectKindReference;
@@ -12,11 +13,14 @@ use super::custom_health::CustomHealth;
 use super::desired::Desired;
 use super::prune::Pruned;
 use super::types::Waiting;
-use super::{Phase, ending, todo};
+use super::{Phase, changes, ending, todo};
 use crate::answer::{Live, WriteAnswer};
-use crate::digest;
+use crate::ending::add_duration;
 use crate::health::Health;
 use crate::plan::{EventKind, Next, Request, Watched};
+
+/// How long health is waited for before that is said, where the status says already that something is being applied.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// The version of what a health check names without one: Flux's, whatever the field's description says of a preferred version.
 const USUAL_VERSION: &str = "apps/v1";
@@ -105,7 +109,8 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     let status = context.status();
     let was_healthy = condition::is_true(&status.conditions, condition::HEALTHY)
         && status.last_applied_revision == context.revision
-        && context.memory.changes.is_empty();
+        && context.memory.changes.is_empty()
+        && context.memory.untold.is_none();
     if waiting.is_empty() {
         let message = format!(
             "health check failed early due to failed resources: [{}]",
@@ -122,6 +127,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
             generation: context.snapshot.kustomization.metadata.generation,
             since: if was_healthy { context.now } else { context.began() },
             attempt: context.snapshot.attempt.started,
+            quiet_until: Some(add_duration(context.now, QUIET)),
         });
     }
     if let Some(waiting) = &mut context.memory.waiting {
@@ -150,6 +156,14 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     if was_healthy {
         // It was healthy with exactly this revision: something is rolling over by itself. Not yet worth a word.
         return Err(Box::new(context.fork().finish(Next::Wait(until))));
+    }
+    let quiet_until = context.memory.waiting.as_ref().and_then(|waiting| waiting.quiet_until);
+    if let Some(quiet_until) =
+        quiet_until.filter(|quiet_until| context.now < *quiet_until && ending::is_said_to_progress(context))
+    {
+        // Most rollouts of what needs none end at once: then what was changed is told together with what came of it.
+        changes::keep_changes(context);
+        return Err(Box::new(context.fork().finish(Next::Wait(until.min(quiet_until)))));
     }
     let message = format!(
         "Running health checks for revision {}",
@@ -217,9 +231,8 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
         let Some(live) = context.live(id) else { continue };
         let changed = match live {
             Live::Present(live) => {
-                let strip = |state| context.ignored.strip(answer, state);
                 version(&live.0) > version(answer)
-                    && digest::select_comparable(&strip(&live.0)) != digest::select_comparable(&strip(answer))
+                    && todo::digest_live(context, object, &live.0) != todo::digest_live(context, object, answer)
             }
             // A finished Job may be removed by its own TTL.
             Live::Absent | Live::Unserved => attempt.applied.contains_key(id) && id.kind != "Job",

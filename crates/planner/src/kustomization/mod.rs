@@ -6,6 +6,7 @@
 
 mod admit;
 mod apply;
+mod changes;
 mod contest;
 mod context;
 mod custom_health;
@@ -24,6 +25,7 @@ mod ignore;
 mod inputs;
 mod kube_config;
 mod mode;
+mod notes;
 mod order;
 mod origin;
 mod ownership;
@@ -69,7 +71,7 @@ pub use step::{RenderRequest, Step, SurveyRequest};
 pub use trigger::Observed;
 pub use types::{
     Asked, Attempt, BackOff, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
-    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Waiting, read_allowed_deletion,
+    ServiceAccountFacts, Settled, Snapshot, SourceFacts, Untold, Waiting, read_allowed_deletion,
 };
 
 /// A plan for a Kustomization: carried out by a ServiceAccount,

@@ -263,6 +263,7 @@ fn continued(context: &Context<'_>, before: Option<&Waiting>) -> Waiting {
         generation: context.snapshot.kustomization.metadata.generation,
         since: before.map_or(context.now, |waiting| waiting.since),
         attempt: context.snapshot.attempt.started,
+        quiet_until: None,
     }
 }
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use tenure_api::Kustomization;
 
 use super::step::RenderRequest;
+use super::todo::find_version;
 use super::types::{Attempt, RenderFailure, Rendered, ServiceAccountFacts, Snapshot};
 use crate::answer::{Answer, DeleteAnswer, KindAnswer, Live, Told, WriteAnswer};
 use crate::object::RenderedObject;
@@ -16,6 +17,14 @@ impl Snapshot {
         {
             // What was unknown may be served now.
             self.kinds.retain(|_, answer| !matches!(answer, KindAnswer::Unknown));
+        }
+        if let Answer::DryRun(id, _) = &answer {
+            // Once more, after a look, it is an answer about what was looked at.
+            if self.live.contains_key(id) {
+                self.attempt.unseen.remove(id);
+            } else {
+                self.attempt.unseen.insert(id.clone());
+            }
         }
         match answer {
             Answer::Kind(kind, answer) => {
@@ -58,8 +67,9 @@ impl Attempt {
                 return None;
             }
             Answer::DryRun(id, answer) => {
+                let told = is_creation(&answer).then(|| (id.clone(), Live::Absent));
                 self.dry_runs.insert(id, answer);
-                return None;
+                return told;
             }
             Answer::Tried(id, answer) => {
                 self.tried.insert(id, answer);
@@ -78,6 +88,14 @@ impl Attempt {
             WriteAnswer::Done(object) => Some((id, Live::Present(object))),
             WriteAnswer::Failed(_) => None,
         }
+    }
+}
+
+/// Whether a dry-run says that the object would be made, and so that it wasn't there: a dry-run stores nothing, and what is not stored has no version.
+fn is_creation(answer: &WriteAnswer) -> bool {
+    match answer {
+        WriteAnswer::Done(object) => find_version(&object.0).is_none(),
+        WriteAnswer::Failed(_) => false,
     }
 }
 

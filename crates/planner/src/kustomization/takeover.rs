@@ -9,7 +9,7 @@ use tenure_api::metadata::{BEFORE_FIRST_APPLY, KUBECTL_PREFIX, KUSTOMIZE_CONTROL
 use super::settings::ApplySettings;
 use crate::plan::{TakeOver, Watched};
 
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What `kubectl rollout restart` writes, and where. It is no setting, but a request that was carried out.
 const RESTARTED_AT: [&str; 5] = [
@@ -147,7 +147,7 @@ fn is_empty(fields: &Value) -> bool {
     fields.as_object().is_none_or(Map::is_empty)
 }
 
-fn is_taken_over(settings: &ApplySettings, entry: &Value) -> bool {
+pub(super) fn is_taken_over(settings: &ApplySettings, entry: &Value) -> bool {
     let entry = ObjectView::of(entry);
     let (manager, operation) = (entry.read_text("/manager"), entry.read_text("/operation"));
     let is_named = manager.starts_with(KUBECTL_PREFIX) || settings.overrides(manager);

@@ -10,6 +10,7 @@ use super::contest;
 use super::context::Context;
 use super::desired::DesiredObject;
 use super::mode::ApplyMode;
+use super::notes;
 use super::ownership::{self, Kept, Ownership};
 use super::recreate::{self, Recreation};
 use super::takeover;
@@ -55,7 +56,7 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
     let id = &object.target.id;
     let attempt = &context.snapshot.attempt;
     let Some(live) = context.live(id) else {
-        return Todo::Read;
+        return begin(context, object);
     };
     if let Some(why) = find_skip_reason(&object.object.0, live.object()) {
         return Todo::Skip(why);
@@ -126,6 +127,9 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
         // Only now is it seen what the apply takes away of what others had added.
         return Todo::DryRun;
     }
+    if attempt.unseen.contains(id) && is_about_another(live_object, attempt.dry_runs.get(id)) {
+        return Todo::DryRun;
+    }
     let answer = match attempt.dry_runs.get(id) {
         None => return Todo::DryRun,
         Some(WriteAnswer::Failed(failure)) => {
@@ -187,6 +191,34 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
     }
 }
 
+/// What there is to do about an object of which nothing is known. One that is in no inventory is most likely new, and a dry-run says so itself, as of the
+/// moment when it was answered; what it finds there, or is refused, is looked at before anything is decided. What may be ours already is looked at.
+fn begin(context: &Context<'_>, object: &DesiredObject) -> Todo {
+    let id = &object.target.id;
+    let attempt = &context.snapshot.attempt;
+    let is_touched = attempt.dry_runs.contains_key(id)
+        || attempt.tried.contains_key(id)
+        || attempt.applied.contains_key(id)
+        || attempt.taken_over.contains_key(id)
+        || attempt.deleted.contains_key(id);
+    let view = object.object.view();
+    let depends_on_it = view.has_annotation(SSA, "IfNotPresent") || find_skip_reason(&object.object.0, None).is_some();
+    if is_touched || depends_on_it || context.is_named(id) {
+        Todo::Read
+    } else {
+        Todo::DryRun
+    }
+}
+
+/// Whether a dry-run that was made before anybody looked is about something else than what there is: about what was there then, whatever that was.
+fn is_about_another(live: Option<&Value>, dry_run: Option<&WriteAnswer>) -> bool {
+    match (live, dry_run) {
+        (Some(_), _) => true,
+        (None, Some(WriteAnswer::Done(answer))) => find_version(&answer.0).is_some(),
+        (None, _) => false,
+    }
+}
+
 /// The take-over that a live object needs, and the entries of managedFields that it takes.
 fn take_over(context: &Context<'_>, object: &DesiredObject, live: &Value) -> Option<(TakeOver, Vec<Value>)> {
     let merge = object.object.view().has_annotation(SSA, "Merge");
@@ -212,20 +244,22 @@ fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bo
         .memory
         .settled
         .get(&object.target.id)
-        .is_some_and(|settled| settled.desired == object.digest && settled.live == digest_live(context, live))
+        .is_some_and(|settled| settled.desired == object.digest && settled.live == digest_live(context, object, live))
 }
 
 fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
     let settled = Settled {
         desired: object.digest.clone(),
-        live: digest_live(context, live),
+        live: digest_live(context, object, live),
     };
     context.memory.settled.insert(object.target.id.clone(), settled);
 }
 
-/// The digest of what counts of a live object here: what is left to others does not.
-fn digest_live(context: &Context<'_>, live: &Value) -> String {
-    digest::select_comparable(&context.ignored.strip(live, live)).digest()
+/// The digest of what counts of a live object here: what is left to others does not, nor what they noted beside.
+pub(super) fn digest_live(context: &Context<'_>, object: &DesiredObject, live: &Value) -> String {
+    let stripped = context.ignored.strip(live, live);
+    let counting = notes::strip_notes(&context.snapshot.settings, &object.object.0, live, stripped);
+    digest::select_comparable(&counting).digest()
 }
 
 /// Whether an annotation takes the object out of the apply; honoured on the desired and on the live object.

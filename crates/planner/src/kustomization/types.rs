@@ -112,6 +112,9 @@ pub struct Attempt {
     /// Answers to dry-runs.
     #[serde(default)]
     pub dry_runs: BTreeMap<ObjectId, WriteAnswer>,
+    /// The objects whose last dry-run was made before they were looked at.
+    #[serde(default)]
+    pub unseen: BTreeSet<ObjectId>,
     /// Answers to trials of a creation, by the object that is to be made anew.
     #[serde(default)]
     pub tried: BTreeMap<ObjectId, WriteAnswer>,
@@ -140,6 +143,7 @@ impl Attempt {
             rendered: None,
             rendered_at: None,
             dry_runs: BTreeMap::new(),
+            unseen: BTreeSet::new(),
             tried: BTreeMap::new(),
             applied: BTreeMap::new(),
             taken_over: BTreeMap::new(),
@@ -251,13 +255,16 @@ pub struct Memory {
     pub backed_off: BTreeMap<ObjectId, BackOff>,
     /// What was changed in the attempt that began at [`Memory::attempt`], one line an object.
     pub changes: BTreeMap<ObjectId, String>,
+    /// What was changed and no event has told of yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untold: Option<Untold>,
     /// Fields that were found changed in that attempt, before a take-over made it impossible to tell by whom.
     pub drift: BTreeMap<ObjectId, Vec<DriftedField>>,
     /// The entries of managedFields that were taken over in that attempt: afterwards the object no longer tells whose they were.
     pub taken: BTreeMap<ObjectId, Vec<serde_json::Value>>,
     /// Objects that were dry-run once more after a take-over, to see what the apply will take away.
     pub looked_again: BTreeSet<ObjectId>,
-    /// Objects that were not there, of which the dry-run said that they are, and that were read for it.
+    /// Objects that were looked at and not there, of which the dry-run said that they are, and that were read for it.
     pub read_after_all: BTreeSet<ObjectId>,
     /// What was to be given up for its owner labels, and was read once more before that.
     pub confirmed: BTreeSet<ObjectId>,
@@ -339,6 +346,16 @@ pub struct DriftedField {
     pub manager: Option<String>,
 }
 
+/// Changes that no event has told of yet, since it is told together with what comes of them if that comes at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Untold {
+    /// The revision that was applied.
+    pub revision: Option<String>,
+    /// One line an object.
+    pub lines: Vec<String>,
+}
+
 /// Since when health is waited for, and of what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -351,6 +368,9 @@ pub struct Waiting {
     pub since: Timestamp,
     /// When the attempt began that waits now: everything was applied in it.
     pub attempt: Timestamp,
+    /// Until when it is waited without a word, if the status says already that the revision is being applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_until: Option<Timestamp>,
 }
 
 /// A pair of digests: this live object was found to be as this desired one wants it.

@@ -549,7 +549,8 @@ impl Player {
             }
             Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
-                self.snapshot.take(Answer::DryRun(apply.id.clone(), answer));
+                let told = self.snapshot.take(Answer::DryRun(apply.id.clone(), answer));
+                self.snapshot.live.extend(told);
             }
             Step::Ask(Request::Try(apply)) => {
                 let answer = self.world.try_creation(apply);

@@ -1,0 +1,109 @@
+//! What of a plan's events is recorded in the cluster: what was changed and that it succeeded are one event where both are told at once, as an event
+//! is a write. Refuses to join what would have to be cut, and is no matter of whoever is told of events in another way: they hear of each.
+
+use std::borrow::Cow;
+
+use tenure_api::reason;
+
+use crate::plan::{Event, EventKind, EventPlace};
+
+/// How long the message of a recorded event may be, in bytes (Kubernetes' limit).
+const LONGEST_MESSAGE: usize = 1024;
+
+/// The events to record, in their order.
+#[must_use]
+pub fn join_events(events: &[Event]) -> Vec<Cow<'_, Event>> {
+    let mut joined: Vec<Cow<'_, Event>> = Vec::with_capacity(events.len());
+    for event in events {
+        match joined.last().and_then(|before| join(before, event)) {
+            Some(both) => {
+                joined.pop();
+                joined.push(Cow::Owned(both));
+            }
+            None => joined.push(Cow::Borrowed(event)),
+        }
+    }
+    joined
+}
+
+/// One event of what was changed and of the success that came of it.
+fn join(changes: &Event, success: &Event) -> Option<Event> {
+    let is = |event: &Event, reason: &str| {
+        event.kind == EventKind::Normal && event.place == EventPlace::Beside && event.reason == reason
+    };
+    let are_one = is(changes, reason::PROGRESSING)
+        && is(success, reason::RECONCILIATION_SUCCEEDED)
+        && changes.annotations == success.annotations;
+    let message = format!("{}\n{}", success.message, changes.message);
+    // As it is written.
+    let length = tenure_api::text::visible(&message).len();
+    (are_one && length <= LONGEST_MESSAGE).then(|| Event {
+        message,
+        ..success.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn event(reason: &str, message: &str, revision: &str) -> Event {
+        Event {
+            kind: EventKind::Normal,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            annotations: BTreeMap::from([("kustomize.toolkit.fluxcd.io/revision".to_owned(), revision.to_owned())]),
+            place: EventPlace::Beside,
+        }
+    }
+
+    fn told(events: &[Event]) -> Vec<(String, String)> {
+        let joined = join_events(events);
+        joined
+            .iter()
+            .map(|event| (event.reason.clone(), event.message.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn changes_and_their_success_are_one() {
+        let changes = event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:1");
+        let success = event(
+            reason::RECONCILIATION_SUCCEEDED,
+            "Reconciliation finished in 1s",
+            "main@sha1:1",
+        );
+        let both = told(&[changes.clone(), success.clone()]);
+        let message = "Reconciliation finished in 1s\nConfigMap/team/a created".to_owned();
+        assert_eq!(both, [(reason::RECONCILIATION_SUCCEEDED.to_owned(), message)]);
+        assert_eq!(told(&[changes.clone()]).len(), 1);
+        assert_eq!(told(&[success.clone()]).len(), 1);
+        assert_eq!(told(&[success, changes]).len(), 2, "that came later");
+        assert!(told(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_of_another_revision_or_kind_or_too_long_stays_apart() {
+        let changes = event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:1");
+        let success = event(reason::RECONCILIATION_SUCCEEDED, "finished", "main@sha1:1");
+        let older = event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:0");
+        assert_eq!(told(&[older, success.clone()]).len(), 2);
+        let warning = Event {
+            kind: EventKind::Warning,
+            ..success.clone()
+        };
+        assert_eq!(told(&[changes.clone(), warning]).len(), 2);
+        let elsewhere = Event {
+            place: EventPlace::Platform,
+            ..success.clone()
+        };
+        assert_eq!(told(&[changes, elsewhere]).len(), 2);
+        // As much as fits into one event is one; not a byte is cut for it.
+        let long = |length: usize| event(reason::PROGRESSING, &"x".repeat(length), "main@sha1:1");
+        let room = LONGEST_MESSAGE - success.message.len() - 1;
+        assert_eq!(told(&[long(room), success.clone()]).len(), 1);
+        assert_eq!(told(&[long(room + 1), success]).len(), 2);
+    }
+}
