@@ -96,6 +96,11 @@ pub const CLUSTER: &str = "tenure.dev/cluster";
 pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
 pub const HOME_NAMESPACE: &str = "tenure.dev/home-namespace";
+/// Annotation on a Tenant: what happens when somebody else takes the ServiceAccount that its surfaces act as. Without
+/// [`GITOPS_ACCOUNT_EXCLUSIVE`] it is warned of.
+pub const GITOPS_ACCOUNT: &str = "tenure.dev/gitops-account";
+/// Value of [`GITOPS_ACCOUNT`]: it is refused.
+pub const GITOPS_ACCOUNT_EXCLUSIVE: &str = "exclusive";
 /// Label on what a Surface generates: the Surface's name (same namespace).
 pub const SURFACE_LABEL: &str = "tenure.dev/surface";
 /// Label on what a Surface generates: the source's name within the Surface.
