@@ -131,3 +131,5 @@ pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
 pub const VIEW_CLUSTER_ROLE: &str = "tenure-view";
 /// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";
+/// Capsule's ClusterRole of owners that lets them make namespaces: only where what they make is judged.
+pub const NAMESPACE_PROVISIONER_CLUSTER_ROLE: &str = "capsule-namespace-provisioner";

@@ -30,6 +30,8 @@ pub struct Settings {
     pub reference_grants: Vec<ReferenceGrant>,
     /// Artifacts of other controllers that are taken.
     pub external_grants: Vec<ExternalGrant>,
+    /// Whether everything that is written in the cluster is judged by [`crate::admission`] first.
+    pub is_guarded: bool,
 }
 
 impl Default for Settings {
@@ -39,6 +41,7 @@ impl Default for Settings {
             default_service_accounts: BTreeMap::new(),
             reference_grants: Vec::new(),
             external_grants: Vec::new(),
+            is_guarded: false,
         }
     }
 }

@@ -1,13 +1,24 @@
 //! What a decision changes of an object.
 
 use serde_json::{Map, Value, json};
-use tenure_api::metadata::TENANT_LABEL;
 
 /// One change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It bears a tenant's label.
-    LabelForTenant(String),
+    /// It bears a label.
+    Label {
+        /// Key.
+        key: &'static str,
+        /// Value.
+        value: String,
+    },
+    /// A field of its spec is a text.
+    SpecField {
+        /// Name of the field.
+        key: &'static str,
+        /// Value.
+        value: String,
+    },
     /// A Tenant owns it.
     AddTenantOwner {
         /// Name of the Tenant.
@@ -20,22 +31,22 @@ pub enum Change {
 impl Change {
     /// Changes the object.
     pub fn make(&self, object: &mut Value) {
-        let Some(object) = object.as_object_mut() else { return };
-        let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-        let Some(metadata) = metadata.as_object_mut() else {
-            return;
-        };
         match self {
-            Self::LabelForTenant(tenant) => {
-                let labels = metadata.entry("labels").or_insert(Value::Null);
-                if !labels.is_object() {
-                    *labels = Value::Object(Map::new());
+            Self::Label { key, value } => {
+                let labels = enter(object, "metadata").and_then(|metadata| enter_map(metadata, "labels"));
+                if let Some(labels) = labels {
+                    labels.insert((*key).to_owned(), Value::from(value.as_str()));
                 }
-                if let Some(labels) = labels.as_object_mut() {
-                    labels.insert(TENANT_LABEL.to_owned(), Value::from(tenant.as_str()));
+            }
+            Self::SpecField { key, value } => {
+                if let Some(spec) = enter(object, "spec") {
+                    spec.insert((*key).to_owned(), Value::from(value.as_str()));
                 }
             }
             Self::AddTenantOwner { name, uid } => {
+                let Some(metadata) = enter(object, "metadata") else {
+                    return;
+                };
                 let owners = metadata.entry("ownerReferences").or_insert(Value::Null);
                 if !owners.is_array() {
                     *owners = Value::Array(Vec::new());
@@ -46,6 +57,19 @@ impl Change {
             }
         }
     }
+}
+
+/// A map of an object, made if it isn't there.
+fn enter<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
+    enter_map(object.as_object_mut()?, key)
+}
+
+fn enter_map<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
+    let inner = map.entry(key).or_insert(Value::Null);
+    if !inner.is_object() {
+        *inner = Value::Object(Map::new());
+    }
+    inner.as_object_mut()
 }
 
 /// The ownerReference by which a namespace is a Tenant's.

@@ -1,6 +1,6 @@
 //! What somebody wants to write, judged by who it is, before it is stored.
 //!
-//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, and about Tenants themselves. Data in,
+//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, and about Tenants themselves. Data in,
 //! a [`Decision`] out: whoever asks has the facts and can ask Kubernetes' authorizer, and what is said is the same behind every door.
 //! Refuses what it can't decide, to whoever could gain by it; whoever may repair a platform is let through, and who that is, the
 //! authorizer says ([`rights`]).
@@ -14,6 +14,7 @@
 mod account;
 mod change;
 mod cordon;
+mod flux;
 mod namespace;
 mod request;
 pub mod rights;
@@ -78,6 +79,12 @@ pub enum Rule {
     NamespaceOptions,
     /// Nobody but the tenant's surfaces is their account.
     GitopsAccount,
+    /// Flux's kinds act as the account that is theirs.
+    FluxAccount,
+    /// Flux's kinds lead nowhere out of the tenant.
+    FluxReferences,
+    /// Flux's kinds are in their Tenant's shard.
+    FluxShard,
     /// In a cordoned tenant its owners and its account change nothing.
     Cordoned,
     /// A Tenant's home is its own, and it stays if it is to stay.
@@ -86,10 +93,13 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
+        Self::FluxAccount,
+        Self::FluxReferences,
+        Self::FluxShard,
         Self::Cordoned,
         Self::Tenant,
     ];
@@ -101,6 +111,9 @@ impl Rule {
             Self::NamespaceMembership => "namespace-membership",
             Self::NamespaceOptions => "namespace-options",
             Self::GitopsAccount => "gitops-account",
+            Self::FluxAccount => "flux-account",
+            Self::FluxReferences => "flux-references",
+            Self::FluxShard => "flux-shard",
             Self::Cordoned => "cordoned",
             Self::Tenant => "tenant",
         }
@@ -129,14 +142,24 @@ struct Case<'a> {
     may: &'a dyn Fn(&Question<'_>) -> bool,
 }
 
+/// Judges one aspect of a request.
+type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
+
+/// All that is judged, in an order in which whose a namespace is comes first.
+const RULES: [Judge; 5] = [
+    namespace::judge,
+    tenant::judge,
+    cordon::judge,
+    account::judge,
+    flux::judge,
+];
+
 /// Judges a request. `may` answers for the request's user, as Kubernetes' authorizer does.
 #[must_use]
 pub fn decide(facts: &Facts, request: &Request<'_>, may: &dyn Fn(&Question<'_>) -> bool) -> Decision {
     let case = Case { facts, request, may };
     let mut findings = Findings::default();
-    let rules: [fn(Case<'_>, &mut Findings) -> Result<(), Refusal>; 4] =
-        [namespace::judge, tenant::judge, cordon::judge, account::judge];
-    for judge in rules {
+    for judge in RULES {
         if let Err(refusal) = judge(case, &mut findings) {
             return Decision::Deny(refusal);
         }
@@ -154,7 +177,7 @@ pub fn concerns(facts: &Facts, user: &str, resource: Resource<'_>, namespace: &s
     let by_resource = match (resource.group, resource.name) {
         ("", "namespaces" | "pods" | "secrets" | "serviceaccounts") => true,
         ("capsule.clastix.io", "tenants") => true,
-        _ => false,
+        (group, resource) => flux::is_judged(group, resource),
     };
     // A surface's account writes anything, and everything is checked for being its own doing.
     by_resource

@@ -56,6 +56,14 @@ fn refuse(rule: Rule, why: String, remedy: impl Into<String>) -> Result<(), Refu
     })
 }
 
+fn refuse_two(name: &str, one: &str, other: &str) -> Result<(), Refusal> {
+    refuse(
+        Rule::NamespaceMembership,
+        format!("namespace {name} can't be of two Tenants, {one} and {other}"),
+        format!("let its label {TENANT_LABEL} and its ownerReference name the same Tenant"),
+    )
+}
+
 fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> Result<(), Refusal> {
     let name = name_of(case, new);
     let named = names_of(new);
@@ -66,11 +74,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
             None => return Ok(()),
         },
         (Some(one), Some(other)) => {
-            return refuse(
-                Rule::NamespaceMembership,
-                format!("namespace {name} can't be made for two Tenants, {one} and {other}"),
-                format!("let its label {TENANT_LABEL} and its ownerReference name the same Tenant"),
-            );
+            return refuse_two(name, one, other);
         }
         (Some(named), None) => {
             check_giveable(case.facts, name)?;
@@ -88,9 +92,12 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
     check_giveable(case.facts, name)?;
     check_claim(tenant, new)?;
     check_home(case.facts, tenant, name)?;
-    check_options(case.facts, tenant, name)?;
+    check_options(case, tenant, name)?;
     if new.tenant_label.is_none() {
-        findings.changes.push(Change::LabelForTenant(tenant.name.clone()));
+        findings.changes.push(Change::Label {
+            key: TENANT_LABEL,
+            value: tenant.name.clone(),
+        });
     }
     if new.tenant_owners.is_empty() {
         findings.changes.push(Change::AddTenantOwner {
@@ -122,9 +129,13 @@ fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> R
         );
     }
     let mut after = after.into_iter();
-    if let (Some(named), None) = (after.next(), after.next())
-        && let Some(tenant) = case.facts.find_tenant(named)
-    {
+    let (Some(named), other) = (after.next(), after.next()) else {
+        return Ok(());
+    };
+    if let Some(other) = other {
+        return refuse_two(name, named, other);
+    }
+    if let Some(tenant) = case.facts.find_tenant(named) {
         check_claim(tenant, new)?;
         check_home(case.facts, tenant, name)?;
     }
@@ -276,12 +287,12 @@ fn check_home(facts: &Facts, tenant: &TenantFacts, name: &str) -> Result<(), Ref
 }
 
 /// What the Tenant says about its namespaces.
-fn check_options(facts: &Facts, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
+fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let is_home = tenant.home() == name;
-    if tenant.cordoned {
+    if tenant.cordoned && is_owner(case, tenant) {
         return refuse(
             Rule::Cordoned,
-            format!("Tenant {} is cordoned: nothing is made in it", tenant.name),
+            format!("Tenant {} is cordoned: its owners make nothing in it", tenant.name),
             "ask an administrator to take spec.cordoned away",
         );
     }
@@ -298,7 +309,7 @@ fn check_options(facts: &Facts, tenant: &TenantFacts, name: &str) -> Result<(), 
             format!("name it {}-{name}", tenant.name),
         );
     }
-    let count = facts.count_namespaces(tenant);
+    let count = case.facts.count_namespaces(tenant);
     match tenant.namespace_quota.and_then(|quota| usize::try_from(quota).ok()) {
         Some(quota) if count >= quota => refuse(
             Rule::NamespaceOptions,
