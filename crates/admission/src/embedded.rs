@@ -1,10 +1,12 @@
 //! The door of the embedded control plane: asked in its process, with everything known that was acknowledged.
 
+use std::sync::Arc;
+
 use parking_lot::RwLock;
 use serde_json::Value;
 use tenure_api::{ObjectMeta, Tenant};
-use tenure_apiserver::{Asked, Followed, Guard, GuardQuestion, Review, Ruling};
-use tenure_tenancy::admission::{self, Decision, Question, Request, Resource};
+use tenure_apiserver::{Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Review, Ruling};
+use tenure_tenancy::admission::{self, Decision, Question, Request, Resource, Surroundings};
 use tenure_tenancy::{Facts, NamespaceFacts, Settings, TenantFacts};
 
 const TENANTS: Followed = ("capsule.clastix.io", "tenants");
@@ -63,24 +65,21 @@ impl Guard for EmbeddedGuard {
             name: asked.resource,
             subresource: asked.subresource,
         };
-        admission::concerns(&self.facts.read(), asked.user, resource, asked.namespace)
+        admission::concerns(
+            &self.facts.read(),
+            asked.user,
+            resource,
+            asked.namespace,
+            asked.old_object,
+        )
     }
 
-    fn judge(&self, review: &Review<'_>, may: &dyn Fn(&GuardQuestion<'_>) -> bool) -> Ruling {
+    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {
         let request = match Request::read_with(review.request, review.object, review.old_object) {
             Ok(request) => request,
             Err(error) => return Ruling::Deny(error.to_string()),
         };
-        let ask = |question: &Question<'_>| {
-            may(&GuardQuestion {
-                verb: question.verb,
-                group: question.group,
-                resource: question.resource,
-                namespace: question.namespace,
-                name: question.name,
-            })
-        };
-        let decision = admission::decide(&self.facts.read(), &request, &ask);
+        let decision = admission::decide(&self.facts.read(), &request, &Server(surroundings));
         match decision {
             Decision::Deny(refusal) => Ruling::Deny(refusal.to_string()),
             Decision::Allow { changes, warnings } => {
@@ -94,5 +93,24 @@ impl Guard for EmbeddedGuard {
                 Ruling::Allow { object, warnings }
             }
         }
+    }
+}
+
+/// The server, as rules ask it.
+struct Server<'a>(&'a dyn GuardSurroundings);
+
+impl Surroundings for Server<'_> {
+    fn may(&self, question: &Question<'_>) -> bool {
+        self.0.may(&GuardQuestion {
+            verb: question.verb,
+            group: question.group,
+            resource: question.resource,
+            namespace: question.namespace,
+            name: question.name,
+        })
+    }
+
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.0.find(group, plural, namespace, name)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tenure_admission::EmbeddedGuard;
-use tenure_apiserver::{Asked, Followed, Guard, GuardQuestion, Review, Ruling};
+use tenure_apiserver::{Asked, Followed, Guard, GuardSurroundings, Review, Ruling};
 use tenure_tenancy::Settings;
 
 /// A guard that can be sent away.
@@ -45,7 +45,7 @@ impl Guard for Sentry {
         !self.is_away.load(Ordering::Acquire) && self.guard.concerns(asked)
     }
 
-    fn judge(&self, review: &Review<'_>, may: &dyn Fn(&GuardQuestion<'_>) -> bool) -> Ruling {
-        self.guard.judge(review, may)
+    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {
+        self.guard.judge(review, surroundings)
     }
 }

@@ -36,6 +36,7 @@ impl Stage {
         stage.make_tenants().await;
         stage.make_namespaces().await;
         stage.make_actors().await;
+        stage.make_objects().await;
         stage
     }
 
@@ -102,6 +103,28 @@ impl Stage {
             // Still there once there are the quotas that keep others out, it is made as if by Tenure.
             object["metadata"]["annotations"] = json!({});
             self.cluster.admin.create(object).await.unwrap();
+        }
+    }
+
+    /// Kustomizations with their statuses, as if they had applied something.
+    async fn make_objects(&self) {
+        let admin = &self.cluster.admin;
+        for object in &self.table.objects {
+            let kind = object["kind"].as_str().unwrap();
+            let (_, version, _) = FLUX.iter().find(|(known, _, _)| *known == kind).unwrap();
+            let mut object = object.clone();
+            object["apiVersion"] = json!(version);
+            let status = object.as_object_mut().unwrap().remove("status");
+            let target = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap().to_owned();
+            let (namespace, name) = (target("/metadata/namespace"), target("/metadata/name"));
+            admin.create(object).await.unwrap();
+            if let Some(status) = status {
+                let patch = json!({ "status": status });
+                admin
+                    .patch_status((version, kind), (&namespace, &name), patch)
+                    .await
+                    .unwrap();
+            }
         }
     }
 
@@ -230,8 +253,26 @@ impl Stage {
                     before["metadata"]["annotations"] = json!({ "kubernetes.io/service-account.name": "default" });
                 }
             }
-            let made = self.cluster.admin.create(before).await.unwrap();
-            body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+            let applied_by = if operation == "UPDATE" {
+                &case.from.applied_by
+            } else {
+                &object.applied_by
+            };
+            let admin = &self.cluster.admin;
+            let made = match applied_by {
+                None => admin.create(before).await,
+                Some(_) => {
+                    let metadata = before["metadata"].as_object_mut().unwrap();
+                    metadata.remove("managedFields");
+                    admin.apply_as("kustomize-controller", before).await
+                }
+            };
+            let made = made.unwrap();
+            if resource != "secrets" {
+                // To a Secret for a token something is added at once.
+                body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+            }
+            body["metadata"].as_object_mut().unwrap().remove("managedFields");
         }
         if operation == "UPDATE" && resource == "namespaces" {
             // As somebody who read it first.

@@ -145,7 +145,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     if is_unchanged || object.pointer("/metadata/deletionTimestamp").is_some() {
         return Ok(());
     }
-    if (case.may)(&Question::about_tenant(ADOPT, &tenant.name)) {
+    if case.may(&Question::about_tenant(ADOPT, &tenant.name)) {
         return Ok(());
     }
     let Placement::Tenant(placement) = case.facts.place(request.namespace) else {

@@ -1,6 +1,6 @@
 //! What somebody wants to write, judged by who it is, before it is stored.
 //!
-//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, and about Tenants themselves. Data in,
+//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, about what Git manages, and about Tenants themselves. Data in,
 //! a [`Decision`] out: whoever asks has the facts and can ask Kubernetes' authorizer, and what is said is the same behind every door.
 //! Refuses what it can't decide, to whoever could gain by it; whoever may repair a platform is let through, and who that is, the
 //! authorizer says ([`rights`]).
@@ -15,16 +15,19 @@ mod account;
 mod change;
 mod cordon;
 mod flux;
+mod managed;
 mod namespace;
 mod request;
 pub mod rights;
 mod tenant;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use change::{Change, make_owner_reference};
 pub use request::{Actor, Operation, Request, RequestError, Resource};
 pub use rights::Question;
+use serde_json::Value;
 
 use crate::facts::Facts;
 
@@ -85,6 +88,8 @@ pub enum Rule {
     FluxReferences,
     /// Flux's kinds are in their Tenant's shard.
     FluxShard,
+    /// What Git manages is changed in Git.
+    GitManaged,
     /// In a cordoned tenant its owners and its account change nothing.
     Cordoned,
     /// A Tenant's home is its own, and it stays if it is to stay.
@@ -93,13 +98,14 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
         Self::FluxAccount,
         Self::FluxReferences,
         Self::FluxShard,
+        Self::GitManaged,
         Self::Cordoned,
         Self::Tenant,
     ];
@@ -114,6 +120,7 @@ impl Rule {
             Self::FluxAccount => "flux-account",
             Self::FluxReferences => "flux-references",
             Self::FluxShard => "flux-shard",
+            Self::GitManaged => "git-managed",
             Self::Cordoned => "cordoned",
             Self::Tenant => "tenant",
         }
@@ -138,26 +145,51 @@ struct Findings {
 struct Case<'a> {
     facts: &'a Facts,
     request: &'a Request<'a>,
-    /// Asks Kubernetes' authorizer about the one who sent the request.
-    may: &'a dyn Fn(&Question<'_>) -> bool,
+    surroundings: &'a dyn Surroundings,
+}
+
+impl Case<'_> {
+    /// Whether the one who sent the request may do something.
+    fn may(self, question: &Question<'_>) -> bool {
+        self.surroundings.may(question)
+    }
+
+    /// An object as it is stored.
+    fn find(self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.surroundings.find(group, plural, namespace, name)
+    }
+}
+
+/// What a decision can ask for.
+pub trait Surroundings {
+    /// Whether the one who sent the request may do something, as Kubernetes' authorizer says.
+    fn may(&self, question: &Question<'_>) -> bool;
+
+    /// An object by group, plural name, namespace and name, as it is stored when the request is judged.
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
 
 /// Judges one aspect of a request.
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All that is judged, in an order in which whose a namespace is comes first.
-const RULES: [Judge; 5] = [
+const RULES: [Judge; 6] = [
     namespace::judge,
     tenant::judge,
     cordon::judge,
     account::judge,
     flux::judge,
+    managed::judge,
 ];
 
-/// Judges a request. `may` answers for the request's user, as Kubernetes' authorizer does.
+/// Judges a request.
 #[must_use]
-pub fn decide(facts: &Facts, request: &Request<'_>, may: &dyn Fn(&Question<'_>) -> bool) -> Decision {
-    let case = Case { facts, request, may };
+pub fn decide(facts: &Facts, request: &Request<'_>, surroundings: &dyn Surroundings) -> Decision {
+    let case = Case {
+        facts,
+        request,
+        surroundings,
+    };
     let mut findings = Findings::default();
     for judge in RULES {
         if let Err(refusal) = judge(case, &mut findings) {
@@ -171,9 +203,15 @@ pub fn decide(facts: &Facts, request: &Request<'_>, may: &dyn Fn(&Question<'_>) 
 }
 
 /// Whether a rule may have something to say about a request of this user about such a resource there: all others need not be asked
-/// about, and neither read.
+/// about, and neither read. `old_object` is the object as it is stored, if it is.
 #[must_use]
-pub fn concerns(facts: &Facts, user: &str, resource: Resource<'_>, namespace: &str) -> bool {
+pub fn concerns(
+    facts: &Facts,
+    user: &str,
+    resource: Resource<'_>,
+    namespace: &str,
+    old_object: Option<&Value>,
+) -> bool {
     let by_resource = match (resource.group, resource.name) {
         ("", "namespaces" | "pods" | "secrets" | "serviceaccounts") => true,
         ("capsule.clastix.io", "tenants") => true,
@@ -181,6 +219,7 @@ pub fn concerns(facts: &Facts, user: &str, resource: Resource<'_>, namespace: &s
     };
     // A surface's account writes anything, and everything is checked for being its own doing.
     by_resource
+        || old_object.is_some_and(|object| crate::owner::read_owner_labels(object).is_some())
         || user.starts_with(request::SERVICE_ACCOUNT_PREFIX)
         || facts.tenant_of(namespace).is_some_and(|tenant| tenant.cordoned)
 }

@@ -81,12 +81,12 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
             match case.facts.find_tenant(named) {
                 Some(tenant) => tenant,
                 // Before its Tenant is: it is taken once that has come, from whoever may decide it.
-                None if (case.may)(&Question::about_tenant(OWN, named)) => return Ok(()),
+                None if case.may(&Question::about_tenant(OWN, named)) => return Ok(()),
                 None => return refuse_stranger(case, name, named),
             }
         }
     };
-    if !is_owner(case, tenant) && !(case.may)(&Question::about_tenant(OWN, &tenant.name)) {
+    if !is_owner(case, tenant) && !case.may(&Question::about_tenant(OWN, &tenant.name)) {
         return refuse_stranger(case, name, &tenant.name);
     }
     check_giveable(case.facts, name)?;
@@ -116,7 +116,7 @@ fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> R
     }
     for named in before.union(&after) {
         let is_gone = case.facts.find_tenant(named).is_none() && !after.contains(named);
-        if is_gone || (case.may)(&Question::about_tenant(ADOPT, named)) {
+        if is_gone || case.may(&Question::about_tenant(ADOPT, named)) {
             continue;
         }
         return refuse(
@@ -154,7 +154,7 @@ fn name_of<'a>(case: Case<'a>, facts: &'a NamespaceFacts) -> &'a str {
 /// owns, or whose name it begins with.
 fn choose_tenant<'a>(case: Case<'a>, name: &str) -> Result<Option<&'a TenantFacts>, Refusal> {
     let owned: Vec<&TenantFacts> = list_owned(case);
-    if owned.is_empty() || (case.may)(&Question::about_tenant(OWN, "")) {
+    if owned.is_empty() || case.may(&Question::about_tenant(OWN, "")) {
         return Ok(None);
     }
     if let [only] = owned.as_slice() {

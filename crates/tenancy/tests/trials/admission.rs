@@ -1,10 +1,12 @@
 //! Who may write what: `tests/admission.yaml`, a trial for each case.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use tenure_tenancy::admission::{self, Change, Decision, Question, Request};
+use tenure_tenancy::admission::{self, Change, Decision, Question, Request, Surroundings};
 use tenure_tenancy::{Facts, Realm};
 
-use crate::table::{Actor, Allowed, Case, Table};
+use crate::table::{Actor, Allowed, Case, FLUX, Object, Table};
 
 pub(crate) fn collect_facts(realm: &Realm) -> Facts {
     let mut facts = Facts::new(realm.settings.clone());
@@ -35,6 +37,34 @@ fn may(actor: &Actor, question: &Question<'_>) -> bool {
     })
 }
 
+/// An actor, and the objects that there are.
+struct Around<'a>(&'a Actor, &'a [Value]);
+
+impl Surroundings for Around<'_> {
+    fn may(&self, question: &Question<'_>) -> bool {
+        may(self.0, question)
+    }
+
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let text = |object: &Value, path: &str| {
+            object
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let is_it = |object: &&Value| {
+            let kind = text(object, "/kind");
+            let known = FLUX.iter().find(|(known, _, _)| *known == kind).expect("a known kind");
+            known.1.starts_with(group)
+                && known.2 == plural
+                && text(object, "/metadata/namespace") == namespace
+                && text(object, "/metadata/name") == name
+        };
+        self.1.iter().find(is_it).cloned().map(Arc::new)
+    }
+}
+
 impl Table {
     pub(crate) fn check(&self, case: &Case) -> Result<(), String> {
         let facts = collect_facts(&self.realm);
@@ -47,9 +77,18 @@ impl Table {
         } else {
             object.namespace.as_deref().unwrap_or_default()
         };
-        let new = object.to_value(name);
+        let write = |object: &Object| {
+            let mut object = object.to_value(name);
+            if resource == "configmaps" {
+                object["apiVersion"] = json!("v1");
+                object["kind"] = json!("ConfigMap");
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+            object
+        };
+        let new = write(object);
         let old = if operation == "UPDATE" {
-            case.from.to_value(name)
+            write(&case.from)
         } else {
             new.clone()
         };
@@ -70,11 +109,17 @@ impl Table {
             "oldObject": (operation != "CREATE").then_some(&old),
         });
         let request = Request::read(&review).map_err(|error| error.to_string())?;
-        let concerns = admission::concerns(&facts, request.actor.user, request.resource, namespace);
+        let concerns = admission::concerns(
+            &facts,
+            request.actor.user,
+            request.resource,
+            namespace,
+            request.old_object,
+        );
         if concerns == case.outside {
             return Err(format!("{case:?}\n    is asked about: {concerns}"));
         }
-        let decision = admission::decide(&facts, &request, &|question| may(actor, question));
+        let decision = admission::decide(&facts, &request, &Around(actor, &self.objects));
         let is_right = match (&decision, &case.allow, &case.deny) {
             (Decision::Allow { changes, warnings }, Some(allowed), None) => {
                 is_as_told(changes, allowed) && check_warnings(warnings, allowed)
@@ -84,7 +129,7 @@ impl Table {
             }
             _ => false,
         };
-        if is_right && settles(&facts, &review, &decision, actor) {
+        if is_right && settles(&facts, &review, &decision, &Around(actor, &self.objects)) {
             Ok(())
         } else {
             Err(format!("{case:?}\n    gives {decision:?}"))
@@ -120,7 +165,7 @@ fn check_warnings(warnings: &[String], allowed: &Allowed) -> bool {
 }
 
 /// Whether the object, once changed as the decision says, is allowed without another change.
-fn settles(facts: &Facts, review: &Value, decision: &Decision, actor: &Actor) -> bool {
+fn settles(facts: &Facts, review: &Value, decision: &Decision, around: &Around<'_>) -> bool {
     let Decision::Allow { changes, .. } = decision else {
         return true;
     };
@@ -129,6 +174,6 @@ fn settles(facts: &Facts, review: &Value, decision: &Decision, actor: &Actor) ->
         change.make(&mut again["object"]);
     }
     let request = Request::read(&again).unwrap();
-    let next = admission::decide(facts, &request, &|question| may(actor, question));
+    let next = admission::decide(facts, &request, around);
     matches!(next, Decision::Allow { changes, .. } if changes.is_empty())
 }

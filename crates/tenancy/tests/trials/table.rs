@@ -13,6 +13,8 @@ use tenure_trials::name_of_line;
 pub(crate) struct Table {
     pub(crate) realm: Realm,
     pub(crate) actors: BTreeMap<String, Actor>,
+    /// Kustomizations and what belongs to them, as they are stored.
+    pub(crate) objects: Vec<Value>,
     pub(crate) cases: Vec<Case>,
 }
 
@@ -54,6 +56,12 @@ pub(crate) struct Object {
     pub(crate) flux: Option<String>,
     pub(crate) shard: Option<String>,
     pub(crate) spec: Option<Value>,
+    /// Of ConfigMaps.
+    pub(crate) data: Option<Value>,
+    /// The Kustomization that applied it, as `NAMESPACE/NAME`, and its `data.git`.
+    pub(crate) applied_by: Option<String>,
+    #[serde(default)]
+    pub(crate) finalizers: Vec<String>,
 }
 
 /// Kinds of Flux's and Tenure's that cases are about: kind, API version, plural name.
@@ -146,6 +154,26 @@ impl Object {
         }
         if let Some(spec) = &self.spec {
             object["spec"] = spec.clone();
+        }
+        if let Some(data) = &self.data {
+            object["data"] = data.clone();
+        }
+        if !self.finalizers.is_empty() {
+            object["metadata"]["finalizers"] = json!(self.finalizers);
+        }
+        if let Some((namespace, name)) = self.applied_by.as_deref().and_then(|by| by.split_once('/')) {
+            object["metadata"]["labels"] = json!({
+                "kustomize.toolkit.fluxcd.io/namespace": namespace, "kustomize.toolkit.fluxcd.io/name": name
+            });
+            object["metadata"]["managedFields"] = json!([{
+                "manager": "kustomize-controller", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {
+                    "f:data": { "f:git": {} },
+                    "f:metadata": { "f:labels": {
+                        "f:kustomize.toolkit.fluxcd.io/name": {}, "f:kustomize.toolkit.fluxcd.io/namespace": {}
+                    } }
+                }
+            }]);
         }
         let mut annotations = serde_json::Map::new();
         if let Some((key, value)) = self.annotation.as_deref().and_then(|text| text.split_once('=')) {

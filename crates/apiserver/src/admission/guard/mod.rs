@@ -9,9 +9,11 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_access::authorization::{self, Authorizer as _};
+use tenure_access::identity::{Lookup as _, UserInfo};
 use tenure_store::{Event, EventKind, Store};
 
 use super::{Admission, Attributes, subject};
+use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::keys;
 use crate::stored::decode_stored;
@@ -35,7 +37,16 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     fn concerns(&self, asked: &Asked<'_>) -> bool;
 
     /// What it says about a request: `review` is the `request` of an AdmissionReview without its objects.
-    fn judge(&self, review: &Review<'_>, may: &dyn Fn(&GuardQuestion<'_>) -> bool) -> Ruling;
+    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling;
+}
+
+/// What a guard can ask for while it judges.
+pub trait GuardSurroundings {
+    /// Whether the one who asks may do something.
+    fn may(&self, question: &GuardQuestion<'_>) -> bool;
+
+    /// An object by group, plural name, namespace and name, as it is stored now.
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
 
 /// What a request is about, before anything of it is read.
@@ -51,6 +62,8 @@ pub struct Asked<'a> {
     pub subresource: &'a str,
     /// Namespace; of a Namespace its own name.
     pub namespace: &'a str,
+    /// The object as it is stored, if it is.
+    pub old_object: Option<&'a Value>,
 }
 
 /// A request as a guard sees it.
@@ -222,12 +235,31 @@ fn ask(admission: &Admission, attributes: &Attributes<'_>, object: Option<&Value
         resource: &resource.plural,
         subresource: attributes.subresource(),
         namespace: attributes.namespace(),
+        old_object: attributes.old,
     };
     let Some(guard) = admission.post.find(contents.store(), &asked) else {
         return Ok(None);
     };
     let request = subject::request(attributes, resource, resource);
-    let may = |question: &GuardQuestion<'_>| {
+    let review = Review {
+        request: &request,
+        object,
+        old_object: attributes.old,
+    };
+    match guard.judge(&review, &Asking { contents, user }) {
+        Ruling::Allow { object, warnings } => Ok(Some(Ruled { object, warnings })),
+        Ruling::Deny(why) => Err(attributes.denied(object, &why)),
+    }
+}
+
+/// The cluster, for the one who asks.
+struct Asking<'a> {
+    contents: &'a Contents,
+    user: &'a UserInfo,
+}
+
+impl GuardSurroundings for Asking<'_> {
+    fn may(&self, question: &GuardQuestion<'_>) -> bool {
         let wanted = authorization::Attributes {
             verb: question.verb.to_owned(),
             group: question.group.to_owned(),
@@ -238,15 +270,10 @@ fn ask(admission: &Admission, attributes: &Attributes<'_>, object: Option<&Value
             name: question.name.to_owned(),
             path: None,
         };
-        contents.rights().authorize(user, &wanted).allowed
-    };
-    let review = Review {
-        request: &request,
-        object,
-        old_object: attributes.old,
-    };
-    match guard.judge(&review, &may) {
-        Ruling::Allow { object, warnings } => Ok(Some(Ruled { object, warnings })),
-        Ruling::Deny(why) => Err(attributes.denied(object, &why)),
+        self.contents.rights().authorize(self.user, &wanted).allowed
+    }
+
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.contents.view().get(group, plural, Some(namespace), name)
     }
 }
