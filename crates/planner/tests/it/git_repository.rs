@@ -35,6 +35,7 @@ fn snapshot(spec: Value) -> Snapshot {
         attempt: Attempt::begin(start(), &repository),
         beside: Beside::default(),
         memory: Memory::default(),
+        advertised: None,
         repository,
     }
 }
