@@ -96,6 +96,11 @@ pub const CLUSTER: &str = "tenure.dev/cluster";
 pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
 pub const HOME_NAMESPACE: &str = "tenure.dev/home-namespace";
+/// Annotation on a Tenant: what happens when somebody else takes the ServiceAccount that its surfaces act as. Without
+/// [`GITOPS_ACCOUNT_EXCLUSIVE`] it is warned of.
+pub const GITOPS_ACCOUNT: &str = "tenure.dev/gitops-account";
+/// Value of [`GITOPS_ACCOUNT`]: it is refused.
+pub const GITOPS_ACCOUNT_EXCLUSIVE: &str = "exclusive";
 /// Label on what a Surface generates: the Surface's name (same namespace).
 pub const SURFACE_LABEL: &str = "tenure.dev/surface";
 /// Label on what a Surface generates: the source's name within the Surface.
@@ -126,3 +131,5 @@ pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
 pub const VIEW_CLUSTER_ROLE: &str = "tenure-view";
 /// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";
+/// Capsule's ClusterRole of owners that lets them make namespaces: only where what they make is judged.
+pub const NAMESPACE_PROVISIONER_CLUSTER_ROLE: &str = "capsule-namespace-provisioner";

@@ -30,7 +30,11 @@ const TOKEN_SECONDS: i64 = 3600;
 /// not written again. What is in a
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
 pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> Result<(), Failure> {
-    let objects = list_objects(switches, &[])?;
+    let mut objects = list_objects(switches, &[])?;
+    // Here everything that is written is judged, so that owners may make namespaces.
+    if switches.is_on("Tenant") {
+        objects.extend(tenure_api::installation::provisioning());
+    }
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
         .partition(|object| ObjectView::of(object).has("/metadata/namespace"));
@@ -139,6 +143,7 @@ pub(crate) fn start_controllers(
     config.hooks = surroundings.hooks;
     config.artifact_endpoint = surroundings.artifact_endpoint;
     config.advertised = surroundings.advertised;
+    config.settings.is_guarded = true;
     Ok(tokio::spawn(async move {
         if let Err(error) = tenure_controllers::run(config, shutdown).await {
             tracing::error!(error = chain(&error), "the controllers ended");

@@ -3,8 +3,10 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tenure_admission::EmbeddedGuard;
 use tenure_apiserver::{Config, Counter, Server, ServerError};
 use tenure_cluster::Installation;
 use tenure_controllers::{ArtifactEndpoint, Hooks};
@@ -275,6 +277,7 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
             .unwrap_or_else(|| defaults.issuer.clone()),
         services: options.settings.services,
         left_out_plugins: options.settings.left_out_plugins.clone(),
+        guard: (!options.bare).then(|| Arc::new(EmbeddedGuard::new(options.controllers.write_tenancy())) as _),
         audit: options.settings.audit.clone(),
         controllers: !options.bare,
         counters: vec![Counter {

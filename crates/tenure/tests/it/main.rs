@@ -28,5 +28,6 @@ mod killed;
 mod kube_apiserver;
 mod process;
 mod real_repositories;
+mod tenancy;
 #[cfg(feature = "traces")]
 mod traces;

@@ -1,0 +1,134 @@
+//! Who may write what: `tests/admission.yaml`, a trial for each case.
+
+use serde_json::{Value, json};
+use tenure_tenancy::admission::{self, Change, Decision, Question, Request};
+use tenure_tenancy::{Facts, Realm};
+
+use crate::table::{Actor, Allowed, Case, Table};
+
+pub(crate) fn collect_facts(realm: &Realm) -> Facts {
+    let mut facts = Facts::new(realm.settings.clone());
+    // What was otherwise before leaves nothing behind.
+    for tenant in &realm.tenants {
+        let mut before = tenant.clone();
+        before.home_namespace = Some("blue-dev".to_owned());
+        facts.set_tenant(before);
+        facts.set_tenant(tenant.clone());
+    }
+    for namespace in &realm.namespaces {
+        let mut before = namespace.clone();
+        before.tenant_owners.clear();
+        facts.set_namespace(before);
+        facts.set_namespace(namespace.clone());
+    }
+    facts
+}
+
+/// Whether an actor's rights say yes.
+fn may(actor: &Actor, question: &Question<'_>) -> bool {
+    actor.rights.iter().any(|right| {
+        let (verb, what) = right.split_once(' ').unwrap();
+        let (resource, name) = what.split_once('/').unwrap_or((what, "*"));
+        verb == question.verb
+            && (resource == "*" || resource == question.resource)
+            && (name == "*" || name == question.name)
+    })
+}
+
+impl Table {
+    pub(crate) fn check(&self, case: &Case) -> Result<(), String> {
+        let facts = collect_facts(&self.realm);
+        let actor = self.actors.get(&case.by).ok_or("no such actor")?;
+        let (operation, object) = case.action();
+        let (group, resource, name) = object.what();
+        let part = case.subresource();
+        let namespace = if resource == "namespaces" {
+            name
+        } else {
+            object.namespace.as_deref().unwrap_or_default()
+        };
+        let new = object.to_value(name);
+        let old = if operation == "UPDATE" {
+            case.from.to_value(name)
+        } else {
+            new.clone()
+        };
+        let extra = if actor.token {
+            json!({ "authentication.kubernetes.io/credential-id": ["JTI=x"] })
+        } else {
+            json!({})
+        };
+        let review = json!({
+            "operation": operation,
+            "resource": { "group": group, "version": "v1", "resource": resource },
+            "subResource": part,
+            "namespace": namespace,
+            "name": name,
+            "userInfo": { "username": actor.user, "groups": actor.groups, "extra": extra },
+            "dryRun": case.dry_run,
+            "object": (operation != "DELETE").then_some(&new),
+            "oldObject": (operation != "CREATE").then_some(&old),
+        });
+        let request = Request::read(&review).map_err(|error| error.to_string())?;
+        let concerns = admission::concerns(&facts, request.actor.user, request.resource, namespace);
+        if concerns == case.outside {
+            return Err(format!("{case:?}\n    is asked about: {concerns}"));
+        }
+        let decision = admission::decide(&facts, &request, &|question| may(actor, question));
+        let is_right = match (&decision, &case.allow, &case.deny) {
+            (Decision::Allow { changes, warnings }, Some(allowed), None) => {
+                is_as_told(changes, allowed) && check_warnings(warnings, allowed)
+            }
+            (Decision::Deny(refusal), None, Some(rule)) => {
+                refusal.rule.as_str() == rule && refusal.to_string().contains(&case.saying)
+            }
+            _ => false,
+        };
+        if is_right && settles(&facts, &review, &decision, actor) {
+            Ok(())
+        } else {
+            Err(format!("{case:?}\n    gives {decision:?}"))
+        }
+    }
+}
+
+fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
+    let label = |key: &'static str, value: &Option<String>| value.clone().map(|value| Change::Label { key, value });
+    let owner = allowed
+        .owner
+        .clone()
+        .map(|(name, uid)| Change::AddTenantOwner { name, uid });
+    let account = allowed.account.clone().map(|value| Change::SpecField {
+        key: "serviceAccountName",
+        value,
+    });
+    let told = [
+        label("capsule.clastix.io/tenant", &allowed.label),
+        owner,
+        label("sharding.fluxcd.io/key", &allowed.shard),
+        account,
+    ];
+    told.into_iter().flatten().eq(changes.iter().cloned())
+}
+
+fn check_warnings(warnings: &[String], allowed: &Allowed) -> bool {
+    match (warnings, &allowed.warning) {
+        ([], None) => true,
+        ([one], Some(part)) => one.contains(part),
+        _ => false,
+    }
+}
+
+/// Whether the object, once changed as the decision says, is allowed without another change.
+fn settles(facts: &Facts, review: &Value, decision: &Decision, actor: &Actor) -> bool {
+    let Decision::Allow { changes, .. } = decision else {
+        return true;
+    };
+    let mut again = review.clone();
+    for change in changes {
+        change.make(&mut again["object"]);
+    }
+    let request = Request::read(&again).unwrap();
+    let next = admission::decide(facts, &request, &|question| may(actor, question));
+    matches!(next, Decision::Allow { changes, .. } if changes.is_empty())
+}
