@@ -10,6 +10,7 @@
     reason = "tests may panic"
 )]
 
+mod artifact_endpoint;
 mod bad_input;
 mod bind;
 mod broken;
@@ -19,6 +20,7 @@ mod demo;
 mod diff;
 mod durable;
 mod flux;
+mod helm_controller;
 mod hooks;
 mod howto;
 mod inspect;
