@@ -29,6 +29,6 @@ pub struct Artifact {
     /// Size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
-    /// Address of the artifact. Tenure serves none over the network and never reads this field: a forged one has no effect.
+    /// Address of the artifact; empty where artifacts are served to nobody. Tenure never reads this field: a forged one has no effect.
     pub url: String,
 }

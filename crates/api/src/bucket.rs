@@ -124,7 +124,7 @@ pub struct BucketStatus {
     /// `ignore` as it was when the artifact was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_ignore: Option<String>,
-    /// Address that Flux serves the artifact at. Tenure serves none over the network and never reads this field: a forged one has no effect.
+    /// Address that Flux served the artifact at. Tenure leaves it empty and never reads it: a forged one has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::crds::{CrdError, crds};
 use crate::metadata::{
     CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
-    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE,
-    PLATFORM_NAMESPACE, SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
+    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
+    NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE, PLATFORM_NAMESPACE, SHARD_LEASE_PREFIX,
+    SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 pub(crate) use choice::ControllerChoice;
@@ -21,6 +22,8 @@ const LEADER_ROLE: &str = "tenure-leader";
 const LANE_TOKENS_ROLE: &str = "tenure-lane-tokens";
 /// The Role of whoever writes events about Tenants, and its binding.
 const EVENTS_ROLE: &str = "tenure-events";
+/// The ClusterRole by which the controller lets owners make namespaces.
+const PROVISIONING_ROLE: &str = "tenure-provisioning";
 /// What lets the controllers ask who somebody is that asks for metrics.
 const METRICS_REVIEWS_BINDING: &str = "tenure-metrics-reviews";
 /// Where events about objects are that are in no namespace.
@@ -57,7 +60,7 @@ pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Res
         namespace(),
         service_account(),
         controller_cluster_role(&choice),
-        controller_cluster_role_binding(),
+        controller_cluster_role_binding_to(CONTROLLER_SERVICE_ACCOUNT),
         leader_role(shards),
         controller_role_binding(LEADER_ROLE, PLATFORM_NAMESPACE),
         lane_tokens_role(&choice),
@@ -109,7 +112,8 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         json!({"apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": seen}),
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
         json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": seen}),
-        json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "list", "watch", "update", "patch"]}),
+        json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"],
+               "verbs": ["get", "list", "watch", "update", "patch", "own", "adopt"]}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]}),
         // A Tenant's home namespace is made when it is not there.
         json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": namespaces}),
@@ -149,6 +153,29 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
         ]);
     }
     roles
+}
+
+/// What lets owners make namespaces, where everything that is written is judged: the ClusterRole that they are bound to, and the right of the
+/// controller to bind it. With RBAC alone an owner who may make namespaces could make them for anybody.
+#[must_use]
+pub fn provisioning() -> Vec<Value> {
+    vec![
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": NAMESPACE_PROVISIONER_CLUSTER_ROLE, "labels": labels()},
+            "rules": [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]}]
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": PROVISIONING_ROLE, "labels": labels()},
+            "rules": [
+                {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"], "verbs": ["get", "create", "patch"]},
+                {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
+                 "resourceNames": [NAMESPACE_PROVISIONER_CLUSTER_ROLE]}
+            ]
+        }),
+        controller_cluster_role_binding_to(PROVISIONING_ROLE),
+    ]
 }
 
 /// How the controllers find out who asks for metrics, and whether that one may: Kubernetes' own role for who asks so. Only for an installation
@@ -217,11 +244,12 @@ fn controller_role_binding(role: &str, namespace: &str) -> Value {
     })
 }
 
-fn controller_cluster_role_binding() -> Value {
+/// Binds the controller to a ClusterRole in the whole cluster.
+fn controller_cluster_role_binding_to(role: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": CONTROLLER_SERVICE_ACCOUNT, "labels": labels()},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": CONTROLLER_SERVICE_ACCOUNT},
+        "metadata": {"name": role, "labels": labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER_SERVICE_ACCOUNT, "namespace": PLATFORM_NAMESPACE}]
     })
 }

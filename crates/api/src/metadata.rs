@@ -96,6 +96,20 @@ pub const CLUSTER: &str = "tenure.dev/cluster";
 pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
 pub const HOME_NAMESPACE: &str = "tenure.dev/home-namespace";
+/// Annotation on a Surface, or a Kustomization: what an edit by hand of a field that Git manages comes to. [`HAND_EDITS_REFUSE`],
+/// [`HAND_EDITS_REVERT`]; without it, it is warned of, and put back.
+pub const HAND_EDITS: &str = "tenure.dev/hand-edits";
+/// Value of [`HAND_EDITS`]: it is refused.
+pub const HAND_EDITS_REFUSE: &str = "refuse";
+/// Value of [`HAND_EDITS`]: it is put back without a word.
+pub const HAND_EDITS_REVERT: &str = "revert";
+/// Annotation on a Surface, or a Kustomization: who else may write what Git manages, user names with commas between them.
+pub const OTHER_WRITERS: &str = "tenure.dev/other-writers";
+/// Annotation on a Tenant: what happens when somebody else takes the ServiceAccount that its surfaces act as. Without
+/// [`GITOPS_ACCOUNT_EXCLUSIVE`] it is warned of.
+pub const GITOPS_ACCOUNT: &str = "tenure.dev/gitops-account";
+/// Value of [`GITOPS_ACCOUNT`]: it is refused.
+pub const GITOPS_ACCOUNT_EXCLUSIVE: &str = "exclusive";
 /// Label on what a Surface generates: the Surface's name (same namespace).
 pub const SURFACE_LABEL: &str = "tenure.dev/surface";
 /// Label on what a Surface generates: the source's name within the Surface.
@@ -126,3 +140,5 @@ pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
 pub const VIEW_CLUSTER_ROLE: &str = "tenure-view";
 /// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";
+/// Capsule's ClusterRole of owners that lets them make namespaces: only where what they make is judged.
+pub const NAMESPACE_PROVISIONER_CLUSTER_ROLE: &str = "capsule-namespace-provisioner";

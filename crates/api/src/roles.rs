@@ -59,6 +59,8 @@ pub(crate) fn lane_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = choice.limit_lanes(list_book_rules());
     if choice.has_accounts() {
         rules.push(json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }));
+        // Kubernetes knows no such verb: admission asks for it, where a tenant's account is to be nobody else's.
+        rules.push(json!({ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint"] }));
     }
     cluster_role(LANE_CLUSTER_ROLE, &rules)
 }

@@ -56,6 +56,15 @@ pub struct TenantSpec {
     /// RoleBindings in every namespace that confer no ownership.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_role_bindings: Vec<AdditionalRoleBinding>,
+    /// Whether the tenant's owners and its GitOps account may change nothing for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordoned: Option<bool>,
+    /// Whether names of its namespaces must begin with its own name and a hyphen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force_tenant_prefix: Option<bool>,
+    /// Whether the Tenant may not be deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prevent_deletion: Option<bool>,
     /// What Capsule knows and Tenure does not act on.
     #[serde(flatten)]
     #[schemars(skip)]

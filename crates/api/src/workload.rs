@@ -23,6 +23,16 @@ const METRICS_PORT_NAME: &str = "http-prom";
 pub const HOOK_PORT: u16 = 9292;
 /// The Service of requests to Receivers (Flux's): what an Ingress or a load balancer leads to.
 pub const HOOK_SERVICE: &str = "webhook-receiver";
+/// The port of artifacts for who proves to be somebody, and the one for helm-controller.
+pub const ARTIFACT_PORT: u16 = 9743;
+/// See [`ARTIFACT_PORT`].
+pub const OPEN_ARTIFACT_PORT: u16 = 9790;
+/// The Service of artifacts.
+pub const ARTIFACT_SERVICE: &str = "tenure-artifacts";
+/// Where the certificate for artifacts is in a Pod.
+const ARTIFACT_CERTIFICATE: &str = "/etc/tenure/artifacts";
+/// What Flux's helm-controller is labelled with.
+const HELM_CONTROLLER: (&str, &str) = ("app", "helm-controller");
 /// What the program is called in an image that has nothing else.
 pub const PROGRAM: &str = "/tenure";
 /// The only folder that can be written.
@@ -68,6 +78,10 @@ pub struct Workload {
     pub priority_class: Option<String>,
     /// Whether requests to Receivers are taken.
     pub hooks: bool,
+    /// The namespace of the helm-controller that artifacts are served to, if they are.
+    pub helm_controller: Option<String>,
+    /// The Secret with the certificate under which artifacts are served to who may get them, if they are.
+    pub artifact_secret: Option<String>,
     /// What `tenure run` is told besides.
     pub arguments: Vec<String>,
     /// Where the API server is; nothing stands for every address, on its usual ports.
@@ -95,6 +109,22 @@ struct Part<'a> {
 }
 
 impl Workload {
+    /// Whether artifacts are served to others.
+    #[must_use]
+    pub fn has_artifacts(&self) -> bool {
+        self.helm_controller.is_some() || self.artifact_secret.is_some()
+    }
+
+    /// Where artifacts are, as statuses tell it: there is one address, and helm-controller shows no token.
+    fn artifact_url(&self) -> String {
+        let scheme = if self.helm_controller.is_some() {
+            "http"
+        } else {
+            "https"
+        };
+        format!("{scheme}://{ARTIFACT_SERVICE}.{PLATFORM_NAMESPACE}.svc")
+    }
+
     /// What is installed when nothing but the image is chosen, and what `deploy/` holds.
     #[must_use]
     pub fn usual(image: &str) -> Self {
@@ -121,6 +151,9 @@ pub fn objects(workload: &Workload) -> Vec<Value> {
     if workload.hooks {
         objects.push(hook_service());
     }
+    if workload.has_artifacts() {
+        objects.push(artifact_service(workload));
+    }
     objects.extend(
         parts
             .iter()
@@ -137,6 +170,18 @@ fn hook_service() -> Value {
             "type": "ClusterIP", "selector": selector(),
             "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "hooks"}]
         }
+    })
+}
+
+/// Where artifacts are taken.
+fn artifact_service(workload: &Workload) -> Value {
+    let port = |name: &str, port: u16| json!({"name": name, "port": port, "protocol": "TCP", "targetPort": format!("artifacts-{name}")});
+    let open = workload.helm_controller.as_ref().map(|_| port("http", 80));
+    let proven = workload.artifact_secret.as_ref().map(|_| port("https", 443));
+    let ports: Vec<Value> = open.into_iter().chain(proven).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata(ARTIFACT_SERVICE),
+        "spec": {"type": "ClusterIP", "selector": selector(), "ports": ports}
     })
 }
 
@@ -232,6 +277,19 @@ impl Part<'_> {
             // From anywhere: whatever leads here is another thing in every cluster, and each request proves itself.
             ingress.push(json!({"ports": tcp(&[HOOK_PORT])}));
         }
+        if let Some(namespace) = workload.helm_controller.as_ref().filter(|_| self.shard.is_none()) {
+            // Nobody proves anything there: these Pods, and no others.
+            let (label, value) = HELM_CONTROLLER;
+            let from = json!({
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "podSelector": {"matchLabels": {label: value}}
+            });
+            ingress.push(json!({"from": [from], "ports": tcp(&[OPEN_ARTIFACT_PORT])}));
+        }
+        if workload.artifact_secret.is_some() && self.shard.is_none() {
+            // From anywhere: each request proves itself.
+            ingress.push(json!({"ports": tcp(&[ARTIFACT_PORT])}));
+        }
         if !ingress.is_empty()
             && let Some(spec) = policy.get_mut("spec").and_then(Value::as_object_mut)
         {
@@ -256,6 +314,7 @@ impl Part<'_> {
             format!("--data={DATA}/data"),
             format!("--health-address={HEALTH_PORT}"),
         ];
+        let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
         let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"})];
         if workload.metrics_from.is_some() {
             arguments.push(format!("--metrics-address={METRICS_PORT}"));
@@ -265,6 +324,24 @@ impl Part<'_> {
             arguments.push(format!("--hook-address={HOOK_PORT}"));
             ports.push(json!({"name": "hooks", "containerPort": HOOK_PORT, "protocol": "TCP"}));
         }
+        let serves = self.shard.is_none() && workload.has_artifacts();
+        if serves {
+            arguments.push(format!("--artifact-url={}", workload.artifact_url()));
+        }
+        if workload.helm_controller.is_some() && serves {
+            arguments.push(format!("--artifact-open-address=[::]:{OPEN_ARTIFACT_PORT}"));
+            ports.push(json!({"name": "artifacts-http", "containerPort": OPEN_ARTIFACT_PORT, "protocol": "TCP"}));
+        }
+        let mut mounts = vec![json!({"name": "data", "mountPath": DATA})];
+        let mut volumes = vec![json!({"name": "data", "emptyDir": {"sizeLimit": mebibytes(workload.disk)}})];
+        if let Some(secret) = workload.artifact_secret.as_ref().filter(|_| serves) {
+            arguments.push(format!("--artifact-address={ARTIFACT_PORT}"));
+            arguments.push(format!("--artifact-tls-cert={ARTIFACT_CERTIFICATE}/tls.crt"));
+            arguments.push(format!("--artifact-tls-key={ARTIFACT_CERTIFICATE}/tls.key"));
+            ports.push(json!({"name": "artifacts-https", "containerPort": ARTIFACT_PORT, "protocol": "TCP"}));
+            mounts.push(json!({"name": "artifacts", "mountPath": ARTIFACT_CERTIFICATE, "readOnly": true}));
+            volumes.push(json!({"name": "artifacts", "secret": {"secretName": secret, "defaultMode": 0o440}}));
+        }
         match self.shard {
             Some(shard) => arguments.push(format!("--watch-label-selector={SHARDING_KEY}={shard}")),
             None if !workload.shards.is_empty() => arguments.push(format!("--watch-label-selector=!{SHARDING_KEY}")),
@@ -273,7 +350,6 @@ impl Part<'_> {
         arguments.extend(workload.arguments.iter().cloned());
         let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
         let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": self.selector()}});
-        let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
         let container = json!({
             "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
             "command": [PROGRAM], "args": arguments,
@@ -289,7 +365,7 @@ impl Part<'_> {
                 "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "256Mi"},
                 "limits": {"memory": mebibytes(workload.memory)}
             },
-            "volumeMounts": [{"name": "data", "mountPath": DATA}]
+            "volumeMounts": mounts
         });
         let mut pod = json!({
             "serviceAccountName": CONTROLLER_SERVICE_ACCOUNT, "automountServiceAccountToken": true, "enableServiceLinks": false,
@@ -302,7 +378,7 @@ impl Part<'_> {
             },
             "topologySpreadConstraints": [spread("kubernetes.io/hostname"), spread("topology.kubernetes.io/zone")],
             "containers": [container],
-            "volumes": [{"name": "data", "emptyDir": {"sizeLimit": mebibytes(workload.disk)}}]
+            "volumes": volumes
         });
         if let (Some(class), Some(pod)) = (&workload.priority_class, pod.as_object_mut()) {
             pod.insert("priorityClassName".to_owned(), json!(class));

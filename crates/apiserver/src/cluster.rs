@@ -10,6 +10,7 @@ use tenure_store::Store;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::guard::Guard;
 use crate::authentication::Authenticator;
 use crate::catalog::Catalog;
 use crate::gate::Gate;
@@ -24,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) services: ServiceRange,
     /// Rules of admission that are left out.
     pub(crate) left_out_plugins: Vec<String>,
+    /// Who guards what is written, beside webhooks.
+    pub(crate) guard: Option<Arc<dyn Guard>>,
     /// How many bytes of objects that are no longer the newest its lists may keep.
     pub(crate) old_bytes: usize,
 }
@@ -46,6 +49,9 @@ impl Cluster {
         registry.contents().refresh_definitions();
         bootstrap::run(&registry).await?;
         registry.admission().leave_out(settings.left_out_plugins);
+        if let Some(guard) = settings.guard {
+            registry.admission().set_guard(guard);
+        }
         registry.admission().open();
         registry.held().bound(settings.old_bytes);
         Ok(Self { registry, gate })

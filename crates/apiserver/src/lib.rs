@@ -48,6 +48,7 @@ mod webhook_client;
 mod yaml;
 
 pub use admission::OPTIONAL_PLUGINS;
+pub use admission::guard::{Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Review, Ruling};
 pub use answers::AnswerBounds;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};

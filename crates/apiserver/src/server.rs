@@ -11,6 +11,7 @@ use tenure_kinds::kind::ServiceRange;
 use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
 
+use crate::admission::guard::Guard;
 use crate::answers::AnswerBounds;
 use crate::audit::{Audit, LogConfig};
 use crate::authentication::{Authenticator, CertificateError, KeyError, ServiceAccountTokens};
@@ -52,6 +53,8 @@ pub struct Config {
     pub services: ServiceRange,
     /// Rules of admission that are left out, of [`crate::OPTIONAL_PLUGINS`].
     pub left_out_plugins: Vec<String>,
+    /// Who guards what is written, beside webhooks; nobody without.
+    pub guard: Option<Arc<dyn Guard>>,
     /// How much of answers may be on its way out at once.
     pub answers: AnswerBounds,
     /// How much requests may hold in memory at once.
@@ -76,6 +79,7 @@ impl Config {
             issuer: ISSUER.to_owned(),
             services: ServiceRange::default(),
             left_out_plugins: Vec::new(),
+            guard: None,
             answers: AnswerBounds::default(),
             intake: IntakeBounds::default(),
             audit: None,
@@ -149,6 +153,7 @@ impl Server {
         let settings = cluster::Settings {
             services: config.services,
             left_out_plugins: config.left_out_plugins,
+            guard: config.guard,
             old_bytes: config.answers.old_bytes,
         };
         let cluster = Cluster::open(store, authenticator, settings).await;

@@ -70,6 +70,11 @@ impl Depot {
         }
     }
 
+    /// The folder below which everything is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// What the fetches of a lane are charged to.
     pub(crate) fn account(&self, lane: &str) -> Account {
         Account {

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tenure_cluster::Connection;
+use tenure_planner::artifact_address::ArtifactBase;
 use tenure_planner::kustomization::{ApplySettings, Guards};
 use tenure_sources::{Limits, Policy};
 use tenure_tenancy::{Instance, Settings};
 
+use crate::artifact_endpoint::ArtifactEndpoint;
 use crate::budgets::Budgets;
 use crate::figures::Figures;
 use crate::hooks::Hooks;
@@ -51,6 +53,10 @@ pub struct Config {
     pub figures: Figures,
     /// What is asked by whoever listens for requests to Receivers.
     pub hooks: Hooks,
+    /// What is asked by whoever serves artifacts to others.
+    pub artifact_endpoint: ArtifactEndpoint,
+    /// Where that is, as statuses tell it; nothing when artifacts are served to nobody.
+    pub advertised: Option<ArtifactBase>,
     /// Which of several instances this is.
     pub instance: Instance,
     /// What it knows of the others.
@@ -78,6 +84,8 @@ impl Config {
             strict_sops: false,
             figures: Figures::default(),
             hooks: Hooks::default(),
+            artifact_endpoint: ArtifactEndpoint::default(),
+            advertised: None,
             instance: Instance::default(),
             shards: None,
         }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_cluster::HandedToken;
 use tenure_planner::Event;
+use tenure_planner::artifact_address::ArtifactBase;
 use tenure_planner::kustomization::{ApplySettings, Guards, Turnover};
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_sources::Limits;
@@ -52,6 +53,8 @@ pub(crate) struct Orders {
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
+    /// Where artifacts are served to others, if they are.
+    pub(crate) advertised: Option<ArtifactBase>,
 }
 
 /// What a lane is told of one of its namespaces.

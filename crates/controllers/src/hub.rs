@@ -12,17 +12,20 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use tenure_api::{Kustomization, ObjectId, Surface, Tenant};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
+use tenure_planner::artifact_address::ArtifactAddress;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
 use tenure_tenancy::{Ending, Identity, LaneAccount, Placement, Realm, identity};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::artifact_endpoint::{ArtifactKeeper, OpenArchive};
+use crate::artifacts::locate_archive;
 use crate::cache::{Cache, CacheByKind};
 use crate::entry::Entry;
 use crate::estates::EstateTable;
 use crate::figures::{Figures, Seen, StateView};
-use crate::fleet::{Fleet, Overview};
+use crate::fleet::{Fleet, Overview, open_archive};
 use crate::hooks::Courier;
 use crate::key::Key;
 use crate::kustomization;
@@ -34,6 +37,7 @@ use crate::means::Means;
 use crate::realm::PlacementCache;
 use crate::receiver;
 use crate::reconciled::{Home, Reconciled as _};
+use crate::served::Named;
 
 /// How long changes of Tenants and namespaces are gathered before everybody is told.
 const GATHERED: Duration = Duration::from_millis(10);
@@ -382,6 +386,33 @@ impl Surroundings for Hub {
         }
         drop(homes);
         self.means.mailboxes.wake(&Key::of_rights(namespace));
+    }
+}
+
+impl ArtifactKeeper for Hub {
+    fn is_ready(&self) -> bool {
+        self.means.ready.is_cancelled()
+    }
+
+    fn name_share(&self, namespace: &str) -> String {
+        name_share(&self.find_placement(namespace), namespace)
+    }
+
+    fn open<'a>(&'a self, address: &'a ArtifactAddress) -> BoxFuture<'a, Option<OpenArchive>> {
+        async move {
+            if let Some(fleet) = self.fleet() {
+                return fleet.open_served(address).await;
+            }
+            // What another instance has fetched is not here.
+            let shard = self.find_shard(&address.namespace)?;
+            let named = Named::find(&shard, address).filter(|_| self.works_on(&address.namespace))?;
+            let stored = shard.artifacts.record(&named.source);
+            let stored_at = named.check(address, stored.as_ref())?;
+            let archive = locate_archive(&named.source, &address.digest).ok()?;
+            let folder = self.means.depot.folder().to_owned();
+            Some((open_archive(folder, archive).await?, stored_at))
+        }
+        .boxed()
     }
 }
 

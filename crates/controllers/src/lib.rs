@@ -17,6 +17,7 @@
 
 mod alert;
 mod answers;
+mod artifact_endpoint;
 mod artifact_generator;
 mod artifacts;
 mod bounds;
@@ -72,6 +73,7 @@ mod render;
 mod rights;
 mod rooms;
 mod seen_files;
+mod served;
 mod sharding;
 mod sight;
 mod source;
@@ -85,6 +87,7 @@ mod trees;
 mod turnovers;
 mod under_way;
 
+pub use artifact_endpoint::{ArtifactEndpoint, ArtifactRefusal, ServedArtifact, Transfer};
 pub use budgets::{Budgets, Share};
 pub use config::Config;
 pub use election::{Election, LeaseName, run_as_leader};

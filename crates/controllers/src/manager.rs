@@ -18,6 +18,7 @@ use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::artifact_endpoint::ArtifactKeeper;
 use crate::cache::{Cache, Change};
 use crate::config::Config;
 use crate::entry::Entry;
@@ -89,6 +90,9 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     hub.means.figures.set_view(Arc::downgrade(&hub) as Weak<dyn StateView>);
     let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
     hub.means.hooks.set_courier(Arc::downgrade(&hub) as Weak<dyn Courier>);
+    given
+        .artifact_endpoint
+        .set_keeper(Arc::downgrade(&hub) as Weak<dyn ArtifactKeeper>);
     match Fleet::of(
         &given,
         (overview, &hub.means, &hub.lane_kinds),

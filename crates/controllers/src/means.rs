@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tenure_cluster::{Client, ClientPool};
+use tenure_planner::artifact_address::ArtifactBase;
 use tenure_planner::kustomization::{ApplySettings, Guards};
 use tenure_sources::{ByteBudget, Connect, Reach, StorageError};
 use tenure_tenancy::Settings;
@@ -36,6 +37,8 @@ pub(crate) struct Means {
     pub(crate) strict_sops: bool,
     /// The paths of Receivers.
     pub(crate) hooks: Hooks,
+    /// Where artifacts are served to others, if they are.
+    pub(crate) advertised: Option<ArtifactBase>,
     /// How many reconciliations a lane may have at the same time.
     pub(crate) lane_width: usize,
     /// For how many namespaces at the same time the rights of lanes are seen to.
@@ -86,6 +89,7 @@ impl Means {
             applying: config.applying,
             strict_sops: config.strict_sops,
             hooks: config.hooks,
+            advertised: config.advertised,
             lane_width: config.lane_width,
             rights: Arc::new(Semaphore::new(config.lane_width.max(1))),
             renderings: Renderings::new(config.rendering),

@@ -19,6 +19,7 @@ pub mod alert;
 pub mod answer;
 pub mod answered;
 pub mod artifact;
+pub mod artifact_address;
 pub mod artifact_generator;
 pub mod bucket;
 pub mod cluster_config;

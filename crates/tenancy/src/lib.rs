@@ -12,11 +12,15 @@
 //!                                        ├──[foreign_token]▶ which of its tokens may another cluster see?
 //!                                        ├──[owner]──────▶ whose is an object that two want?
 //!                                        └──[surface]────▶ which tier is a Surface here?
+//!
+//! Tenants and namespaces ──[facts]──▶ Facts ──[admission]──▶ may somebody write this, before it is stored?
 //! ```
 
+pub mod admission;
 pub mod denial;
 pub mod ending;
 pub mod external;
+pub mod facts;
 pub mod foreign_token;
 pub mod grant;
 pub mod identity;
@@ -32,10 +36,13 @@ pub mod surface;
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
 pub use external::ExternalGrant;
+pub use facts::Facts;
 pub use foreign_token::{OwnAnswer, TokenClaims, TokenOrder};
 pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
-pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantPlacement, check_takeable};
+pub use realm::{
+    Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement, check_takeable,
+};
 pub use reference::Referrer;

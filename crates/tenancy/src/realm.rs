@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tenure_api::metadata::{HOME_NAMESPACE, PLATFORM_NAMESPACE, SHARDING_KEY, TENANT_GITOPS_SUFFIX, TENANT_LABEL};
+use tenure_api::metadata::{
+    GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, PLATFORM_NAMESPACE, SHARDING_KEY, TENANT_GITOPS_SUFFIX,
+    TENANT_LABEL,
+};
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
@@ -27,6 +30,8 @@ pub struct Settings {
     pub reference_grants: Vec<ReferenceGrant>,
     /// Artifacts of other controllers that are taken.
     pub external_grants: Vec<ExternalGrant>,
+    /// Whether everything that is written in the cluster is judged by [`crate::admission`] first.
+    pub is_guarded: bool,
 }
 
 impl Default for Settings {
@@ -36,6 +41,7 @@ impl Default for Settings {
             default_service_accounts: BTreeMap::new(),
             reference_grants: Vec::new(),
             external_grants: Vec::new(),
+            is_guarded: false,
         }
     }
 }
@@ -50,13 +56,44 @@ pub struct TenantFacts {
     pub uid: String,
     /// The home namespace that it names, if it does.
     pub home_namespace: Option<String>,
-    /// Owners that are ServiceAccounts: their full user names.
-    pub service_account_owners: Vec<String>,
+    /// Who owns it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<TenantOwnerFacts>,
+    /// How many namespaces it may have, if that is bounded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace_quota: Option<u32>,
+    /// Whether names of its namespaces begin with its own name and a hyphen; that of the home namespace need not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub force_prefix: bool,
+    /// Whether nothing in it may be changed for now.
+    #[serde(skip_serializing_if = "is_false")]
+    pub cordoned: bool,
+    /// Whether it may not be deleted.
+    #[serde(skip_serializing_if = "is_false")]
+    pub prevent_deletion: bool,
+    /// Whether its GitOps account is kept from everybody else, instead of warning of who takes it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub exclusive_account: bool,
     /// The key of the shard that it is in, if it is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// An owner of a Tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantOwnerFacts {
+    /// `User`, `Group` or `ServiceAccount`.
+    pub kind: String,
+    /// Name; of a ServiceAccount its full user name.
+    pub name: String,
 }
 
 impl From<&Tenant> for TenantFacts {
@@ -70,13 +107,30 @@ impl From<&Tenant> for TenantFacts {
                 .as_ref()
                 .and_then(|all| all.get(HOME_NAMESPACE))
                 .cloned(),
-            service_account_owners: tenant
+            owners: tenant
                 .spec
                 .owners
                 .iter()
-                .filter(|owner| owner.kind == "ServiceAccount")
-                .map(|owner| owner.name.clone())
+                .map(|owner| TenantOwnerFacts {
+                    kind: owner.kind.clone(),
+                    name: owner.name.clone(),
+                })
                 .collect(),
+            namespace_quota: tenant
+                .spec
+                .namespace_options
+                .as_ref()
+                .and_then(|options| options.quota)
+                .and_then(|quota| u32::try_from(quota).ok()),
+            force_prefix: tenant.spec.force_tenant_prefix.unwrap_or_default(),
+            cordoned: tenant.spec.cordoned.unwrap_or_default(),
+            prevent_deletion: tenant.spec.prevent_deletion.unwrap_or_default(),
+            exclusive_account: tenant
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(GITOPS_ACCOUNT))
+                .is_some_and(|value| value == GITOPS_ACCOUNT_EXCLUSIVE),
             shard: read_shard(&tenant.metadata),
             deleting: tenant.metadata.deletion_timestamp.is_some(),
         }
@@ -244,7 +298,7 @@ impl Atlas {
         let tenants = realm.tenants_by_name();
         for facts in &realm.namespaces {
             if facts.name != realm.settings.platform_namespace
-                && let Ok(Some(owner)) = tenant_of(&tenants, facts)
+                && let Ok(Some(owner)) = find_owner(|name| tenants.get(name).copied(), facts)
                 && let Ok(name) = NamespaceName::new(facts.name.clone())
             {
                 owned.entry(owner.uid.clone()).or_default().insert(name);
@@ -269,7 +323,8 @@ impl Atlas {
         let facts = self.namespaces.get(namespace);
         let facts = facts.and_then(|position| self.realm.namespaces.get(*position));
         let owned = |tenant: &TenantFacts| self.owned.get(&tenant.uid).cloned().unwrap_or_default();
-        self.realm.place_by(namespace, facts, owned)
+        let find_tenant = |name: &str| self.realm.tenants.iter().find(|tenant| tenant.name == name);
+        place(&self.realm.settings, namespace, facts, find_tenant, owned)
     }
 }
 
@@ -278,49 +333,10 @@ impl Realm {
     #[must_use]
     pub fn place(&self, namespace: &str) -> Placement {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace);
-        self.place_by(namespace, facts, |tenant| self.namespaces_of(tenant))
-    }
-
-    fn place_by(
-        &self,
-        namespace: &str,
-        facts: Option<&NamespaceFacts>,
-        owned: impl Fn(&TenantFacts) -> BTreeSet<NamespaceName>,
-    ) -> Placement {
-        if NamespaceName::new(namespace).is_err() {
-            return Placement::Disputed {
-                message: format!("{namespace:?} is not a namespace's name"),
-            };
-        }
-        let default_service_account = self
-            .settings
-            .default_service_accounts
-            .get(namespace)
-            .cloned()
-            .unwrap_or_else(|| "default".to_owned());
-        if namespace == self.settings.platform_namespace {
-            return Placement::Platform {
-                default_service_account,
-            };
-        }
-        let Some(facts) = facts else {
-            return Placement::Disputed {
-                message: format!("namespace {namespace} is not known (yet)"),
-            };
-        };
-        let named = facts.tenant_owners.first().map_or("", |owner| owner.name.as_str());
-        let tenant = self.tenants.iter().find(|tenant| tenant.name == named);
-        let tenant: HashMap<&str, &TenantFacts> = tenant.into_iter().map(|tenant| (named, tenant)).collect();
-        match tenant_of(&tenant, facts) {
-            Err(message) => Placement::Disputed { message },
-            Ok(None) => Placement::Unclaimed {
-                default_service_account,
-            },
-            Ok(Some(tenant)) => match placement_in(tenant, default_service_account, owned(tenant)) {
-                Ok(placement) => Placement::Tenant(placement),
-                Err(message) => Placement::Disputed { message },
-            },
-        }
+        let find_tenant = |name: &str| self.tenants.iter().find(|tenant| tenant.name == name);
+        place(&self.settings, namespace, facts, find_tenant, |tenant| {
+            self.namespaces_of(tenant)
+        })
     }
 
     /// The names of a tenant's namespaces.
@@ -330,7 +346,7 @@ impl Realm {
         self.namespaces
             .iter()
             .filter(|facts| facts.name != self.settings.platform_namespace)
-            .filter(|facts| matches!(tenant_of(&tenants, facts), Ok(Some(owner)) if owner.uid == tenant.uid))
+            .filter(|facts| matches!(find_owner(|name| tenants.get(name).copied(), facts), Ok(Some(owner)) if owner.uid == tenant.uid))
             .filter_map(|facts| NamespaceName::new(facts.name.clone()).ok())
             .collect()
     }
@@ -344,12 +360,56 @@ impl Realm {
     }
 }
 
-/// The tenant that a namespace belongs to: none when neither label nor ownerReference names one.
-fn tenant_of<'a>(
-    tenants: &HashMap<&str, &'a TenantFacts>,
+/// Whose a namespace is, by what is known of it.
+pub(crate) fn place<'a>(
+    settings: &Settings,
+    namespace: &str,
+    facts: Option<&NamespaceFacts>,
+    find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
+    owned: impl Fn(&TenantFacts) -> BTreeSet<NamespaceName>,
+) -> Placement {
+    if NamespaceName::new(namespace).is_err() {
+        return Placement::Disputed {
+            message: format!("{namespace:?} is not a namespace's name"),
+        };
+    }
+    let default_service_account = settings
+        .default_service_accounts
+        .get(namespace)
+        .cloned()
+        .unwrap_or_else(|| "default".to_owned());
+    if namespace == settings.platform_namespace {
+        return Placement::Platform {
+            default_service_account,
+        };
+    }
+    let Some(facts) = facts else {
+        return Placement::Disputed {
+            message: format!("namespace {namespace} is not known (yet)"),
+        };
+    };
+    match find_owner(find_tenant, facts) {
+        Err(message) => Placement::Disputed { message },
+        Ok(None) => Placement::Unclaimed {
+            default_service_account,
+        },
+        Ok(Some(tenant)) => match placement_in(tenant, default_service_account, owned(tenant)) {
+            Ok(placement) => Placement::Tenant(placement),
+            Err(message) => Placement::Disputed { message },
+        },
+    }
+}
+
+/// The tenant that a namespace belongs to: none when neither label nor ownerReference names one. What Kubernetes keeps for itself is
+/// never a tenant's, whatever its metadata says: those who may write the metadata there would else decide who acts in it.
+pub(crate) fn find_owner<'a>(
+    find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
     facts: &NamespaceFacts,
 ) -> Result<Option<&'a TenantFacts>, String> {
     let namespace = &facts.name;
+    if is_protected(namespace) {
+        return Ok(None);
+    }
     match (&facts.tenant_label, facts.tenant_owners.as_slice()) {
         (None, []) => Ok(None),
         (Some(label), []) => Err(format!(
@@ -366,7 +426,7 @@ fn tenant_of<'a>(
                     label.as_deref().unwrap_or("nothing"),
                 ));
             }
-            match tenants.get(owner.name.as_str()) {
+            match find_tenant(&owner.name) {
                 Some(tenant) if !owner.uid.is_empty() && tenant.uid == owner.uid => Ok(Some(tenant)),
                 Some(_) => Err(format!(
                     "namespace {namespace} is owned by an earlier Tenant {} that no longer exists (its uid differs)",
@@ -406,10 +466,9 @@ fn placement_in(
 pub fn name_gitops_account(tenant: &TenantFacts, home: &NamespaceName) -> Result<ServiceAccountName, Denial> {
     let generated = format!("{}{TENANT_GITOPS_SUFFIX}", tenant.name);
     let prefix = format!("system:serviceaccount:{home}:");
-    let named: BTreeSet<&str> = tenant
-        .service_account_owners
-        .iter()
-        .filter_map(|owner| owner.strip_prefix(prefix.as_str()))
+    let accounts = tenant.owners.iter().filter(|owner| owner.kind == "ServiceAccount");
+    let named: BTreeSet<&str> = accounts
+        .filter_map(|owner| owner.name.strip_prefix(prefix.as_str()))
         .collect();
     let chosen = match named.len() {
         0 => generated.as_str(),
@@ -441,7 +500,7 @@ pub(crate) fn is_kubernetes_own(namespace: &str) -> bool {
 }
 
 /// Namespaces that no tenant gets.
-fn is_protected(namespace: &str) -> bool {
+pub(crate) fn is_protected(namespace: &str) -> bool {
     namespace == "default" || is_kubernetes_own(namespace)
 }
 

@@ -2,10 +2,10 @@
 //! which paths there are, and what is answered, is the controllers'. It reads no body of a request whose path is nobody's, keeps no connection,
 //! and tells who can't prove to know a token nothing but one line.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use tenure_controllers::{Admission, HEADERS, Hooks, Verdict};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use crate::callers::CallerTable;
 use crate::failure::Failure;
 use crate::plain_http::listen;
 
@@ -45,7 +46,7 @@ pub(crate) async fn serve_hooks(address: SocketAddr, hooks: Hooks) -> Result<imp
 
 async fn answer_hooks(listener: TcpListener, hooks: Hooks) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let callers = CallerTable::default();
+    let callers = CallerTable::new(OF_ONE);
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
@@ -141,75 +142,9 @@ fn describe(answer: Result<Verdict, StatusCode>) -> Response<Full<Bytes>> {
     response
 }
 
-/// Who has how many connections. An address of IPv6 counts as its network: whoever has one has all of that.
-#[derive(Clone, Default)]
-struct CallerTable(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// One of somebody's connections, until it is dropped.
-struct Caller {
-    callers: CallerTable,
-    address: IpAddr,
-}
-
-impl CallerTable {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn admit(&self, address: IpAddr) -> Option<Caller> {
-        let address = match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-            }
-            address @ IpAddr::V4(_) => address,
-        };
-        let mut callers = self.lock();
-        let count = callers.entry(address).or_default();
-        if *count >= OF_ONE {
-            return None;
-        }
-        *count += 1;
-        Some(Caller {
-            callers: self.clone(),
-            address,
-        })
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        let mut callers = self.callers.lock();
-        if let Some(count) = callers.get_mut(&self.address) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                callers.remove(&self.address);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_address_leaves_room_for_others() {
-        let callers = CallerTable::default();
-        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
-        let mut held: Vec<Caller> = (0..OF_ONE)
-            .filter_map(|number| callers.admit(address(&format!("2001:db8::{number:x}"))))
-            .collect();
-        assert_eq!(held.len(), OF_ONE);
-        // The same network, and another one.
-        assert!(callers.admit(address("2001:db8::ffff")).is_none());
-        assert!(callers.admit(address("2001:db8:0:1::1")).is_some());
-        assert!(callers.admit(address("192.0.2.1")).is_some());
-        held.pop();
-        assert!(callers.admit(address("2001:db8::1")).is_some());
-        drop(held);
-        assert!(callers.lock().is_empty(), "nothing is kept of who has gone");
-    }
 
     #[test]
     fn only_headers_that_are_looked_at_are_handed_on() {

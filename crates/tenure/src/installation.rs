@@ -10,7 +10,8 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
-use tenure_controllers::{Hooks, LaneServer, Switches};
+use tenure_controllers::{ArtifactEndpoint, Hooks, LaneServer, Switches};
+use tenure_planner::artifact_address::ArtifactBase;
 use tenure_sources::Endpoint;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,11 @@ const TOKEN_SECONDS: i64 = 3600;
 /// not written again. What is in a
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
 pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> Result<(), Failure> {
-    let objects = list_objects(switches, &[])?;
+    let mut objects = list_objects(switches, &[])?;
+    // Here everything that is written is judged, so that owners may make namespaces.
+    if switches.is_on("Tenant") {
+        objects.extend(tenure_api::installation::provisioning());
+    }
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
         .partition(|object| ObjectView::of(object).has("/metadata/namespace"));
@@ -89,13 +94,23 @@ fn read_authorities(pem: &str) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(found.into_iter().map(|certificate| certificate.to_vec()).collect())
 }
 
-/// Starts the controllers as their own ServiceAccount, through the server's service in this process. What is in `platform_sources` may be
-/// reached by sources of the platform namespace, besides what the settings allow to all; `hooks` is asked by whoever listens for requests to Receivers.
+/// What the controllers share with others of the same process.
+pub(crate) struct InPlane {
+    /// What sources of the platform namespace may reach, besides what the settings allow to all.
+    pub(crate) platform_sources: Vec<Endpoint>,
+    /// What is asked by whoever listens for requests to Receivers.
+    pub(crate) hooks: Hooks,
+    /// What is asked by whoever serves artifacts, and where that is.
+    pub(crate) artifact_endpoint: ArtifactEndpoint,
+    pub(crate) advertised: Option<ArtifactBase>,
+}
+
+/// Starts the controllers as their own ServiceAccount, through the server's service in this process.
 pub(crate) fn start_controllers(
     server: &Server,
     data: &Path,
     settings: ControllerSettings,
-    (platform_sources, hooks): (Vec<Endpoint>, Hooks),
+    surroundings: InPlane,
     near: SocketAddr,
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
@@ -124,8 +139,11 @@ pub(crate) fn start_controllers(
         tls_name: None,
         unchecked: false,
     });
-    settings.set_into(&mut config, platform_sources);
-    config.hooks = hooks;
+    settings.set_into(&mut config, surroundings.platform_sources);
+    config.hooks = surroundings.hooks;
+    config.artifact_endpoint = surroundings.artifact_endpoint;
+    config.advertised = surroundings.advertised;
+    config.settings.is_guarded = true;
     Ok(tokio::spawn(async move {
         if let Err(error) = tenure_controllers::run(config, shutdown).await {
             tracing::error!(error = chain(&error), "the controllers ended");

@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 
 mod advertised;
 mod allocator;
+mod artifact_server;
+mod callers;
 mod columns;
 mod commands;
 #[cfg(target_os = "linux")]
@@ -28,6 +30,7 @@ mod provenance;
 mod quantity;
 mod repositories;
 mod resources;
+mod reviews;
 mod targets;
 #[cfg(feature = "traces")]
 mod traces;

@@ -7,16 +7,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
-use serde_json::{Value, json};
-use tenure_api::ObjectView;
-use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
+use serde_json::json;
 use tenure_controllers::Figures;
 use tokio::sync::Semaphore;
 
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 use crate::plain_http::{self, Answer, write_text};
+use crate::reviews::{Reviewer, Unanswered, read_token};
 
 /// How long an answer may take to be made and taken: with many tenants it is long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,8 +24,6 @@ const ASKING: Duration = Duration::from_secs(10);
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10));
 /// How many tokens are remembered. Whoever shows many that are none makes only the like of them forgotten.
 const TOKENS: usize = 64;
-/// The longest token that is asked about.
-const LONGEST: usize = 8 << 10;
 
 /// Listens, and answers until the future is dropped. The client is the controllers' own.
 pub(crate) async fn serve_metrics(
@@ -94,12 +90,18 @@ impl Refusal {
     }
 }
 
+impl From<Unanswered> for Refusal {
+    fn from(Unanswered: Unanswered) -> Self {
+        Self::Unanswered
+    }
+}
+
 /// What was said of a token, and when.
 type Verdict = (Instant, Result<(), Refusal>);
 
 /// Asks the API server about tokens, and remembers what it said for a while.
 struct Gate {
-    client: kube::Client,
+    reviewer: Reviewer,
     known: Mutex<HashMap<String, Verdict>>,
     asking: Semaphore,
 }
@@ -107,7 +109,7 @@ struct Gate {
 impl Gate {
     fn new(client: kube::Client) -> Self {
         Self {
-            client,
+            reviewer: Reviewer::new(client, "metrics"),
             known: Mutex::default(),
             asking: Semaphore::new(2),
         }
@@ -151,52 +153,16 @@ impl Gate {
     }
 
     async fn ask(&self, token: &str) -> Result<(), Refusal> {
-        let review = json!({
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
-        });
-        let reviewed = self
-            .post("/apis/authentication.k8s.io/v1/tokenreviews", &review)
-            .await?;
-        let reviewed = ObjectView::of(&reviewed);
-        if !reviewed.is_true("/status/authenticated") {
-            return Err(Refusal::Unknown);
-        }
-        let user = reviewed.read_text("/status/user/username").to_owned();
-        let read = |path: &str| reviewed.find(path).cloned().unwrap_or(Value::Null);
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {
-                "user": user, "uid": read("/status/user/uid"), "groups": read("/status/user/groups"),
-                "extra": read("/status/user/extra"), "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
-            },
-        });
-        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let reviewed = self.post(path, &review).await?;
-        match ObjectView::of(&reviewed).is_true("/status/allowed") {
+        let user = self.reviewer.identify(token).await?.ok_or(Refusal::Unknown)?;
+        let attributes = json!({"path": "/metrics", "verb": "get"});
+        match self
+            .reviewer
+            .is_allowed(&user, ("nonResourceAttributes", attributes))
+            .await?
+        {
             true => Ok(()),
-            false => Err(Refusal::Forbidden(user)),
+            false => Err(Refusal::Forbidden(user.name)),
         }
-    }
-
-    async fn post(&self, path: &str, review: &Value) -> Result<Value, Refusal> {
-        let request = http::Request::post(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(review.to_string().into_bytes());
-        let Ok(request) = request else {
-            return Err(Refusal::Unanswered);
-        };
-        self.client.request::<Value>(request).await.map_err(|error| {
-            // Its text is the API server's about the review's kind; a token is in none of it.
-            let error = match &error {
-                kube::Error::Api(status) => status.message.clone(),
-                other => chain(other),
-            };
-            tracing::warn!(
-                error,
-                "who asks for metrics can't be found out; ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} needs ClusterRole system:auth-delegator"
-            );
-            Refusal::Unanswered
-        })
     }
 }
 
@@ -206,20 +172,16 @@ fn is_fresh(since: Instant, verdict: &Result<(), Refusal>, now: Instant) -> bool
     now.saturating_duration_since(since) < kept
 }
 
-fn read_token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= LONGEST).then_some(token)
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use http::header::AUTHORIZATION;
     use http::{Request, Response};
     use http_body_util::BodyExt as _;
     use kube::client::Body;
+    use serde_json::Value;
 
     use super::*;
 

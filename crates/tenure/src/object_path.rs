@@ -71,6 +71,7 @@ mod tests {
         let shards = vec!["a".to_owned()];
         objects.extend(tenure_api::workload::objects(&Workload {
             hooks: true,
+            helm_controller: Some("flux-system".to_owned()),
             shards,
             ..chosen
         }));

@@ -3,11 +3,14 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tenure_admission::EmbeddedGuard;
 use tenure_apiserver::{Config, Counter, Server, ServerError};
 use tenure_cluster::Installation;
-use tenure_controllers::Hooks;
+use tenure_controllers::{ArtifactEndpoint, Hooks};
+use tenure_planner::artifact_address::ArtifactBase;
 use tenure_tenancy::identity;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -15,13 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::advertised::{Advertised, advertised, interface_addresses, nearest};
 use crate::allocator;
+use crate::artifact_server::ArtifactSettings;
 use crate::commands::controllers::{ControllerSettings, parse_allowances};
 use crate::commands::kube_apiserver::ServerSettings;
 use crate::commands::lane_place::{Circumstances, DEFAULT_OF_UP};
 use crate::failure::{Failure, chain};
 use crate::hook_server::serve_hooks;
+use crate::installation::InPlane;
 use crate::repositories::{self, Repositories};
-use crate::{installation, output};
+use crate::{artifact_server, installation, output};
 
 /// How a control plane is started.
 pub(crate) struct Options {
@@ -41,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) repository_port: u16,
     /// Where requests to Receivers are taken, if they are.
     pub(crate) hook_address: Option<SocketAddr>,
+    /// Where artifacts are served to others, if they are.
+    pub(crate) artifacts: ArtifactSettings,
     /// What the controllers are told.
     pub(crate) controllers: ControllerSettings,
 }
@@ -58,6 +65,8 @@ pub(crate) struct Plane {
     serving: JoinHandle<()>,
     controlling: Option<JoinHandle<()>>,
     repositories: Repositories,
+    /// Where others find artifacts.
+    artifact_base: Option<ArtifactBase>,
 }
 
 impl Plane {
@@ -113,10 +122,20 @@ impl Plane {
             let ended = shutdown.clone();
             async move { ended.run_until_cancelled(allocator::give_back_freed_memory()).await }
         });
+        let mut artifact_base = None;
         let controlling = if options.bare {
             None
         } else {
             let ended = shutdown.clone();
+            let endpoint = ArtifactEndpoint::default();
+            if let Some(bound) = artifact_server::bind(&options.artifacts).await? {
+                artifact_base = Some(bound.base.clone());
+                // Only asked who somebody is, and what that one may.
+                let reviewer = kube::Client::new(server.admin_service(), "default");
+                let serving = bound.serve(&endpoint, reviewer);
+                let ended = shutdown.clone();
+                tokio::spawn(async move { ended.run_until_cancelled(serving).await });
+            }
             if let Some(address) = options.hook_address {
                 let serving = serve_hooks(address, hooks.clone()).await?;
                 let ended = shutdown.clone();
@@ -126,7 +145,12 @@ impl Plane {
                 &server,
                 &options.data,
                 options.controllers,
-                (served, hooks),
+                InPlane {
+                    platform_sources: served,
+                    hooks,
+                    artifact_endpoint: endpoint,
+                    advertised: artifact_base.clone(),
+                },
                 nearest(bound),
                 ended,
             )?)
@@ -141,12 +165,18 @@ impl Plane {
             serving,
             controlling,
             repositories,
+            artifact_base,
         })
     }
 
     /// Clone URLs of the folders that are served.
     pub(crate) fn repository_urls(&self) -> Vec<String> {
         self.repositories.urls()
+    }
+
+    /// Where others find artifacts, if they are served.
+    pub(crate) fn artifact_base(&self) -> Option<&ArtifactBase> {
+        self.artifact_base.as_ref()
     }
 
     /// The address of the API.
@@ -247,6 +277,7 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
             .unwrap_or_else(|| defaults.issuer.clone()),
         services: options.settings.services,
         left_out_plugins: options.settings.left_out_plugins.clone(),
+        guard: (!options.bare).then(|| Arc::new(EmbeddedGuard::new(options.controllers.write_tenancy())) as _),
         audit: options.settings.audit.clone(),
         controllers: !options.bare,
         counters: vec![Counter {

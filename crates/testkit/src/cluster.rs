@@ -2,6 +2,8 @@
 //! made for tests: what they leave there is removed, and they can't tell it from what somebody needs.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -9,8 +11,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, PLATFORM_NAMESPACE};
 use tenure_apiserver::{ApiService, Config, Server};
+use tenure_tenancy::Settings;
 
 use crate::admin::{Admin, AdminError};
+use crate::sentry::Sentry;
 use crate::{SOON, eventually};
 
 /// The variable that names the kubeconfig of an existing cluster to test on.
@@ -30,7 +34,8 @@ pub struct Cluster {
 }
 
 enum Kind {
-    Embedded(Server),
+    /// And what sends its guard away.
+    Embedded(Server, Arc<AtomicBool>),
     Existing(Box<kube::Config>),
 }
 
@@ -41,6 +46,14 @@ impl Cluster {
     /// # Errors
     /// Whatever keeps it from starting; an existing cluster that is not marked with [`DISPOSABLE_LABEL`].
     pub async fn start() -> anyhow::Result<Self> {
+        Self::start_judged_by(Settings::default()).await
+    }
+
+    /// The same, where what is written to an embedded control plane is judged with these settings.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn start_judged_by(settings: Settings) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let (kind, client) = match std::env::var(TEST_KUBECONFIG) {
             Ok(path) => {
@@ -50,13 +63,15 @@ impl Cluster {
                 (Kind::Existing(Box::new(config)), client)
             }
             Err(_) => {
+                let (sentry, send_away) = Sentry::post(settings);
                 let config = Config {
                     workload_status: true,
+                    guard: Some(Arc::new(sentry)),
                     ..Config::new(folder.path().join("data"))
                 };
                 let server = Server::open(config).await?;
                 let client = kube::Client::new(server.admin_service(), "default");
-                (Kind::Embedded(server), client)
+                (Kind::Embedded(server, send_away), client)
             }
         };
         let mut admin = Admin::new(client.clone());
@@ -86,6 +101,14 @@ impl Cluster {
         std::env::var_os(TEST_KUBECONFIG).is_some()
     }
 
+    /// From now on nobody of ours judges what is written, as in a cluster that has no such door, or before it had one. An existing
+    /// cluster has none yet.
+    pub fn send_guard_away(&self) {
+        if let Kind::Embedded(_, send_away) = &self.kind {
+            send_away.store(true, Ordering::Release);
+        }
+    }
+
     /// A folder that is removed with the cluster.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -96,7 +119,7 @@ impl Cluster {
     #[must_use]
     pub fn service(&self) -> Option<ApiService> {
         match &self.kind {
-            Kind::Embedded(server) => Some(server.service()),
+            Kind::Embedded(server, _) => Some(server.service()),
             Kind::Existing(_) => None,
         }
     }
@@ -132,7 +155,7 @@ impl Cluster {
     #[must_use]
     pub fn is_on_this_machine(&self) -> bool {
         match &self.kind {
-            Kind::Embedded(_) => true,
+            Kind::Embedded(..) => true,
             Kind::Existing(config) => matches!(config.cluster_url.host(), Some("127.0.0.1" | "localhost" | "[::1]")),
         }
     }
@@ -141,7 +164,7 @@ impl Cluster {
     #[must_use]
     pub fn configuration(&self) -> Option<kube::Config> {
         match &self.kind {
-            Kind::Embedded(_) => None,
+            Kind::Embedded(..) => None,
             Kind::Existing(config) => {
                 let mut config = config.as_ref().clone();
                 config.auth_info = kube::config::AuthInfo::default();

@@ -16,6 +16,7 @@ mod cluster;
 pub mod exchange;
 mod kubernetes;
 mod notices;
+mod sentry;
 mod served;
 mod trusting;
 mod webhook;

@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-git-server", "crates/git-server", &[]),
     ("tenure-registry-server", "crates/registry-server", &[]),
     ("tenure-bucket-server", "crates/bucket-server", &[]),
-    ("tenure-tenancy", "crates/tenancy", &["tenure-api"]),
+    ("tenure-tenancy", "crates/tenancy", &["tenure-api", "structured-merge"]),
     (
         "tenure-planner",
         "crates/planner",
@@ -94,10 +94,16 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "tenure-admission",
+        "crates/admission",
+        &["tenure-api", "tenure-tenancy", "tenure-apiserver"],
+    ),
+    (
         "tenure-testkit",
         "crates/testkit",
         &[
             "tenure-api",
+            "tenure-admission",
             "tenure-apiserver",
             "tenure-store",
             "tenure-git-server",
@@ -113,6 +119,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "crates/tenure",
         &[
             "tenure-api",
+            "tenure-admission",
             "tenure-tenancy",
             "tenure-planner",
             "kustomize",

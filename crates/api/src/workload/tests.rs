@@ -8,6 +8,8 @@ fn workload() -> Workload {
         replicas: 2,
         priority_class: None,
         hooks: false,
+        helm_controller: None,
+        artifact_secret: None,
         arguments: vec!["--flux-namespace=gitops".to_owned()],
         shards: Vec::new(),
         api_servers: Vec::new(),
@@ -49,6 +51,67 @@ fn metrics_are_reached_from_one_namespace() {
     assert!(
         policy["spec"]["ingress"][0]["from"].is_array(),
         "who asks for hooks doesn't open the metrics"
+    );
+}
+
+/// The listener that asks nobody for anything is opened to one controller's Pods, and to nobody else's of the same namespace.
+#[test]
+fn artifacts_are_reached_by_helm_controller_and_by_who_proves_himself() {
+    let none = objects(&workload());
+    assert!(!none.iter().any(|object| object["metadata"]["name"] == ARTIFACT_SERVICE));
+    let open = Workload {
+        helm_controller: Some("flux-system".to_owned()),
+        ..workload()
+    };
+    let policy = find(&objects(&open), "NetworkPolicy", "tenure-controller");
+    let from = json!({
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "flux-system"}},
+        "podSelector": {"matchLabels": {"app": "helm-controller"}}
+    });
+    let to_helm = json!({"from": [from], "ports": [{"protocol": "TCP", "port": OPEN_ARTIFACT_PORT}]});
+    assert_eq!(policy["spec"]["ingress"], json!([to_helm]));
+    let both = Workload {
+        artifact_secret: Some("artifacts-tls".to_owned()),
+        shards: vec!["a".to_owned()],
+        ..open
+    };
+    let written = objects(&both);
+    let policy = find(&written, "NetworkPolicy", "tenure-controller");
+    let to_all = json!({"ports": [{"protocol": "TCP", "port": ARTIFACT_PORT}]});
+    assert_eq!(policy["spec"]["ingress"], json!([to_helm, to_all]));
+    let deployment = find(&written, "Deployment", "tenure-controller");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let arguments = container["args"].as_array().expect("a list");
+    for argument in [
+        "--artifact-url=http://tenure-artifacts.tenure-system.svc",
+        "--artifact-open-address=[::]:9790",
+        "--artifact-address=9743",
+        "--artifact-tls-key=/etc/tenure/artifacts/tls.key",
+    ] {
+        assert!(arguments.contains(&json!(argument)), "{arguments:?}");
+    }
+    assert_eq!(pod["volumes"][1]["secret"]["secretName"], "artifacts-tls");
+    assert_eq!(container["volumeMounts"][1]["mountPath"], "/etc/tenure/artifacts");
+    // Each port of the Service is one of the Pod's.
+    let service = find(&written, "Service", ARTIFACT_SERVICE);
+    let ports = container["ports"].as_array().expect("ports");
+    for port in service["spec"]["ports"].as_array().expect("ports") {
+        assert!(ports.iter().any(|known| known["name"] == port["targetPort"]), "{port}");
+    }
+    // A shard's Pods are in no Service, so nothing leads to them.
+    let shard = find(&written, "NetworkPolicy", "tenure-controller-shard-a");
+    assert_eq!(shard["spec"].get("ingress"), None);
+    let only_proven = Workload {
+        helm_controller: None,
+        ..both
+    };
+    let deployment = find(&objects(&only_proven), "Deployment", "tenure-controller");
+    let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone();
+    let told = json!("--artifact-url=https://tenure-artifacts.tenure-system.svc");
+    assert!(
+        arguments.as_array().is_some_and(|arguments| arguments.contains(&told)),
+        "{arguments}"
     );
 }
 

@@ -333,8 +333,5 @@ fn a_tenant_keeps_what_only_capsule_knows() {
     });
     check::<Tenant>(tenant.clone());
     let typed: Tenant = serde_json::from_value(tenant).unwrap();
-    assert_eq!(
-        typed.spec.other.keys().collect::<Vec<_>>(),
-        ["cordoned", "storageClasses"]
-    );
+    assert_eq!(typed.spec.other.keys().collect::<Vec<_>>(), ["storageClasses"]);
 }

@@ -12,6 +12,7 @@ mod asking;
 mod attributes;
 mod cache;
 mod escalation;
+pub(crate) mod guard;
 mod matching;
 mod namespace_lifecycle;
 pub(crate) mod policies;
@@ -53,6 +54,8 @@ pub(crate) struct Admission {
     hooks: webhooks::HookTable,
     policies: policies::Policies,
     turns: quota::Turns,
+    /// Who guards it beside webhooks.
+    post: guard::Post,
     /// Whether the server has started. What it writes until then is its own, and asks nobody: it would not start
     /// without those that it is to serve.
     open: AtomicBool,
@@ -66,6 +69,7 @@ impl Admission {
             hooks: webhooks::HookTable::default(),
             policies: policies::Policies::default(),
             turns: quota::Turns::default(),
+            post: guard::Post::default(),
             open: AtomicBool::new(false),
         }
     }
@@ -73,6 +77,15 @@ impl Admission {
     /// From now on every write is everybody's business.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::Release);
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Sets who guards it beside webhooks; once, before anything is asked.
+    pub(crate) fn set_guard(&self, guard: Arc<dyn guard::Guard>) {
+        self.post.set(guard);
     }
 
     /// Leaves rules out; said once, before anything is asked.
@@ -94,7 +107,7 @@ impl Admission {
     }
 
     fn policies(&self) -> Vec<policies::InForce> {
-        if self.open.load(Ordering::Acquire) {
+        if self.is_open() {
             self.policies.in_force(&self.contents.view())
         } else {
             Vec::new()
@@ -102,7 +115,7 @@ impl Admission {
     }
 
     fn hooks(&self, phase: webhooks::Phase) -> Vec<Arc<webhooks::Hook>> {
-        if self.open.load(Ordering::Acquire) {
+        if self.is_open() {
             self.hooks.of(&self.contents.view(), phase)
         } else {
             Vec::new()
@@ -123,6 +136,7 @@ impl Admission {
         let mut rounds = webhooks::Rounds::default();
         for reinvoke in [false, true] {
             self.apply_own_rules(attributes, object.as_mut()).await?;
+            guard::mutate(self, attributes, object.as_mut())?;
             if !webhooks::mutate(self, attributes, object, &mut rounds, reinvoke).await? {
                 break;
             }
@@ -195,6 +209,7 @@ impl Admission {
                     .map_err(|why| attributes.denied(Some(object), &why))?;
             }
         }
+        guard::validate(self, attributes, object)?;
         policies::validate(self, attributes, object).await?;
         if !waits {
             return Ok(None);

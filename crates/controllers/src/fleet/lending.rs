@@ -7,21 +7,25 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use tenure_api::{Kustomization, ObjectView};
 use tenure_planner::artifact::StoredArtifact;
+use tenure_planner::artifact_address::ArtifactAddress;
 use tenure_sources::{ConnectFailure, ConnectRefusal, SourceKey};
 use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Referrer, reference};
 
 use super::supervision::LaneHandle;
 use super::{Fleet, lock};
+use crate::artifact_endpoint::OpenArchive;
 use crate::artifacts::{locate_archive, locate_record, read_record};
 use crate::key::Key;
 use crate::lane_table::name_lane;
 use crate::loans::{Borrowed, Loan, Reference};
 use crate::reconciled::Reconciled as _;
+use crate::served::Named;
 
 /// Bytes of a record.
 const RECORD: u64 = 256 << 10;
@@ -111,6 +115,20 @@ impl Fleet {
         }
     }
 
+    /// Opens an artifact that is served to others, if it is; and when its lane has noted that it was stored.
+    pub(crate) async fn open_served(&self, address: &ArtifactAddress) -> Option<OpenArchive> {
+        let (shard, lane) = {
+            let homes = lock(&self.homes);
+            let home = homes.get(&address.namespace)?;
+            (Arc::clone(&home.shard), home.lane.as_ref()?.name.clone())
+        };
+        let named = Named::find(&shard, address)?;
+        let stored = self.read_artifact(&lane, named.source.clone()).await;
+        let stored_at = named.check(address, stored.as_ref())?;
+        let archive = locate_archive(&named.source, &address.digest).ok()?;
+        Some((open_archive(self.folder_of(&lane), archive).await?, stored_at))
+    }
+
     /// The object that one of a lane's namespaces may refer to, and who has it.
     fn find_lent(&self, to: &LaneHandle, reference: &Reference) -> Option<(Key, Lender)> {
         let hub = self.hub.upgrade()?;
@@ -163,6 +181,12 @@ impl Fleet {
 
 fn make_key(key: &Key, uid: &str) -> Option<SourceKey> {
     SourceKey::new(key.kind.name, &key.namespace, &key.name, uid).ok()
+}
+
+/// Opens an archive below a folder for artifacts, if it is there.
+pub(crate) async fn open_archive(folder: PathBuf, archive: PathBuf) -> Option<File> {
+    let opening = tokio::task::spawn_blocking(move || open_beneath(&folder, &archive).ok());
+    opening.await.ok().flatten()
 }
 
 /// Opens a file below a folder for reading: no link leads out of it, and nothing waits.

@@ -41,6 +41,7 @@ use crate::lane_mode::{LANE_FOLDERS, LaneMode, ProcessSettings};
 use crate::lane_table::name_lane;
 use crate::means::Means;
 use crate::reconciled::Reconciled as _;
+pub(crate) use lending::open_archive;
 use mail::Mail;
 use rooms::WantedRooms;
 use starter::Starter;
@@ -426,6 +427,7 @@ impl Fleet {
             guards: config.guards.clone(),
             applying: config.applying.clone(),
             strict_sops: config.strict_sops,
+            advertised: config.advertised.clone(),
         })
     }
 

@@ -198,6 +198,7 @@ fn make_config(orders: Orders, line: &Arc<Line>, dialer: &Arc<HubDialer>) -> Res
     config.guards = orders.guards;
     config.applying = orders.applying;
     config.strict_sops = orders.strict_sops;
+    config.advertised = orders.advertised;
     config.lanes = LaneMode::Tasks;
     config.figures.keep_for_hub();
     Ok(config)

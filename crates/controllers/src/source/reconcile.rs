@@ -61,6 +61,7 @@ impl<S: Fetching> SourceReconciler<S> {
             beside: S::Beside::default(),
             attempt: Attempt::begin(Timestamp::now(), repository),
             memory: Memory::default(),
+            advertised: self.shard.means.advertised.clone(),
         });
         snapshot.repository = repository.clone();
         snapshot.placement = placement;

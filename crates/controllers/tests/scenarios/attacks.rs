@@ -69,6 +69,9 @@ impl Scene {
 
     async fn set_allowing(prefix: &str, allow: &[String]) -> Self {
         let stage = Stage::set_allowing(prefix, allow).await;
+        // What is tried here is refused where it is written, too, on a server that judges that (`tenure-admission`). The boundary must
+        // not hang on it.
+        stage.send_guard_away();
         let (evil, alpha) = (format!("{prefix}-evil"), format!("{prefix}-alpha"));
         tenant(&stage, &evil).await;
         tenant(&stage, &alpha).await;

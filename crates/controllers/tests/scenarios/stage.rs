@@ -159,6 +159,11 @@ impl Stage {
         stage
     }
 
+    /// From now on nobody judges what is written.
+    pub(crate) fn send_guard_away(&self) {
+        self.cluster.send_guard_away();
+    }
+
     /// A namespace whose `default` ServiceAccount may edit it.
     pub(crate) async fn namespace(&self, namespace: &str) {
         for object in [

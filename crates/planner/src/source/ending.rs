@@ -13,6 +13,7 @@ use tenure_tenancy::DenialReason;
 use super::types::{FetchFailure, FetchReason, Snapshot, Source, SourceStatus as _};
 use super::{Plan, Refusal, RefusalReason, pause};
 use crate::artifact::StoredArtifact;
+use crate::artifact_address::ArtifactAddress;
 use crate::ending::{self, Entry, add_duration, cut_to_seconds};
 use crate::plan::{Event, EventKind, EventPlace, Next, Status as _, Withheld};
 
@@ -27,6 +28,15 @@ pub(super) fn name_subject<S: Source>(snapshot: &Snapshot<S>) -> String {
 
 fn set<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>, now: Timestamp, entry: Entry<'_>) {
     ending::set_condition(status.conditions_mut(), snapshot.repository.metadata(), now, entry);
+}
+
+/// Where others find what is stored; nothing where it is served to nobody.
+fn write_url<S: Source>(snapshot: &Snapshot<S>, digest: &str) -> String {
+    let metadata = snapshot.repository.metadata();
+    let named = metadata.namespace.as_deref().zip(metadata.name.as_deref());
+    let address = named.and_then(|named| ArtifactAddress::of(S::NAME, named, digest));
+    let url = snapshot.advertised.as_ref().zip(address);
+    url.map(|(base, address)| base.write_url(&address)).unwrap_or_default()
 }
 
 fn changed<S: Source>(snapshot: &Snapshot<S>, status: &S::Status) -> Option<S::Status> {
@@ -269,10 +279,12 @@ pub(super) fn succeeded<S: Source>(
     } else {
         condition::remove(status.conditions_mut(), condition::SOURCE_VERIFIED);
     }
+    let url = write_url(snapshot, &stored.facts.digest);
     let as_before = status.parts().artifact.as_ref().is_some_and(|old| {
         old.revision == stored.facts.revision
             && old.digest.as_deref() == Some(stored.facts.digest.as_str())
             && old.metadata.clone().unwrap_or_default() == stored.metadata
+            && old.url == url
     });
     if !as_before {
         *status.parts().artifact = Some(Artifact {
@@ -282,7 +294,7 @@ pub(super) fn succeeded<S: Source>(
             path: stored.path.clone(),
             revision: stored.facts.revision.clone(),
             size: i64::try_from(stored.size).ok(),
-            url: String::new(),
+            url,
         });
     }
     note_generation(&mut status, snapshot);

@@ -13,6 +13,7 @@ use tenure_tenancy::Placement;
 
 use super::{Refusal, RequestBasis};
 use crate::artifact::StoredArtifact;
+use crate::artifact_address::ArtifactBase;
 use crate::plan::{self, Status};
 
 /// A kind of sources.
@@ -269,6 +270,9 @@ pub struct Snapshot<S: Source> {
     /// What the last plan left.
     #[serde(default)]
     pub memory: Memory,
+    /// Where artifacts are served to others, if they are.
+    #[serde(default)]
+    pub advertised: Option<ArtifactBase>,
 }
 
 impl<S: Source> Snapshot<S> {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE,
-    TENANT_GITOPS_SUFFIX, TENANT_LABEL,
+    CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, PLATFORM_NAMESPACE,
+    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -63,6 +63,9 @@ pub(super) fn list_wanted(
         });
     }
     let mut wanted = Vec::new();
+    if snapshot.realm.settings.is_guarded {
+        wanted.push(bind_provisioners(snapshot, facts));
+    }
     let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
     if let Some(home) = home {
         match name_gitops_account(facts, home) {
@@ -153,10 +156,40 @@ fn owner_subject(owner: &TenantOwner) -> Result<Value, String> {
     }
 }
 
+/// Lets the owners make namespaces, where admission sees to it that these are the tenant's. Without owners it binds nobody, so that it
+/// never has to be taken away but with its Tenant.
+fn bind_provisioners(snapshot: &Snapshot, facts: &TenantFacts) -> Wanted {
+    let name = format!("capsule:{}:namespace-provisioner", facts.name);
+    let owners = snapshot.tenant.spec.owners.iter();
+    let subjects: Vec<Value> = owners.filter_map(|owner| owner_subject(owner).ok()).collect();
+    let metadata = cluster_metadata(snapshot, &name);
+    Wanted {
+        id: ObjectId {
+            namespace: String::new(),
+            name,
+            group: RBAC.to_owned(),
+            kind: "ClusterRoleBinding".to_owned(),
+        },
+        version: "v1",
+        object: json!({
+            "apiVersion": format!("{RBAC}/v1"),
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": NAMESPACE_PROVISIONER_CLUSTER_ROLE },
+            "subjects": subjects,
+        }),
+    }
+}
+
 fn metadata(snapshot: &Snapshot, namespace: &NamespaceName, name: &str) -> Map<String, Value> {
+    let mut metadata = cluster_metadata(snapshot, name);
+    metadata.insert("namespace".to_owned(), json!(namespace.as_str()));
+    metadata
+}
+
+fn cluster_metadata(snapshot: &Snapshot, name: &str) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("name".to_owned(), json!(name));
-    metadata.insert("namespace".to_owned(), json!(namespace.as_str()));
     metadata.insert(
         "labels".to_owned(),
         json!({ TENANT_LABEL: snapshot.tenant.metadata.name, MANAGED_BY: MANAGED_BY_TENURE }),

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
+use tenure_tenancy::admission::make_owner_reference;
 use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
 
 use crate::answer::Live;
@@ -190,14 +191,8 @@ fn is_ours(snapshot: &Snapshot, object: &Value) -> bool {
 }
 
 fn owner_reference(tenant: &Tenant) -> Value {
-    json!({
-        "apiVersion": "capsule.clastix.io/v1beta2",
-        "kind": "Tenant",
-        "name": tenant.metadata.name,
-        "uid": tenant.metadata.uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    })
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    make_owner_reference(&text(&tenant.metadata.name), &text(&tenant.metadata.uid))
 }
 
 /// Whether everything wanted is there: objects may have more fields, lists must be equal, ownerReferences may have more entries.

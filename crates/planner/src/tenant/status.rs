@@ -10,6 +10,30 @@ use super::{Plan, RETRY_INTERVAL, Snapshot};
 use crate::ending::{self, add_duration};
 use crate::plan::{EventKind, Next, Withheld};
 
+/// `Cordoned` where that is acted on.
+fn name_state(snapshot: &Snapshot) -> &'static str {
+    let is_cordoned = snapshot.tenant.spec.cordoned.unwrap_or_default();
+    match is_cordoned && snapshot.realm.settings.is_guarded {
+        true => "Cordoned",
+        false => "Active",
+    }
+}
+
+/// The fields that only admission can act on, where nothing that is written is judged.
+fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
+    let spec = &snapshot.tenant.spec;
+    let fields = [
+        ("cordoned", spec.cordoned),
+        ("forceTenantPrefix", spec.force_tenant_prefix),
+        ("preventDeletion", spec.prevent_deletion),
+    ];
+    let is_guarded = snapshot.realm.settings.is_guarded;
+    let set = fields
+        .into_iter()
+        .filter(move |(_, value)| !is_guarded && value.unwrap_or_default());
+    set.map(|(name, _)| name)
+}
+
 /// The end of a plan: the status, and when to look again.
 pub(super) fn end_attempt(
     snapshot: &Snapshot,
@@ -38,7 +62,7 @@ pub(super) fn end_attempt(
                     .unwrap_or_default(),
             })
             .collect(),
-        state: "Active".to_owned(),
+        state: name_state(snapshot).to_owned(),
         other: old.other.clone(),
     };
     let mut unacted: Vec<String> = snapshot
@@ -48,6 +72,7 @@ pub(super) fn end_attempt(
         .keys()
         .map(|key| format!("spec.{key}"))
         .collect();
+    unacted.extend(list_unguarded(snapshot).map(|key| format!("spec.{key}")));
     if let Some(options) = &snapshot.tenant.spec.namespace_options {
         unacted.extend(options.other.keys().map(|key| format!("spec.namespaceOptions.{key}")));
     }

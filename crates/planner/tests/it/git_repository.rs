@@ -35,6 +35,7 @@ fn snapshot(spec: Value) -> Snapshot {
         attempt: Attempt::begin(start(), &repository),
         beside: Beside::default(),
         memory: Memory::default(),
+        advertised: None,
         repository,
     }
 }
@@ -69,6 +70,40 @@ fn stored(revision: &str) -> StoredArtifact {
         ignore: None,
         ..StoredArtifact::default()
     }
+}
+
+#[test]
+fn a_status_says_where_an_artifact_is_served_and_is_written_anew_when_that_changes() {
+    let mut snapshot = snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m" }));
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let mut artifact = stored("master@sha1:1");
+    artifact.facts.digest.clone_from(&digest);
+    snapshot.stored = Some(artifact);
+    let mut at = start();
+    let mut told = |snapshot: &mut Snapshot, base: Option<&str>| {
+        snapshot.advertised = base.map(|base| base.parse().unwrap());
+        snapshot.attempt = Attempt::begin(at, &snapshot.repository);
+        snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
+            revision: "master@sha1:1".to_owned(),
+        }));
+        let plan = planned(snapshot, at);
+        let written = plan.status.as_ref().and_then(|status| status.artifact.clone());
+        carry(snapshot, &plan, at);
+        at = at.checked_add(SignedDuration::from_secs(3600)).unwrap();
+        written.map(|artifact| artifact.url)
+    };
+    assert_eq!(told(&mut snapshot, None).as_deref(), Some(""));
+    let path = format!("/gitrepository/blue/repo/{}.tar.gz", "0a".repeat(32));
+    let first = told(&mut snapshot, Some("http://artifacts.example"));
+    assert_eq!(first, Some(format!("http://artifacts.example{path}")));
+    assert_eq!(
+        told(&mut snapshot, Some("http://artifacts.example/")),
+        None,
+        "nothing changed"
+    );
+    let other = told(&mut snapshot, Some("https://artifacts.example:8443/of"));
+    assert_eq!(other, Some(format!("https://artifacts.example:8443/of{path}")));
+    assert_eq!(told(&mut snapshot, None).as_deref(), Some(""));
 }
 
 #[test]

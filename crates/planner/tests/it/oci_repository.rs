@@ -37,6 +37,7 @@ fn snapshot(fields: &Value) -> Snapshot {
         attempt: Attempt::begin(start(), &repository),
         beside: (),
         memory: Memory::default(),
+        advertised: None,
         repository,
     }
 }

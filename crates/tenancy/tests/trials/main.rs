@@ -8,12 +8,16 @@
     reason = "tests may panic"
 )]
 
+mod admission;
+#[allow(dead_code, reason = "the doors' tests use the rest of it")]
+mod table;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use tenure_api::ObjectId;
-use tenure_tenancy::{Atlas, Denial, Realm, check_takeable, identity, inventory, reach, reference};
+use tenure_tenancy::{Atlas, Denial, Facts, Realm, check_takeable, identity, inventory, reach, reference};
 use tenure_trials::{Suite, name_of_line};
 
 #[derive(Deserialize)]
@@ -92,10 +96,13 @@ fn answer(realm: &Realm, case: &Case) -> Result<String, Denial> {
     }
 }
 
-fn check(realm: &Realm, atlas: &Atlas, case: &Case) -> Result<(), String> {
+fn check(realm: &Realm, (atlas, facts): (&Atlas, &Facts), case: &Case) -> Result<(), String> {
     let placement = realm.place(&case.namespace);
     if atlas.place(&case.namespace) != placement {
         return Err(format!("{case:?}\n    is placed elsewhere by an Atlas"));
+    }
+    if facts.place(&case.namespace) != placement {
+        return Err(format!("{case:?}\n    is placed elsewhere by Facts"));
     }
     let answer = answer(realm, case);
     let right = match (&answer, &case.allow, &case.deny) {
@@ -123,12 +130,25 @@ fn main() -> ExitCode {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let realm = Arc::new(matrix.realm);
     let atlas = Arc::new(Atlas::new(realm.clone()));
+    let facts = Arc::new(admission::collect_facts(&realm));
     let cases = matrix.cases.into_iter().enumerate().map(|(index, case)| {
-        let (realm, atlas) = (realm.clone(), atlas.clone());
-        (name_case(index, &case), move || check(&realm, &atlas, &case))
+        let (realm, atlas, facts) = (realm.clone(), atlas.clone(), facts.clone());
+        (name_case(index, &case), move || check(&realm, (&atlas, &facts), &case))
     });
     let mut suite = Suite::default();
     // The matrix only grows.
     suite.add("matrix", 124, cases);
+    let table: table::Table = serde_saphyr::from_str(include_str!("../admission.yaml")).unwrap();
+    let table = Arc::new(table);
+    let cases = (0..table.cases.len()).filter_map(|index| {
+        let name = table.cases.get(index).map(|case| case.name(index))?;
+        let table = Arc::clone(&table);
+        Some((name, move || {
+            table.cases.get(index).map_or(Ok(()), |case| table.check(case))
+        }))
+    });
+    let cases: Vec<_> = cases.collect();
+    // So does this one.
+    suite.add("admission", 146, cases);
     suite.run()
 }

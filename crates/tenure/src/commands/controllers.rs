@@ -242,13 +242,21 @@ impl ControllerSettings {
         }
     }
 
+    /// What tenancy is told, whether something is reconciled or written.
+    pub(crate) fn write_tenancy(&self) -> tenure_tenancy::Settings {
+        tenure_tenancy::Settings {
+            default_service_accounts: self.default_service_accounts.clone(),
+            reference_grants: self.reference_grants.clone(),
+            external_grants: self.external_grants.clone(),
+            ..tenure_tenancy::Settings::default()
+        }
+    }
+
     /// Tells the controllers. What may be reached `besides` counts for sources of the platform namespace only.
     pub(crate) fn set_into(self, config: &mut Config, besides: Vec<Endpoint>) {
         (config.platform_sources, config.tenant_sources) = self.write_policies(besides);
+        config.settings = self.write_tenancy();
         config.switches = self.switches;
-        config.settings.default_service_accounts = self.default_service_accounts;
-        config.settings.reference_grants = self.reference_grants;
-        config.settings.external_grants = self.external_grants;
         config.guards = self.guards;
         config.applying = self.applying;
         config.strict_sops = self.strict_sops;

@@ -91,7 +91,8 @@ impl Install {
             output::print_note(note);
         }
         let mut objects = installation::list_objects(&chosen.switches, &shards)?;
-        if chosen.workload.metrics_from.is_some() {
+        // Who asks is found out in the same way, for metrics and for artifacts.
+        if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));

@@ -25,7 +25,7 @@ use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
-use crate::{allocator, output, plain_http, plane};
+use crate::{allocator, artifact_server, output, plain_http, plane};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
 ///
@@ -48,6 +48,8 @@ pub(crate) struct Run {
     /// Take requests to Receivers here, over plain HTTP, a port alone on every address; without it, there are none.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
     hook_address: Option<SocketAddr>,
+    #[command(flatten)]
+    artifacts: artifact_server::Flags,
     /// Which shard this instance sees to: sharding.fluxcd.io/key=NAME, or !sharding.fluxcd.io/key for what is in none. The key is that of
     /// a Tenant, or of a namespace that is nobody's; without this, everything is seen to, and there may be no other instance.
     #[arg(long, value_name = "SELECTOR")]
@@ -73,6 +75,7 @@ pub(crate) struct Reconciling {
 impl Run {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let mut settings = self.reconciling.controllers.read_settings()?;
+        let artifacts = self.artifacts.read_settings()?;
         settings.settle_lanes(DEFAULT_OF_RUN, Circumstances::here(false))?;
         #[cfg(feature = "traces")]
         let traces = settings.start_traces()?;
@@ -82,10 +85,7 @@ impl Run {
         let cluster = become_controller(cluster).await?;
         plane::make_folder(&self.data)?;
         let _held_until_the_end = lock_folder(&self.data)?;
-        let reviewer = match self.metrics_address {
-            Some(_) => Some(kube::Client::try_from(cluster.clone())?),
-            None => None,
-        };
+        let reviewer = kube::Client::try_from(cluster.clone())?;
         let connection = Connection::over_network(cluster)
             .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))?;
         let health = connection.health();
@@ -98,12 +98,16 @@ impl Run {
         if let Some(address) = self.health_address {
             servers.push(serve_probes(address, health).await?.boxed());
         }
-        if let Some((address, reviewer)) = self.metrics_address.zip(reviewer) {
+        if let Some(address) = self.metrics_address {
             let figures = config.figures.clone();
-            servers.push(serve_metrics(address, figures, reviewer).await?.boxed());
+            servers.push(serve_metrics(address, figures, reviewer.clone()).await?.boxed());
         }
         if let Some(address) = self.hook_address {
             servers.push(serve_hooks(address, config.hooks.clone()).await?.boxed());
+        }
+        if let Some(bound) = artifact_server::bind(&artifacts).await? {
+            config.advertised = Some(bound.base.clone());
+            servers.push(bound.serve(&config.artifact_endpoint, reviewer));
         }
         output::print_line(format!("controllers {} for {address}", election.candidate));
         let shutdown = CancellationToken::new();

@@ -9,7 +9,7 @@ use clap::Args;
 use super::{controllers, etcd, kube_apiserver};
 use crate::failure::Failure;
 use crate::plane::{Options, Plane};
-use crate::{output, plain_http};
+use crate::{artifact_server, output, plain_http};
 
 /// Run the embedded control plane with all controllers.
 #[derive(Debug, Args)]
@@ -47,6 +47,8 @@ pub(crate) struct Up {
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address, conflicts_with = "bare")]
     hook_address: Option<SocketAddr>,
     #[command(flatten)]
+    artifacts: artifact_server::Flags,
+    #[command(flatten)]
     controllers: controllers::Flags,
     #[command(flatten)]
     flags: kube_apiserver::Flags,
@@ -70,6 +72,13 @@ impl Up {
             (None, None) => PathBuf::from("tenure-data"),
         };
         let controllers = self.controllers.read_settings()?;
+        let artifacts = self.artifacts.read_settings()?;
+        if self.bare && artifacts.is_on() {
+            return Err(
+                Failure::usage("--bare: without controllers there are no artifacts to serve")
+                    .hint("leave out --bare, or the flags about artifacts"),
+            );
+        }
         #[cfg(feature = "traces")]
         let traces = controllers.start_traces()?;
         let plane = Plane::start(Options {
@@ -77,6 +86,7 @@ impl Up {
             repositories: self.repositories,
             repository_port: self.repository_port,
             hook_address: self.hook_address,
+            artifacts,
             bare: self.bare,
             settings,
             address: SocketAddr::new(self.bind, self.port),
@@ -90,6 +100,9 @@ impl Up {
         }
         for url in plane.repository_urls() {
             output::print_line(format!("repository {url}"));
+        }
+        if let Some(base) = plane.artifact_base() {
+            output::print_line(format!("artifacts {base}"));
         }
         wait_for_end().await?;
         output::print_note("ending: watches are closed, what was acknowledged is on disk");

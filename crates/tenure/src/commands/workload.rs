@@ -28,12 +28,20 @@ pub(crate) struct Flags {
     /// Take an image without a digest. Whoever can move its tag then chooses the program that holds the controllers' rights.
     #[arg(long, requires = "image")]
     unpinned_image: bool,
-    /// How many Pods: one leads, the others wait [default: 2, or 1 with --hooks].
+    /// How many Pods: one leads, the others wait [default: 2, or 1 with --hooks or where artifacts are served].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=16))]
     replicas: Option<u32>,
     /// Take requests to Receivers, at the Service webhook-receiver. Only who leads can answer them, so there is one Pod.
     #[arg(long)]
     hooks: bool,
+    /// Serve artifacts to Flux's helm-controller in this namespace, at the Service tenure-artifacts. It proves nothing, so a NetworkPolicy lets
+    /// its Pods (app: helm-controller) in and nobody else: the cluster's network has to enforce those. There is one Pod, as for --hooks.
+    #[arg(long, value_name = "NAMESPACE")]
+    helm_controller: Option<String>,
+    /// Serve artifacts over HTTPS to who shows a token of this cluster that may `get` the object, at the Service tenure-artifacts, with the
+    /// certificate in this Secret (kubernetes.io/tls) of namespace tenure-system.
+    #[arg(long, value_name = "NAME")]
+    artifact_secret: Option<String>,
     /// The PriorityClass of the Pods.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
@@ -82,21 +90,50 @@ impl Flags {
             NamespaceName::new(namespace.as_str())
                 .map_err(|error| Failure::usage(format!("--metrics-from {namespace:?}: {error}")))?;
         }
+        if let Some(namespace) = &self.helm_controller {
+            NamespaceName::new(namespace.as_str())
+                .map_err(|error| Failure::usage(format!("--helm-controller {namespace:?}: {error}")))?;
+        }
+        if let Some(name) = &self.artifact_secret {
+            let known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
+            if name.is_empty() || name.len() > 253 || !name.bytes().all(known) {
+                return Err(Failure::usage(format!(
+                    "--artifact-secret {name:?}: it is no name of a Secret"
+                )));
+            }
+        }
+        let artifacts = match (&self.helm_controller, &self.artifact_secret) {
+            (Some(_), _) => Some("--helm-controller"),
+            (None, Some(_)) => Some("--artifact-secret"),
+            (None, None) => None,
+        };
+        if let Some(flag) = artifacts.filter(|_| !shards.is_empty()) {
+            return Err(Failure::usage(format!(
+                "{flag} with --shard: artifacts are taken from the main controllers, which have none of a shard's"
+            ))
+            .hint("leave out one of them"));
+        }
         if self.hooks && !shards.is_empty() {
             return Err(Failure::usage(
                 "--hooks with --shard: requests come to the main controllers, which know nothing of the Receivers of a shard",
             )
             .hint("leave out one of them"));
         }
-        let replicas = match (self.replicas, self.hooks) {
-            (Some(replicas @ 2..), true) => {
+        let replicas = match (self.replicas, self.hooks, artifacts) {
+            (Some(replicas @ 2..), true, _) => {
                 return Err(Failure::usage(format!(
                     "--hooks with --replicas {replicas}: a Pod that waits can't answer requests to Receivers, and a Git host doesn't ask again"
                 ))
                 .hint("leave out one of them; one Pod is back within seconds when it or its node goes"));
             }
-            (replicas, true) => replicas.unwrap_or(1),
-            (replicas, false) => replicas.unwrap_or(2),
+            (Some(replicas @ 2..), false, Some(flag)) => {
+                return Err(Failure::usage(format!(
+                    "{flag} with --replicas {replicas}: a Pod that waits has no artifacts, and a Service leads to it as to the other"
+                ))
+                .hint("leave out one of them; one Pod is back within seconds when it or its node goes"));
+            }
+            (replicas, true, _) | (replicas, _, Some(_)) => replicas.unwrap_or(1),
+            (replicas, false, None) => replicas.unwrap_or(2),
         };
         let handed_on = HandedOn::try_parse_from(arguments).map_err(|error| {
             let text = error.to_string();
@@ -125,6 +162,8 @@ impl Flags {
             image: image.to_owned(),
             replicas,
             hooks: self.hooks,
+            helm_controller: self.helm_controller.clone(),
+            artifact_secret: self.artifact_secret.clone(),
             priority_class: self.priority_class.clone(),
             arguments: arguments.to_vec(),
             api_servers: self.api_servers.clone(),
@@ -254,6 +293,7 @@ mod tests {
             (&["--kubeconfig=/root/.kube/config"], "--kubeconfig"),
             (&["--health-address=1"], "--health-address"),
             (&["--hook-address=1"], "--hook-address"),
+            (&["--artifact-open-address=1"], "--artifact-open-address"),
             (&["--guard-prune-percent=101"], "--guard-prune-percent"),
             (&["--allow-source=everything"], "--allow-source"),
             (&["word"], "word"),
@@ -274,6 +314,18 @@ mod tests {
         let failure = read(&["--hooks", "--replicas=2"]).expect_err("refused");
         assert!(failure.message.contains("--replicas 2"), "{}", failure.message);
         assert_eq!(read(&["--replicas=3"]).expect("a workload").replicas, 3);
+        for flag in ["--helm-controller=flux-system", "--artifact-secret=artifacts-tls"] {
+            let served = read(&[flag]).expect("a workload");
+            assert_eq!((served.replicas, served.has_artifacts()), (1, true));
+            let failure = read(&[flag, "--replicas=2"]).expect_err("refused");
+            assert!(failure.message.contains("--replicas 2"), "{}", failure.message);
+            let flags = Flags::of(&[image[0], image[1], flag]);
+            let failure = flags.read(&[], &["a".to_owned()]).expect_err("refused");
+            assert!(failure.message.contains("--shard"), "{}", failure.message);
+        }
+        for flag in ["--helm-controller=a/b", "--artifact-secret=A b"] {
+            assert!(read(&[flag]).is_err(), "{flag}");
+        }
     }
 
     /// The policy of the network opens what the dialer's opens, neither less nor more.

@@ -123,6 +123,7 @@ impl Uninstallation {
         // Only what they are called is asked for, and that is the same whatever was chosen.
         named.extend(tenure_api::workload::objects(&Workload {
             hooks: true,
+            helm_controller: Some(String::new()),
             shards: self.list_shards().await?,
             ..Workload::default()
         }));

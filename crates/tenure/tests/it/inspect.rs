@@ -42,7 +42,9 @@ async fn set() -> Place {
         ],
     );
     let data = place.folder.path().join("data");
-    let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": "shop"},
+    // Nobody else is its account: Tenure is.
+    let metadata = json!({"name": "shop", "annotations": {"tenure.dev/gitops-account": "exclusive"}});
+    let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": metadata,
         "spec": {"owners": [{"kind": "User", "name": "alice"}]}});
     apply(&data, tenant, "/apis/capsule.clastix.io/v1beta2/tenants/shop").await;
     eventually(

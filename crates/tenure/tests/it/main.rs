@@ -10,6 +10,7 @@
     reason = "tests may panic"
 )]
 
+mod artifact_endpoint;
 mod bad_input;
 mod bind;
 mod broken;
@@ -19,6 +20,7 @@ mod demo;
 mod diff;
 mod durable;
 mod flux;
+mod helm_controller;
 mod hooks;
 mod howto;
 mod inspect;
@@ -26,5 +28,6 @@ mod killed;
 mod kube_apiserver;
 mod process;
 mod real_repositories;
+mod tenancy;
 #[cfg(feature = "traces")]
 mod traces;

@@ -323,3 +323,71 @@ async fn custom_resources_are_judged_by_custom_resources() {
     let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jars.policies.tenure.dev";
     place.delete(definition, &Value::Null).await.unwrap();
 }
+
+/// Who owns a field after a request is what a rule about it has to know: owners are settled before policies are asked, on creation, for every
+/// way to change an object, and for a dry run. (Rules about what Git manages can be generated as policies only where that is so.)
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_sees_owners_as_they_will_be() {
+    let place = Place::set("policies-owners").await;
+    let (name, path) = ("policies-owners", place.path("api/v1", "configmaps"));
+    forget(&place, "validatingadmissionpolicybindings", name).await;
+    let owned = |object: &str| {
+        format!(
+            "has({object}.metadata.managedFields) && {object}.metadata.managedFields.exists(m, m.manager == 'git' && m.operation == 'Apply' && \
+             'f:data' in m.fieldsV1 && 'f:size' in m.fieldsV1['f:data'])"
+        )
+    };
+    let spec = json!({
+        "matchConstraints": config_maps(&place),
+        "matchConditions": [{ "name": "marked", "expression": "request.operation == 'UPDATE'" }],
+        "variables": [
+            { "name": "before", "expression": owned("oldObject") },
+            { "name": "after", "expression": owned("object") }
+        ],
+        "validations": [{
+            "expression": "!variables.before || variables.after", "reason": "Forbidden",
+            "messageExpression": "'git loses data.size to ' + request.userInfo.username"
+        }]
+    });
+    configure(&place, "ValidatingAdmissionPolicy", name, json!({ "spec": spec })).await;
+    let binding = json!({ "spec": { "policyName": name, "validationActions": ["Deny"] } });
+    configure(&place, "ValidatingAdmissionPolicyBinding", name, binding).await;
+
+    let one = format!("{path}/one");
+    place.apply(&one, "git", false, &map("one", "1")).await.unwrap();
+    let two = json!({ "data": { "size": "2" } });
+    // A dry run, since what is let through before the policy is in force would leave nothing to lose.
+    let dry = format!("{one}?dryRun=All");
+    let refused = until_answered(&place, Method::PATCH, &dry, &two, is_denied)
+        .await
+        .unwrap_err();
+    assert!(
+        refused.message.contains("git loses data.size to "),
+        "{}",
+        refused.message
+    );
+    // Every way to take it away is seen so.
+    let by_force = place.apply(&one, "somebody", true, &map("one", "3")).await;
+    assert_eq!(by_force.unwrap_err().code, 403);
+    let mut whole = place.get(&one).await.unwrap();
+    whole["data"]["size"] = json!("4");
+    let put = send(&place.admin, Method::PUT, &one, Some("application/json"), &whole).await;
+    assert_eq!(put.unwrap_err().code, 403);
+    assert_eq!(place.merge(&one, &two).await.unwrap_err().code, 403);
+    let forged = json!([{ "op": "replace", "path": "/metadata/managedFields", "value": [{}] }]);
+    let patch = send(
+        &place.admin,
+        Method::PATCH,
+        &one,
+        Some("application/json-patch+json"),
+        &forged,
+    )
+    .await;
+    assert_eq!(patch.unwrap_err().code, 403);
+    // And what leaves it to its owner goes on: the owner's own change, and others' fields.
+    place.apply(&one, "git", false, &map("one", "5")).await.unwrap();
+    place.merge(&one, &json!({ "data": { "other": "x" } })).await.unwrap();
+    place.merge(&one, &json!({ "data": { "size": "5" } })).await.unwrap();
+    forget(&place, "validatingadmissionpolicybindings", name).await;
+    forget(&place, "validatingadmissionpolicies", name).await;
+}

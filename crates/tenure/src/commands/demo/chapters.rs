@@ -244,6 +244,7 @@ pub(super) async fn escapes(world: &World, account: &mut Account) {
 
 async fn attempt(world: &World, escape: &Escape) -> Seen {
     let control = format!("{}-control", escape.name);
+    let mut refused = None;
     for (name, spec) in [(escape.name, &escape.attempt), (control.as_str(), &escape.control)] {
         let (api_version, kind) = escape.kind.types();
         let manifest = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": "evil"}, "spec": spec});
@@ -257,15 +258,23 @@ async fn attempt(world: &World, escape: &Escape) -> Seen {
             }
             Err(error) => return Seen::Missing(error.to_string()),
         };
-        if let Err(error) = created {
-            return Seen::Missing(format!("mallory could not even create {name}: {error}"));
+        match created {
+            Ok(_) => {}
+            // Refused where it is written. That it is not for want of rights shows the control, which is of the same kind.
+            Err(kube::Error::Api(status)) if status.code == 403 && name == escape.name => {
+                refused = Some(format!("{}: {}", status.reason, status.message));
+            }
+            Err(error) => return Seen::Missing(format!("mallory could not even create {name}: {error}")),
         }
     }
     // Read with mallory's own rights: a reason that its owner can't read is no reason.
     let api = || escape.kind.api(&world.mallory, Some("evil"));
-    let reason = match until(api(), escape.name, REFUSAL, is_refused).await {
-        Ok(reason) => reason,
-        Err(seen) => return Seen::Missing(format!("the attempt was not refused: {seen}")),
+    let reason = match refused {
+        Some(reason) => reason,
+        None => match until(api(), escape.name, REFUSAL, is_refused).await {
+            Ok(reason) => reason,
+            Err(seen) => return Seen::Missing(format!("the attempt was not refused: {seen}")),
+        },
     };
     if let Err(seen) = until(api(), &control, PATIENCE, is_ready).await {
         return Seen::Missing(format!("denied ({reason}), but the control did not succeed: {seen}"));

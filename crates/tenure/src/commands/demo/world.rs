@@ -8,6 +8,7 @@ use serde_json::json;
 use tenure_git_server::{Content, GitServer, Options, Repository};
 
 use super::files::{self, File};
+use crate::artifact_server::ArtifactSettings;
 use crate::commands::controllers::ControllerSettings;
 use crate::failure::{Failure, chain};
 use crate::plane::{self, Plane};
@@ -84,6 +85,7 @@ impl World {
             repositories: Vec::new(),
             repository_port: 0,
             hook_address: None,
+            artifacts: ArtifactSettings::default(),
             controllers: ControllerSettings::allow_source(&git_address)?,
             bare: false,
             settings: Default::default(),

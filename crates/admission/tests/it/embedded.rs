@@ -1,0 +1,81 @@
+//! The door of the embedded control plane.
+
+use crate::stage::{Answer, Stage};
+use crate::table::{Case, Object};
+
+/// What is answered as the table says, but for what it calls by other words.
+fn compare(case: &Case, answer: &Answer) -> Result<(), String> {
+    match (answer, &case.allow, &case.deny) {
+        (Answer::Allowed(object, warnings), Some(allowed), None) => {
+            let label = object
+                .pointer("/metadata/labels/capsule.clastix.io~1tenant")
+                .and_then(|label| label.as_str());
+            let owner = object
+                .pointer("/metadata/ownerReferences/0/name")
+                .and_then(|name| name.as_str());
+            let account = object
+                .pointer("/spec/serviceAccountName")
+                .and_then(|account| account.as_str());
+            let shard = object
+                .pointer("/metadata/labels/sharding.fluxcd.io~1key")
+                .and_then(|shard| shard.as_str());
+            let wants_flux = allowed.account.as_deref().is_none_or(|wanted| account == Some(wanted))
+                && allowed.shard.as_deref().is_none_or(|wanted| shard == Some(wanted));
+            let wants_label = allowed.label.as_deref().is_none_or(|wanted| label == Some(wanted));
+            let wants_owner = allowed.owner.as_ref().is_none_or(|(wanted, _)| owner == Some(wanted));
+            let warns = match &allowed.warning {
+                None => warnings
+                    .iter()
+                    .all(|warning| !warning.contains("(gitops-account)") && !warning.contains("(git-managed)")),
+                Some(part) => warnings.iter().any(|warning| warning.contains(part.as_str())),
+            };
+            if wants_label && wants_owner && wants_flux && warns {
+                return Ok(());
+            }
+        }
+        (Answer::Refused(403, reason, message), None, Some(rule)) => {
+            let is_told = message.contains(&case.saying) && message.ends_with(&format!("({rule})"));
+            if reason == "Forbidden" && is_told && message.contains(" is forbidden: ") {
+                return Ok(());
+            }
+        }
+        _ => {}
+    }
+    Err(format!("{}\n    gives {answer:?}", case.name(0)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_embedded_control_plane_answers_as_the_table_says() {
+    let stage = Stage::set().await;
+    let (mut asked, mut wrong) = (0, Vec::new());
+    for (index, case) in stage.cases() {
+        if !case.pure_only.is_empty() {
+            continue;
+        }
+        asked += 1;
+        if let Err(why) = compare(case, &stage.ask(case).await) {
+            wrong.push(format!("case {}: {why}", index + 1));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {asked}:\n{}", wrong.len(), wrong.join("\n"));
+    // The table only grows.
+    assert!(asked >= 133, "only {asked} cases were asked");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_owner_makes_counts_for_the_next() {
+    let stage = Stage::set().await;
+    let by = |namespace: &str| {
+        let mut case: Case = serde_saphyr::from_str("{ by: dev, create: { namespace: x }, allow: {} }").unwrap();
+        case.create = Some(Object {
+            own: Some(namespace.to_owned()),
+            ..Object::default()
+        });
+        case
+    };
+    // Two are there, of four: made for good, each counts at once.
+    for (name, is_allowed) in [("blue-a", true), ("blue-b", true), ("blue-c", false)] {
+        let answer = stage.make(&by(name)).await;
+        assert_eq!(matches!(answer, Answer::Allowed(..)), is_allowed, "{name}: {answer:?}");
+    }
+}

@@ -1,0 +1,15 @@
+//! The doors: the cases of tenancy's table, asked of servers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+mod embedded;
+mod stage;
+#[path = "../../../tenancy/tests/trials/table.rs"]
+#[allow(dead_code, reason = "the pure rules' tests use all of it")]
+mod table;

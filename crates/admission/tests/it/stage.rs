@@ -1,0 +1,416 @@
+//! A server that holds what the table's realm says, and the table's actors with their rights.
+
+use std::collections::BTreeMap;
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tenure_testkit::Cluster;
+
+use crate::table::{Actor, Case, FLUX, Object, Table};
+
+/// What came of a case.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The object as answered, and the warnings.
+    Allowed(Value, Vec<String>),
+    /// Code, reason and message.
+    Refused(u64, String, String),
+}
+
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    table: Table,
+    /// Uids as they came to be, by those in the table.
+    uids: BTreeMap<String, String>,
+}
+
+impl Stage {
+    pub(crate) async fn set() -> Self {
+        let table: Table = serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap();
+        let mut stage = Self {
+            cluster: Cluster::start_judged_by(table.realm.settings.clone()).await.unwrap(),
+            table,
+            uids: BTreeMap::new(),
+        };
+        stage.make_tenants().await;
+        stage.make_namespaces().await;
+        stage.make_actors().await;
+        stage.make_objects().await;
+        stage
+    }
+
+    pub(crate) fn cases(&self) -> impl Iterator<Item = (usize, &Case)> {
+        self.table.cases.iter().enumerate()
+    }
+
+    async fn make_tenants(&mut self) {
+        for tenant in &self.table.realm.tenants {
+            if tenant.home_namespace.as_deref() == Some("kube-system") {
+                continue;
+            }
+            let mut annotations = serde_json::Map::new();
+            if let Some(home) = &tenant.home_namespace {
+                annotations.insert("tenure.dev/home-namespace".to_owned(), json!(home));
+            }
+            if tenant.exclusive_account {
+                annotations.insert("tenure.dev/gitops-account".to_owned(), json!("exclusive"));
+            }
+            let labels = tenant.shard.iter().map(|shard| ("sharding.fluxcd.io/key", shard));
+            let labels: BTreeMap<&str, &String> = labels.collect();
+            let mut object = json!({
+                "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+                "metadata": { "name": tenant.name, "annotations": annotations, "labels": labels },
+                "spec": {
+                    "owners": tenant.owners,
+                    "cordoned": tenant.cordoned,
+                    "forceTenantPrefix": tenant.force_prefix,
+                    "preventDeletion": tenant.prevent_deletion
+                }
+            });
+            if let Some(quota) = tenant.namespace_quota {
+                object["spec"]["namespaceOptions"] = json!({ "quota": quota });
+            }
+            if tenant.deleting {
+                object["metadata"]["finalizers"] = json!(["example.org/keep"]);
+            }
+            let made = self.cluster.admin.create(object).await.unwrap();
+            let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
+            self.uids.insert(tenant.uid.clone(), uid);
+            if tenant.deleting {
+                let kind = ("capsule.clastix.io/v1beta2", "Tenant");
+                self.cluster.admin.delete(kind, ("", &tenant.name)).await.unwrap();
+            }
+        }
+    }
+
+    async fn make_namespaces(&self) {
+        for namespace in &self.table.realm.namespaces {
+            let known = ["tenure-system", "kube-system", "default", "left-over"];
+            if known.contains(&namespace.name.as_str()) {
+                continue;
+            }
+            let object = Object {
+                label: namespace.tenant_label.clone(),
+                owners: namespace
+                    .tenant_owners
+                    .iter()
+                    .map(|owner| (owner.name.clone(), owner.uid.clone()))
+                    .collect(),
+                ..Object::default()
+            };
+            let mut object = self.write("v1", "Namespace", &object.to_value(&namespace.name));
+            // Still there once there are the quotas that keep others out, it is made as if by Tenure.
+            object["metadata"]["annotations"] = json!({});
+            self.cluster.admin.create(object).await.unwrap();
+        }
+    }
+
+    /// Kustomizations with their statuses, as if they had applied something.
+    async fn make_objects(&self) {
+        let admin = &self.cluster.admin;
+        for object in &self.table.objects {
+            let kind = object["kind"].as_str().unwrap();
+            let (_, version, _) = FLUX.iter().find(|(known, _, _)| *known == kind).unwrap();
+            let mut object = object.clone();
+            object["apiVersion"] = json!(version);
+            let status = object.as_object_mut().unwrap().remove("status");
+            let target = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap().to_owned();
+            let (namespace, name) = (target("/metadata/namespace"), target("/metadata/name"));
+            admin.create(object).await.unwrap();
+            if let Some(status) = status {
+                let patch = json!({ "status": status });
+                admin
+                    .patch_status((version, kind), (&namespace, &name), patch)
+                    .await
+                    .unwrap();
+            }
+        }
+    }
+
+    /// Each may do everything with what the cases are about, as far as RBAC goes.
+    async fn make_actors(&self) {
+        let admin = &self.cluster.admin;
+        let all = json!(["get", "create", "update", "patch", "delete"]);
+        admin
+            .apply(json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "writes" },
+                "rules": [
+                    { "apiGroups": [""], "verbs": all, "resources": [
+                        "namespaces", "namespaces/status", "namespaces/finalize", "pods", "secrets", "configmaps",
+                        "serviceaccounts/token"
+                    ] },
+                    { "apiGroups": ["capsule.clastix.io"], "verbs": all, "resources": ["tenants"] },
+                    {
+                        "apiGroups": FLUX.map(|(_, version, _)| version.split_once('/').unwrap().0),
+                        "verbs": all, "resources": FLUX.map(|(_, _, plural)| plural)
+                    }
+                ]
+            }))
+            .await
+            .unwrap();
+        for (name, actor) in &self.table.actors {
+            self.bind(name, "writes", actor).await;
+            if actor.rights.is_empty() {
+                continue;
+            }
+            let role = format!("rights-of-{name}");
+            let rules: Vec<Value> = actor.rights.iter().map(|right| rule_of(right)).collect();
+            admin
+                .apply(json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                    "metadata": { "name": role }, "rules": rules
+                }))
+                .await
+                .unwrap();
+            self.bind(name, &role, actor).await;
+        }
+    }
+
+    async fn bind(&self, name: &str, role: &str, actor: &Actor) {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": format!("{role}-{name}") },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": actor.user }]
+        });
+        self.cluster.admin.apply(binding).await.unwrap();
+    }
+
+    /// An object of the table as it is sent here.
+    fn write(&self, api_version: &str, kind: &str, object: &Value) -> Value {
+        let mut text = object.to_string();
+        for (told, uid) in &self.uids {
+            text = text.replace(&format!("\"{told}\""), &format!("\"{uid}\""));
+        }
+        let mut object: Value = serde_json::from_str(&text).unwrap();
+        object["apiVersion"] = json!(api_version);
+        object["kind"] = json!(kind);
+        object
+    }
+
+    /// Does what a case says, and leaves everything as it was.
+    pub(crate) async fn ask(&self, case: &Case) -> Answer {
+        let (operation, object) = case.action();
+        let (_, resource, name) = object.what();
+        let namespace = object.namespace.as_deref();
+        let in_namespace = |root: &str| format!("{root}/namespaces/{}", namespace.unwrap_or_default());
+        let flux = FLUX.iter().find(|(_, _, plural)| *plural == resource);
+        let (api_version, kind, root) = match (resource, flux) {
+            ("namespaces", _) => ("v1", "Namespace", "/api/v1".to_owned()),
+            ("tenants", _) => (
+                "capsule.clastix.io/v1beta2",
+                "Tenant",
+                "/apis/capsule.clastix.io/v1beta2".to_owned(),
+            ),
+            (_, Some((kind, version, _))) => (*version, *kind, in_namespace(&format!("/apis/{version}"))),
+            ("pods", None) => ("v1", "Pod", in_namespace("/api/v1")),
+            ("secrets", None) => ("v1", "Secret", in_namespace("/api/v1")),
+            ("configmaps", None) => ("v1", "ConfigMap", in_namespace("/api/v1")),
+            _ => ("v1", "ServiceAccount", in_namespace("/api/v1")),
+        };
+        let part = match case.subresource() {
+            "" => String::new(),
+            part => format!("/{part}"),
+        };
+        let actor = &self.table.actors[&case.by];
+        // Who speaks in somebody's name is kept from what lasts, and no token is made without being shown to somebody.
+        let is_real = !case.dry_run && (actor.user.contains("-gitops") || case.token.is_some());
+        let mut target = format!("{root}/{resource}/{name}{part}");
+        let mut body = self.write(api_version, kind, &object.to_value(name));
+        let method = match operation {
+            _ if case.token.is_some() => {
+                self.make_account(namespace.unwrap(), name).await;
+                body = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+                Method::POST
+            }
+            "CREATE" => {
+                target = format!("{root}/{resource}");
+                Method::POST
+            }
+            "UPDATE" => Method::PUT,
+            _ => Method::DELETE,
+        };
+        if resource == "tenants" && body.get("spec").is_none() {
+            body["spec"] = json!({});
+        }
+        if resource == "pods" {
+            body["spec"]["containers"] = json!([{ "name": "main", "image": "example.org/x" }]);
+            for account in object.runs_as.iter().chain(&object.runs_as_old) {
+                self.make_account(namespace.unwrap(), account).await;
+            }
+        }
+        let must_exist = operation == "DELETE" || operation == "UPDATE";
+        let is_made = must_exist && !matches!(resource, "namespaces" | "tenants");
+        if is_made {
+            let mut before = body.clone();
+            before["metadata"]["namespace"] = json!(namespace);
+            if operation == "UPDATE" {
+                before = self.write(api_version, kind, &case.from.to_value(name));
+                before["metadata"]["namespace"] = json!(namespace);
+                if resource == "secrets" {
+                    before["type"] = json!("kubernetes.io/service-account-token");
+                    before["metadata"]["annotations"] = json!({ "kubernetes.io/service-account.name": "default" });
+                }
+            }
+            let applied_by = if operation == "UPDATE" {
+                &case.from.applied_by
+            } else {
+                &object.applied_by
+            };
+            let admin = &self.cluster.admin;
+            let made = match applied_by {
+                None => admin.create(before).await,
+                Some(_) => {
+                    let metadata = before["metadata"].as_object_mut().unwrap();
+                    metadata.remove("managedFields");
+                    admin.apply_as("kustomize-controller", before).await
+                }
+            };
+            let made = made.unwrap();
+            if resource != "secrets" {
+                // To a Secret for a token something is added at once.
+                body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+            }
+            body["metadata"].as_object_mut().unwrap().remove("managedFields");
+        }
+        if operation == "UPDATE" && resource == "namespaces" {
+            // As somebody who read it first.
+            let found = self
+                .cluster
+                .admin
+                .get(("v1", "Namespace"), ("", name))
+                .await
+                .unwrap()
+                .unwrap();
+            body = lay_over(found, &body);
+        }
+        if operation == "UPDATE" && resource == "tenants" {
+            let kind = (api_version, kind);
+            let mut found = self.cluster.admin.get(kind, ("", name)).await.unwrap().unwrap();
+            found["metadata"]["annotations"] = body["metadata"]["annotations"].clone();
+            body = found;
+        }
+        if operation == "DELETE" {
+            // Options in the body count in place of those in the query.
+            let dry_run = if is_real { json!([]) } else { json!(["All"]) };
+            body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": dry_run });
+        }
+        let query = if is_real { "" } else { "?dryRun=All" };
+        let answer = self.send(actor, method, &format!("{target}{query}"), &body).await;
+        if is_made || (is_real && operation == "CREATE" && case.token.is_none()) {
+            let _gone_or_not = self
+                .cluster
+                .admin
+                .delete((api_version, kind), (namespace.unwrap_or_default(), name))
+                .await;
+        }
+        answer
+    }
+
+    /// Creates what a case creates, for good.
+    pub(crate) async fn make(&self, case: &Case) -> Answer {
+        let (_, object) = case.action();
+        let (_, _, name) = object.what();
+        let body = self.write("v1", "Namespace", &object.to_value(name));
+        let actor = &self.table.actors[&case.by];
+        self.send(actor, Method::POST, "/api/v1/namespaces", &body).await
+    }
+
+    async fn make_account(&self, namespace: &str, name: &str) {
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": namespace }
+        });
+        self.cluster.admin.apply(account).await.unwrap();
+    }
+
+    /// Sends a request as an actor: with a token, where the table says that one is shown, else by impersonation.
+    async fn send(&self, actor: &Actor, method: Method, target: &str, body: &Value) -> Answer {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(target)
+            .header("content-type", "application/json");
+        let client = if actor.token {
+            let named = actor.user.strip_prefix("system:serviceaccount:").unwrap();
+            let (namespace, name) = named.split_once(':').unwrap();
+            self.cluster
+                .bearing(&self.token_of(namespace, name).await)
+                .unwrap()
+                .client()
+        } else {
+            request = request.header("impersonate-user", &actor.user);
+            for group in actor.groups.iter().filter(|group| *group != "system:masters") {
+                request = request.header("impersonate-group", group);
+            }
+            self.cluster.admin.client()
+        };
+        let answer = client
+            .send(request.body(Body::from(body.to_string().into_bytes())).unwrap())
+            .await
+            .unwrap();
+        read(answer).await
+    }
+
+    async fn token_of(&self, namespace: &str, name: &str) -> String {
+        let admin = &self.cluster.admin;
+        let found = admin.get(("v1", "Namespace"), ("", namespace)).await.unwrap();
+        if found.is_none() {
+            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+            admin.apply(object).await.unwrap();
+        }
+        self.make_account(namespace, name).await;
+        let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+        let target = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let request = Request::post(target)
+            .header("content-type", "application/json")
+            .body(request.to_string().into_bytes());
+        let answer: Value = admin.client().request(request.unwrap()).await.unwrap();
+        answer["status"]["token"].as_str().unwrap().to_owned()
+    }
+}
+
+/// `VERB RESOURCE[/NAME]` as a rule.
+fn rule_of(right: &str) -> Value {
+    let (verb, what) = right.split_once(' ').unwrap();
+    let (resource, name) = what
+        .split_once('/')
+        .map_or((what, None), |(resource, name)| (resource, Some(name)));
+    let mut rule = json!({ "apiGroups": ["*"], "resources": [resource], "verbs": [verb] });
+    if let Some(name) = name {
+        rule["resourceNames"] = json!([name]);
+    }
+    rule
+}
+
+/// What is stored, with what a case changes of it: label, ownerReferences, annotations.
+fn lay_over(mut stored: Value, wanted: &Value) -> Value {
+    let metadata = stored["metadata"].as_object_mut().unwrap();
+    let labels = metadata.get_mut("labels").and_then(Value::as_object_mut).unwrap();
+    labels.remove("capsule.clastix.io/tenant");
+    if let Some(label) = wanted.pointer("/metadata/labels/capsule.clastix.io~1tenant") {
+        labels.insert("capsule.clastix.io/tenant".to_owned(), label.clone());
+    }
+    metadata.remove("ownerReferences");
+    for key in ["ownerReferences", "annotations"] {
+        if let Some(value) = wanted["metadata"].get(key) {
+            metadata.insert(key.to_owned(), value.clone());
+        }
+    }
+    stored
+}
+
+async fn read(answer: Response<Body>) -> Answer {
+    let (parts, body) = answer.into_parts();
+    let warnings = parts.headers.get_all("warning").iter();
+    let warnings = warnings
+        .filter_map(|value| value.to_str().ok())
+        .map(str::to_owned)
+        .collect();
+    let bytes = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+    let value: Value = serde_json::from_slice(&bytes).unwrap();
+    if parts.status.is_success() {
+        return Answer::Allowed(value, warnings);
+    }
+    let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    Answer::Refused(parts.status.as_u16().into(), text("reason"), text("message"))
+}

@@ -1,0 +1,279 @@
+//! Rules of the program around this server about what is written: asked where webhooks are, in both phases, without a network.
+//!
+//! Owns how a guard learns what is stored (before it is asked, everything that was acknowledged), which requests it is asked about, and
+//! what becomes of its answer. Refuses to know what the rules are.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tenure_access::authorization::{self, Authorizer as _};
+use tenure_access::identity::{Lookup as _, UserInfo};
+use tenure_store::{Event, EventKind, Store};
+
+use super::{Admission, Attributes, subject};
+use crate::contents::Contents;
+use crate::http::ApiError;
+use crate::keys;
+use crate::stored::decode_stored;
+
+/// A resource whose objects a guard learns: group and plural name.
+pub type Followed = (&'static str, &'static str);
+
+/// Rules about what is written. It is called by whoever writes, so that it must answer at once: it waits for nothing, and what it does
+/// is bounded.
+pub trait Guard: fmt::Debug + Send + Sync + 'static {
+    /// What it learns.
+    fn follows(&self) -> &[Followed];
+
+    /// An object of what it [`follows`](Self::follows) is so from now on; without one, it is no more.
+    fn learn(&self, resource: (&str, &str), name: &str, object: Option<&Value>);
+
+    /// What it has learned is nothing any more: it is told everything again.
+    fn forget(&self);
+
+    /// Whether it has something to say about a request.
+    fn concerns(&self, asked: &Asked<'_>) -> bool;
+
+    /// What it says about a request: `review` is the `request` of an AdmissionReview without its objects.
+    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling;
+}
+
+/// What a guard can ask for while it judges.
+pub trait GuardSurroundings {
+    /// Whether the one who asks may do something.
+    fn may(&self, question: &GuardQuestion<'_>) -> bool;
+
+    /// An object by group, plural name, namespace and name, as it is stored now.
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
+}
+
+/// What a request is about, before anything of it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Who asks.
+    pub user: &'a str,
+    /// Group of the resource.
+    pub group: &'a str,
+    /// Its plural name.
+    pub resource: &'a str,
+    /// Part of the object; empty for the whole.
+    pub subresource: &'a str,
+    /// Namespace; of a Namespace its own name.
+    pub namespace: &'a str,
+    /// The object as it is stored, if it is.
+    pub old_object: Option<&'a Value>,
+}
+
+/// A request as a guard sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Review<'a> {
+    /// The `request` of an AdmissionReview, without the objects.
+    pub request: &'a Value,
+    /// The object as it is to be.
+    pub object: Option<&'a Value>,
+    /// The object as it is stored.
+    pub old_object: Option<&'a Value>,
+}
+
+/// A question about the rights of the one who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct GuardQuestion<'a> {
+    /// Verb.
+    pub verb: &'a str,
+    /// Group of the resource.
+    pub group: &'a str,
+    /// Its plural name.
+    pub resource: &'a str,
+    /// Namespace; empty for what has none.
+    pub namespace: &'a str,
+    /// Name; empty for all.
+    pub name: &'a str,
+}
+
+/// What a guard says about a request.
+#[derive(Clone, Debug)]
+pub enum Ruling {
+    /// It goes on.
+    Allow {
+        /// The object that goes on in its place. Only the mutating phase takes it: later it is too late, and the request is refused.
+        object: Option<Value>,
+        /// What the one who asks is warned of.
+        warnings: Vec<String>,
+    },
+    /// It ends, with code 403 and reason Forbidden.
+    Deny(String),
+}
+
+/// The guard of a cluster, if it has one, and how far it has learned what is stored.
+#[derive(Debug, Default)]
+pub(super) struct Post {
+    guard: OnceLock<Arc<dyn Guard>>,
+    /// The revision up to which it has learned each of what it follows; nothing, before it has learned anything.
+    positions: Mutex<Vec<u64>>,
+}
+
+impl Post {
+    /// Sets the guard; once, before anything is asked.
+    pub(super) fn set(&self, guard: Arc<dyn Guard>) {
+        let _set_once = self.guard.set(guard);
+    }
+
+    /// The guard, if it has something to say about a request; it knows all that has been acknowledged.
+    fn find(&self, store: &Store, asked: &Asked<'_>) -> Option<&Arc<dyn Guard>> {
+        let guard = self.guard.get()?;
+        self.catch_up(guard.as_ref(), store);
+        guard.concerns(asked).then_some(guard)
+    }
+
+    fn catch_up(&self, guard: &dyn Guard, store: &Store) {
+        let revision = store.revision();
+        let mut positions = self.positions.lock();
+        let is_behind =
+            |positions: &[u64]| positions.is_empty() || positions.iter().any(|position| *position < revision);
+        if !is_behind(&positions) {
+            return;
+        }
+        if positions.is_empty() {
+            *positions = learn_all(guard, store);
+            return;
+        }
+        for ((group, plural), position) in guard.follows().iter().zip(positions.iter_mut()) {
+            let prefix = keys::of_resource(group, plural, None);
+            let Ok((reached, events)) = store.events_after(&prefix, *position, usize::MAX) else {
+                // They are forgotten already: everything is read anew.
+                *positions = learn_all(guard, store);
+                return;
+            };
+            for event in &events {
+                learn_event(guard, event);
+            }
+            *position = reached;
+        }
+    }
+}
+
+/// Reads everything that is followed. Returns how far each is learned.
+fn learn_all(guard: &dyn Guard, store: &Store) -> Vec<u64> {
+    let snapshot = store.snapshot();
+    guard.forget();
+    for (group, plural) in guard.follows() {
+        for (key, entry) in snapshot.range(&keys::of_resource(group, plural, None), None) {
+            if let (Some(parts), Ok(object)) = (keys::read(key), decode_stored(entry)) {
+                guard.learn((group, plural), parts.name, Some(&object));
+            }
+        }
+    }
+    vec![snapshot.revision(); guard.follows().len()]
+}
+
+fn learn_event(guard: &dyn Guard, event: &Event) {
+    let Some(parts) = keys::read(&event.key) else { return };
+    let object = match event.kind {
+        EventKind::Put => decode_stored(&event.entry).ok(),
+        EventKind::Delete => None,
+    };
+    guard.learn((parts.group, parts.plural), parts.name, object.as_ref());
+}
+
+/// Asks the guard in the mutating phase. The object goes on as it says.
+pub(super) fn mutate(
+    admission: &Admission,
+    attributes: &Attributes<'_>,
+    object: Option<&mut Value>,
+) -> Result<(), ApiError> {
+    let Some(Ruled { object: changed, .. }) = ask(admission, attributes, object.as_deref())? else {
+        return Ok(());
+    };
+    if let (Some(object), Some(changed)) = (object, changed) {
+        *object = changed;
+    }
+    Ok(())
+}
+
+/// Asks the guard in the validating phase, about the object as it would be stored.
+pub(super) fn validate(
+    admission: &Admission,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+) -> Result<(), ApiError> {
+    let Some(Ruled {
+        object: changed,
+        warnings,
+    }) = ask(admission, attributes, object)?
+    else {
+        return Ok(());
+    };
+    if changed.is_some() {
+        let why = "somebody took back what was changed of it on the way; send it as it is to be stored";
+        return Err(attributes.denied(object, why));
+    }
+    // Said once, by the last that is asked.
+    for warning in warnings {
+        attributes.op.warn(warning);
+    }
+    Ok(())
+}
+
+/// What the guard said of a request that goes on.
+struct Ruled {
+    object: Option<Value>,
+    warnings: Vec<String>,
+}
+
+fn ask(admission: &Admission, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<Option<Ruled>, ApiError> {
+    if !admission.is_open() {
+        return Ok(None);
+    }
+    let contents = &admission.contents;
+    let resource = attributes.resource();
+    let user = &attributes.op.user;
+    let asked = Asked {
+        user: &user.name,
+        group: &resource.group,
+        resource: &resource.plural,
+        subresource: attributes.subresource(),
+        namespace: attributes.namespace(),
+        old_object: attributes.old,
+    };
+    let Some(guard) = admission.post.find(contents.store(), &asked) else {
+        return Ok(None);
+    };
+    let request = subject::request(attributes, resource, resource);
+    let review = Review {
+        request: &request,
+        object,
+        old_object: attributes.old,
+    };
+    match guard.judge(&review, &Asking { contents, user }) {
+        Ruling::Allow { object, warnings } => Ok(Some(Ruled { object, warnings })),
+        Ruling::Deny(why) => Err(attributes.denied(object, &why)),
+    }
+}
+
+/// The cluster, for the one who asks.
+struct Asking<'a> {
+    contents: &'a Contents,
+    user: &'a UserInfo,
+}
+
+impl GuardSurroundings for Asking<'_> {
+    fn may(&self, question: &GuardQuestion<'_>) -> bool {
+        let wanted = authorization::Attributes {
+            verb: question.verb.to_owned(),
+            group: question.group.to_owned(),
+            version: "*".to_owned(),
+            resource: question.resource.to_owned(),
+            subresource: String::new(),
+            namespace: question.namespace.to_owned(),
+            name: question.name.to_owned(),
+            path: None,
+        };
+        self.contents.rights().authorize(self.user, &wanted).allowed
+    }
+
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.contents.view().get(group, plural, Some(namespace), name)
+    }
+}

@@ -1,0 +1,284 @@
+//! Artifacts, on their way from where lanes keep them to whoever serves them to others: which there are, how often somebody asks, and how many
+//! are taken at the same time.
+//!
+//! What is served is out of what is stored for an object, under its uid (`tenure_planner::artifact_address` says what of it). A reader, whoever that is,
+//! has a rate and a few transfers, and the artifacts of a tenant have some together: whoever reads slowly keeps nobody else's readers waiting.
+//! It refuses to say who may read what: that is known to whoever listens, and to the API server.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tenure_planner::artifact_address::ArtifactAddress;
+use tenure_planner::receiver::{Bucket, Rate};
+
+/// How often one reader may ask.
+const READER_RATE: Rate = Rate {
+    most: 500,
+    each: Duration::from_millis(10),
+};
+/// How many artifacts one reader takes at the same time, how many of one tenant are taken, and how many of all.
+const OF_READER: usize = 16;
+const OF_SHARE: usize = 32;
+const OF_ALL: usize = 128;
+/// How many of a tenant are taken whatever is taken of others: several together take nothing of that.
+const OF_SHARE_ALWAYS: usize = 4;
+/// Below so many buckets, none is looked for that could go.
+const FEW: usize = 256;
+
+/// An open archive, and when it was stored.
+pub(crate) type OpenArchive = (File, Option<Timestamp>);
+
+/// Who keeps artifacts.
+pub(crate) trait ArtifactKeeper: Send + Sync + fmt::Debug {
+    /// Whether everything that is there has been seen.
+    fn is_ready(&self) -> bool;
+
+    /// What the artifacts of a namespace are counted together with.
+    fn name_share(&self, namespace: &str) -> String;
+
+    /// Opens one that is served, and when it was stored, if that is known; nothing when there is none.
+    fn open<'a>(&'a self, address: &'a ArtifactAddress) -> BoxFuture<'a, Option<OpenArchive>>;
+}
+
+/// All artifacts that are served. Cheap to clone; all clones are the same.
+#[derive(Clone, Debug)]
+pub struct ArtifactEndpoint {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    keeper: Mutex<Option<Weak<dyn ArtifactKeeper>>>,
+    rates: Mutex<HashMap<String, Bucket>>,
+    transfers: Mutex<TransferCounts>,
+    began: Instant,
+}
+
+#[derive(Debug, Default)]
+struct TransferCounts {
+    readers: HashMap<String, usize>,
+    shares: HashMap<String, usize>,
+    all: usize,
+}
+
+/// Why nothing is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArtifactRefusal {
+    /// What there is, isn't known yet.
+    Unavailable,
+    /// The reader asks too often, or too much is taken already.
+    TooMany,
+    /// There is no such artifact.
+    Unknown,
+}
+
+/// An artifact that is served.
+#[derive(Debug)]
+pub struct ServedArtifact {
+    /// The archive, from its beginning. What is in it is for the reader to check, by the digest that the object tells.
+    pub file: File,
+    /// Its bytes.
+    pub size: u64,
+    /// When it was stored, if that is known.
+    pub stored_at: Option<Timestamp>,
+    /// Held until it has been taken.
+    pub transfer: Option<Transfer>,
+}
+
+/// A place among those who take artifacts at the same time, until it is dropped.
+#[derive(Debug)]
+pub struct Transfer {
+    shared: Arc<Shared>,
+    reader: String,
+    share: String,
+}
+
+impl Default for ArtifactEndpoint {
+    fn default() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                keeper: Mutex::default(),
+                rates: Mutex::default(),
+                transfers: Mutex::default(),
+                began: Instant::now(),
+            }),
+        }
+    }
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ArtifactEndpoint {
+    /// Sets who keeps artifacts from now on.
+    pub(crate) fn set_keeper(&self, keeper: Weak<dyn ArtifactKeeper>) {
+        *lock(&self.shared.keeper) = Some(keeper);
+    }
+
+    /// Whether a reader asks not too often.
+    ///
+    /// # Errors
+    /// [`ArtifactRefusal::TooMany`].
+    pub fn admit(&self, reader: &str) -> Result<(), ArtifactRefusal> {
+        match self.take_turn(reader) {
+            true => Ok(()),
+            false => Err(ArtifactRefusal::TooMany),
+        }
+    }
+
+    /// Opens an artifact for a reader who may have it; with `takes`, to take it whole.
+    ///
+    /// # Errors
+    /// [`ArtifactRefusal`].
+    pub async fn open(
+        &self,
+        address: &ArtifactAddress,
+        reader: &str,
+        takes: bool,
+    ) -> Result<ServedArtifact, ArtifactRefusal> {
+        let keeper = lock(&self.shared.keeper).as_ref().and_then(Weak::upgrade);
+        let keeper = keeper.filter(|keeper| keeper.is_ready());
+        let keeper = keeper.ok_or(ArtifactRefusal::Unavailable)?;
+        let transfer = match takes {
+            true => Some(
+                self.begin(reader, keeper.name_share(&address.namespace))
+                    .ok_or(ArtifactRefusal::TooMany)?,
+            ),
+            false => None,
+        };
+        let opened = keeper.open(address).await;
+        let (file, stored_at) = opened.ok_or(ArtifactRefusal::Unknown)?;
+        let size = file.metadata().map(|found| found.len());
+        Ok(ServedArtifact {
+            file,
+            size: size.map_err(|_| ArtifactRefusal::Unknown)?,
+            stored_at,
+            transfer,
+        })
+    }
+
+    fn take_turn(&self, reader: &str) -> bool {
+        let now = self.shared.began.elapsed();
+        let mut rates = lock(&self.shared.rates);
+        if rates.len() >= FEW && rates.len() == rates.capacity() {
+            rates.retain(|_, bucket| !bucket.is_full(now));
+        }
+        rates.entry(reader.to_owned()).or_default().take(READER_RATE, now)
+    }
+
+    fn begin(&self, reader: &str, share: String) -> Option<Transfer> {
+        let mut counts = lock(&self.shared.transfers);
+        let of_reader = counts.readers.get(reader).copied().unwrap_or_default();
+        let of_share = counts.shares.get(&share).copied().unwrap_or_default();
+        let is_full = counts.all >= OF_ALL && of_share >= OF_SHARE_ALWAYS;
+        if of_reader >= OF_READER || of_share >= OF_SHARE || is_full {
+            return None;
+        }
+        counts.all += 1;
+        counts.readers.insert(reader.to_owned(), of_reader + 1);
+        counts.shares.insert(share.clone(), of_share + 1);
+        Some(Transfer {
+            shared: Arc::clone(&self.shared),
+            reader: reader.to_owned(),
+            share,
+        })
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.shared.transfers);
+        counts.all = counts.all.saturating_sub(1);
+        let TransferCounts { readers, shares, .. } = &mut *counts;
+        count_down(readers, &self.reader);
+        count_down(shares, &self.share);
+    }
+}
+
+fn count_down<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl ArtifactKeeper for Nobody {
+        fn is_ready(&self) -> bool {
+            true
+        }
+
+        fn name_share(&self, namespace: &str) -> String {
+            namespace.to_owned()
+        }
+
+        fn open<'a>(&'a self, _address: &'a ArtifactAddress) -> BoxFuture<'a, Option<OpenArchive>> {
+            Box::pin(std::future::ready(None))
+        }
+    }
+
+    fn address(namespace: &str) -> ArtifactAddress {
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        ArtifactAddress::of("Bucket", (namespace, "app"), &digest).expect("an address")
+    }
+
+    #[tokio::test]
+    async fn who_asks_too_often_keeps_nobody_else_waiting() {
+        let endpoint = ArtifactEndpoint::default();
+        let none = endpoint.open(&address("a"), "one", true).await;
+        assert_eq!(none.err(), Some(ArtifactRefusal::Unavailable));
+        let keeper: Arc<dyn ArtifactKeeper> = Arc::new(Nobody);
+        endpoint.set_keeper(Arc::downgrade(&keeper));
+        let refused = (0..10 * READER_RATE.most).filter(|_| endpoint.admit("one").is_err());
+        assert!(refused.count() > 0);
+        assert_eq!(endpoint.admit("another"), Ok(()));
+        let other = endpoint.open(&address("a"), "another", true).await.err();
+        assert_eq!(other, Some(ArtifactRefusal::Unknown));
+        drop(keeper);
+        let gone = endpoint.open(&address("a"), "another", true).await.err();
+        assert_eq!(gone, Some(ArtifactRefusal::Unavailable));
+    }
+
+    #[test]
+    fn slow_readers_take_their_own_share_and_no_more() {
+        let endpoint = ArtifactEndpoint::default();
+        let begin = |reader: &str, share: &str| endpoint.begin(reader, share.to_owned());
+        let mut held: Vec<Transfer> = (0..OF_READER).filter_map(|_| begin("slow", "a")).collect();
+        assert_eq!(held.len(), OF_READER);
+        assert!(begin("slow", "a").is_none() && begin("slow", "b").is_none());
+        // Others of the same tenant have what is left of its share, and other tenants all of theirs.
+        held.extend((0..OF_SHARE).filter_map(|_| begin("other", "a")));
+        assert_eq!(held.len(), OF_SHARE);
+        assert!(begin("third", "a").is_none());
+        let third = begin("third", "b");
+        assert!(third.is_some());
+        held.pop();
+        assert!(begin("third", "a").is_some());
+        drop((held, third));
+        // Several that have all there is leave some for everybody else.
+        let held: Vec<Transfer> = (0..10 * OF_ALL)
+            .filter_map(|number| begin(&format!("reader-{number}"), &format!("share-{}", number % 8)))
+            .collect();
+        assert_eq!(held.len(), OF_ALL);
+        let quiet: Vec<Transfer> = (0..OF_ALL).filter_map(|_| begin("quiet", "quiet")).collect();
+        assert_eq!(quiet.len(), OF_SHARE_ALWAYS);
+        drop((held, quiet));
+        let counts = lock(&endpoint.shared.transfers);
+        assert!(counts.readers.is_empty() && counts.shares.is_empty() && counts.all == 0);
+    }
+}

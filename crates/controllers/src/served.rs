@@ -1,0 +1,48 @@
+//! The object that the address of an artifact leads to, as it is seen in its namespace, and what of it is served. Reads what is seen; which
+//! archives there are is for whoever keeps them to find out.
+
+use jiff::Timestamp;
+use tenure_api::ObjectView;
+use tenure_api::artifact::Artifact;
+use tenure_planner::artifact::StoredArtifact;
+use tenure_planner::artifact_address::{ArtifactAddress, is_served};
+use tenure_sources::SourceKey;
+
+use crate::key::Key;
+use crate::lane::Shard;
+use crate::source::find_source_kind;
+
+/// The source that an address leads to, as it is in the store, and what its status tells; nothing when it isn't there, or goes.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) source: SourceKey,
+    is_deleted: bool,
+    told: Option<Artifact>,
+}
+
+impl Named {
+    /// Looks for it in what is seen of its namespace.
+    pub(crate) fn find(shard: &Shard, address: &ArtifactAddress) -> Option<Self> {
+        let kind = find_source_kind(address.kind)?.kind;
+        let object = shard.write_object(&Key::new(kind, &address.namespace, &address.name))?;
+        let view = ObjectView::of(&object);
+        let uid = view.read_text("/metadata/uid");
+        let told = object.pointer("/status/artifact").cloned();
+        Some(Self {
+            source: SourceKey::new(address.kind, &address.namespace, &address.name, uid).ok()?,
+            is_deleted: view.has("/metadata/deletionTimestamp"),
+            told: told.and_then(|told| serde_json::from_value(told).ok()),
+        })
+    }
+
+    /// When what is asked for was stored, if that is known; nothing when it isn't served.
+    pub(crate) fn check(
+        &self,
+        address: &ArtifactAddress,
+        stored: Option<&StoredArtifact>,
+    ) -> Option<Option<Timestamp>> {
+        let is_last = |stored: &&StoredArtifact| stored.facts.digest == address.digest;
+        let last = stored.filter(is_last);
+        is_served(address, self.is_deleted, self.told.as_ref(), stored).then(|| last?.stored_at)
+    }
+}

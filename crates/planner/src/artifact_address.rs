@@ -1,0 +1,284 @@
+//! Where others find an artifact: the address that a status tells, in Flux's layout, and the way back from the path of a request to the object
+//! that it is for. Owns both forms, and which artifacts are served; it refuses every path but the one that it writes itself, so that none is
+//! ever made into a name of a file.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tenure_api::artifact::Artifact;
+
+use crate::artifact::StoredArtifact;
+
+/// The longest name of anything in Kubernetes.
+const LONGEST_NAME: usize = 253;
+/// What the name of an archive ends with.
+const ENDING: &str = ".tar.gz";
+/// The group of all kinds of sources.
+const GROUP: &str = "source.toolkit.fluxcd.io";
+/// The kinds, and what rights are given on. In a path a kind stands in lower case.
+const KINDS: [(&str, &str); 4] = [
+    ("GitRepository", "gitrepositories"),
+    ("OCIRepository", "ocirepositories"),
+    ("Bucket", "buckets"),
+    ("ExternalArtifact", "externalartifacts"),
+];
+
+/// Which artifact of which object is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArtifactAddress {
+    /// The kind of the object.
+    pub kind: &'static str,
+    /// What rights on the object are given on.
+    pub resource: &'static str,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Digest of the archive, `sha256:<hex>`.
+    pub digest: String,
+}
+
+impl ArtifactAddress {
+    /// The address of an artifact that an object has; nothing for what no address leads to.
+    #[must_use]
+    pub fn of(kind: &str, (namespace, name): (&str, &str), digest: &str) -> Option<Self> {
+        let (kind, resource) = KINDS.into_iter().find(|(known, _)| *known == kind)?;
+        let is_whole = is_name(namespace) && is_name(name) && is_digest(digest.strip_prefix("sha256:")?);
+        is_whole.then(|| Self {
+            kind,
+            resource,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            digest: digest.to_owned(),
+        })
+    }
+
+    /// Reads the path of a request: `/<kind>/<namespace>/<name>/<hex>.tar.gz`, letter by letter, and nothing that merely means the same.
+    #[must_use]
+    pub fn read(path: &str) -> Option<Self> {
+        let mut parts = path.strip_prefix('/')?.split('/');
+        let (kind, namespace, name, file) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() {
+            return None;
+        }
+        let (known, _) = KINDS
+            .into_iter()
+            .find(|(known, _)| known.to_ascii_lowercase() == kind)?;
+        let hex = file.strip_suffix(ENDING)?;
+        Self::of(known, (namespace, name), &format!("sha256:{hex}"))
+    }
+
+    /// The group of the object's kind.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        GROUP
+    }
+}
+
+/// As it stands in a request.
+impl fmt::Display for ArtifactAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = self.digest.trim_start_matches("sha256:");
+        let kind = self.kind.to_ascii_lowercase();
+        write!(formatter, "/{kind}/{}/{}/{hex}{ENDING}", self.namespace, self.name)
+    }
+}
+
+/// The names of namespaces and objects, as they become folders.
+fn is_name(name: &str) -> bool {
+    let known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
+    let edge = |letter: Option<u8>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric());
+    name.len() <= LONGEST_NAME && name.bytes().all(known) && edge(name.bytes().next()) && edge(name.bytes().last())
+}
+
+fn is_digest(hex: &str) -> bool {
+    hex.len() == 64
+        && hex
+            .bytes()
+            .all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit))
+}
+
+/// Where all artifacts are, as others are told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ArtifactBase(String);
+
+/// Why something is no such address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no address of artifacts: http:// or https://, a host, and a path if need be, are wanted, such as http://127.0.0.1:9090"
+)]
+pub struct ArtifactBaseError(String);
+
+impl ArtifactBase {
+    /// The address of one artifact.
+    #[must_use]
+    pub fn write_url(&self, of: &ArtifactAddress) -> String {
+        format!("{}{of}", self.0)
+    }
+}
+
+impl FromStr for ArtifactBase {
+    type Err = ArtifactBaseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refuse = || ArtifactBaseError(text.to_owned());
+        let whole = text.trim_end_matches('/');
+        let rest = whole.strip_prefix("https://").or_else(|| whole.strip_prefix("http://"));
+        let host = rest.and_then(|rest| rest.split('/').next()).ok_or_else(refuse)?;
+        // What stands in a status is read by others: no credentials, and nothing that would end it early.
+        let is_plain = whole
+            .bytes()
+            .all(|letter| letter.is_ascii_graphic() && !b"@?#\\%\"<>".contains(&letter));
+        if host.is_empty() || !is_plain {
+            return Err(refuse());
+        }
+        Ok(Self(whole.to_owned()))
+    }
+}
+
+impl TryFrom<String> for ArtifactBase {
+    type Error = ArtifactBaseError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ArtifactBase> for String {
+    fn from(base: ArtifactBase) -> Self {
+        base.0
+    }
+}
+
+impl fmt::Display for ArtifactBase {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Whether an artifact may be served out of what is stored for its object, which is not being deleted: the one that was stored last, and, for as
+/// long as the object still tells of it, the one before. So nobody who has just read a status finds nothing. A status that is forged can name no
+/// more than what was stored for its own object.
+#[must_use]
+pub fn is_served(
+    address: &ArtifactAddress,
+    is_deleted: bool,
+    told: Option<&Artifact>,
+    stored: Option<&StoredArtifact>,
+) -> bool {
+    let is_stored = stored.is_some_and(|stored| stored.facts.digest == address.digest);
+    let is_told = told.is_some_and(|told| told.digest.as_deref() == Some(address.digest.as_str()));
+    !is_deleted && (is_stored || is_told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::ArtifactFacts;
+
+    fn hex() -> String {
+        "0a".repeat(32)
+    }
+
+    #[test]
+    fn a_path_is_read_letter_by_letter_or_not_at_all() {
+        let hex = hex();
+        for (kind, written) in [
+            ("GitRepository", "gitrepository"),
+            ("OCIRepository", "ocirepository"),
+            ("Bucket", "bucket"),
+            ("ExternalArtifact", "externalartifact"),
+        ] {
+            let address = ArtifactAddress::of(kind, ("web", "app.v1"), &format!("sha256:{hex}")).expect("an address");
+            assert_eq!(address.to_string(), format!("/{written}/web/app.v1/{hex}.tar.gz"));
+            assert_eq!(ArtifactAddress::read(&address.to_string()), Some(address));
+        }
+        for path in [
+            "",
+            "/",
+            "/gitrepository",
+            "/gitrepository/",
+            "/gitrepository/web/app",
+            "/gitrepository/web/app/",
+            "/gitrepository/web/app/latest.tar.gz",
+            &format!("gitrepository/web/app/{hex}.tar.gz"),
+            &format!("//gitrepository/web/app/{hex}.tar.gz"),
+            &format!("/gitrepository/web/app/{hex}.tar.gz/"),
+            &format!("/gitrepository/web/app/./{hex}.tar.gz"),
+            &format!("/gitrepository/../web/{hex}.tar.gz"),
+            &format!("/gitrepository/web/../{hex}.tar.gz"),
+            &format!("/gitrepository/web/.../{hex}.tar.gz"),
+            &format!("/gitrepository/web/app/../../{hex}.tar.gz"),
+            &format!("/gitrepository/%2e%2e/app/{hex}.tar.gz"),
+            &format!("/gitrepository/web%2fapp/x/{hex}.tar.gz"),
+            &format!("/gitrepository/web\\app/x/{hex}.tar.gz"),
+            &format!("/GitRepository/web/app/{hex}.tar.gz"),
+            &format!("/helmchart/web/app/{hex}.tar.gz"),
+            &format!("/gitrepository/web/app/{}.tar.gz", hex.to_uppercase()),
+            &format!("/gitrepository/web/app/{hex}0.tar.gz"),
+            &format!("/gitrepository/web/app/{hex}.tar.gz.tar.gz"),
+            &format!("/gitrepository/web/app/{hex}"),
+            &format!("/gitrepository/web/{}/{hex}.tar.gz", "a".repeat(254)),
+            &format!("/gitrepository/w\u{e4}b/app/{hex}.tar.gz"),
+            &format!("/gitrepository/web\0/app/{hex}.tar.gz"),
+        ] {
+            assert_eq!(ArtifactAddress::read(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_all_is_plain() {
+        let base: ArtifactBase = "https://artifacts.example:8443/of/web/".parse().expect("an address");
+        let address = ArtifactAddress::of("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
+        let url = format!("https://artifacts.example:8443/of/web/bucket/web/app/{}.tar.gz", hex());
+        assert_eq!(base.write_url(&address), url);
+        for text in [
+            "",
+            "artifacts.example",
+            "ftp://artifacts.example",
+            "http://",
+            "http:///path",
+            "http://user:word@artifacts.example",
+            "http://artifacts.example?a=b",
+            "http://artifacts.example#a",
+            "http://artifacts.example/a b",
+            "http://artifacts.example/%2e",
+        ] {
+            assert!(text.parse::<ArtifactBase>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_and_what_is_still_told_of_is_served() {
+        let address = ArtifactAddress::of("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
+        let told = |digest: &str| Artifact {
+            digest: Some(digest.to_owned()),
+            last_update_time: crate::ending::cut_to_seconds(jiff::Timestamp::UNIX_EPOCH),
+            metadata: None,
+            path: String::new(),
+            revision: String::new(),
+            size: None,
+            url: String::new(),
+        };
+        let stored = |digest: &str| StoredArtifact {
+            facts: ArtifactFacts {
+                digest: digest.to_owned(),
+                ..ArtifactFacts::default()
+            },
+            ..StoredArtifact::default()
+        };
+        let other = format!("sha256:{}", "0b".repeat(32));
+        let this = address.digest.as_str();
+        assert!(is_served(&address, false, Some(&told(this)), Some(&stored(this))));
+        // It is stored, and its status is not written yet; another one is, and its status is not.
+        assert!(is_served(&address, false, Some(&told(&other)), Some(&stored(this))));
+        assert!(is_served(&address, false, None, Some(&stored(this))));
+        assert!(is_served(&address, false, Some(&told(this)), Some(&stored(&other))));
+        // Of what was before nobody is told any more; and the object goes.
+        assert!(!is_served(&address, false, Some(&told(&other)), Some(&stored(&other))));
+        assert!(!is_served(&address, false, None, None));
+        assert!(!is_served(&address, true, Some(&told(this)), Some(&stored(this))));
+    }
+}

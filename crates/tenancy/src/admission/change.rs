@@ -1,0 +1,86 @@
+//! What a decision changes of an object.
+
+use serde_json::{Map, Value, json};
+
+/// One change of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It bears a label.
+    Label {
+        /// Key.
+        key: &'static str,
+        /// Value.
+        value: String,
+    },
+    /// A field of its spec is a text.
+    SpecField {
+        /// Name of the field.
+        key: &'static str,
+        /// Value.
+        value: String,
+    },
+    /// A Tenant owns it.
+    AddTenantOwner {
+        /// Name of the Tenant.
+        name: String,
+        /// Uid of the Tenant.
+        uid: String,
+    },
+}
+
+impl Change {
+    /// Changes the object.
+    pub fn make(&self, object: &mut Value) {
+        match self {
+            Self::Label { key, value } => {
+                let labels = enter(object, "metadata").and_then(|metadata| enter_map(metadata, "labels"));
+                if let Some(labels) = labels {
+                    labels.insert((*key).to_owned(), Value::from(value.as_str()));
+                }
+            }
+            Self::SpecField { key, value } => {
+                if let Some(spec) = enter(object, "spec") {
+                    spec.insert((*key).to_owned(), Value::from(value.as_str()));
+                }
+            }
+            Self::AddTenantOwner { name, uid } => {
+                let Some(metadata) = enter(object, "metadata") else {
+                    return;
+                };
+                let owners = metadata.entry("ownerReferences").or_insert(Value::Null);
+                if !owners.is_array() {
+                    *owners = Value::Array(Vec::new());
+                }
+                if let Some(owners) = owners.as_array_mut() {
+                    owners.push(make_owner_reference(name, uid));
+                }
+            }
+        }
+    }
+}
+
+/// A map of an object, made if it isn't there.
+fn enter<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
+    enter_map(object.as_object_mut()?, key)
+}
+
+fn enter_map<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
+    let inner = map.entry(key).or_insert(Value::Null);
+    if !inner.is_object() {
+        *inner = Value::Object(Map::new());
+    }
+    inner.as_object_mut()
+}
+
+/// The ownerReference by which a namespace is a Tenant's.
+#[must_use]
+pub fn make_owner_reference(name: &str, uid: &str) -> Value {
+    json!({
+        "apiVersion": "capsule.clastix.io/v1beta2",
+        "kind": "Tenant",
+        "name": name,
+        "uid": uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}

@@ -1,0 +1,298 @@
+//! Flux's kinds in a tenant's namespaces: who they act as, which shard they are in, and where they lead.
+//!
+//! All of it is decided again when something is reconciled. Here it is refused where it is written, so that who writes it reads why, and
+//! so that other controllers that act on these kinds, too, get nothing that leads out. What was there before stays as it is until its
+//! spec is changed.
+
+use serde_json::Value;
+use tenure_api::metadata::SHARDING_KEY;
+
+use super::rights::ADOPT;
+use super::{Case, Change, Findings, Question, Refusal, Rule};
+use crate::denial::Denial;
+use crate::realm::{Placement, TenantFacts, TenantPlacement};
+use crate::reference::{self, Referrer};
+use crate::{identity, reach};
+
+/// How an object refers to others.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// As to a source: kind, name and namespace.
+    Source,
+    /// As to one that comes before: name and namespace.
+    Dependency,
+    /// As to one whose events it tells.
+    Event,
+    /// As to one that it asks to reconcile.
+    Request,
+}
+
+/// What is judged of a kind.
+struct Judged {
+    group: &'static str,
+    resource: &'static str,
+    /// Whether `spec.serviceAccountName` says who it acts as.
+    acts: bool,
+    /// Where a reference, or a list of some, stands; and the kind where it says none.
+    references: &'static [(&'static str, &'static str, Way)],
+    /// Where namespaces stand that it writes to.
+    targets: &'static [&'static str],
+}
+
+const KINDS: [Judged; 11] = [
+    Judged {
+        group: "kustomize.toolkit.fluxcd.io",
+        resource: "kustomizations",
+        acts: true,
+        references: &[
+            ("/spec/sourceRef", "", Way::Source),
+            ("/spec/dependsOn", "", Way::Dependency),
+        ],
+        targets: &["/spec/targetNamespace"],
+    },
+    Judged {
+        group: "helm.toolkit.fluxcd.io",
+        resource: "helmreleases",
+        acts: true,
+        references: &[
+            ("/spec/chart/spec/sourceRef", "HelmRepository", Way::Source),
+            ("/spec/chartRef", "", Way::Source),
+            ("/spec/dependsOn", "", Way::Dependency),
+        ],
+        targets: &["/spec/targetNamespace", "/spec/storageNamespace"],
+    },
+    Judged {
+        group: "notification.toolkit.fluxcd.io",
+        resource: "receivers",
+        acts: false,
+        references: &[("/spec/resources", "", Way::Request)],
+        targets: &[],
+    },
+    Judged {
+        group: "notification.toolkit.fluxcd.io",
+        resource: "alerts",
+        acts: false,
+        references: &[("/spec/eventSources", "", Way::Event)],
+        targets: &[],
+    },
+    Judged {
+        group: "source.extensions.fluxcd.io",
+        resource: "artifactgenerators",
+        acts: false,
+        references: &[("/spec/sources", "", Way::Source)],
+        targets: &[],
+    },
+    Judged {
+        group: "image.toolkit.fluxcd.io",
+        resource: "imageupdateautomations",
+        acts: false,
+        references: &[("/spec/sourceRef", "GitRepository", Way::Source)],
+        targets: &[],
+    },
+    Judged {
+        group: "image.toolkit.fluxcd.io",
+        resource: "imagepolicies",
+        acts: false,
+        references: &[("/spec/imageRepositoryRef", "ImageRepository", Way::Source)],
+        targets: &[],
+    },
+    only_shard("gitrepositories"),
+    only_shard("ocirepositories"),
+    only_shard("buckets"),
+    only_shard("helmcharts"),
+];
+
+/// A source: it refers to nothing in another namespace.
+const fn only_shard(resource: &'static str) -> Judged {
+    Judged {
+        group: "source.toolkit.fluxcd.io",
+        resource,
+        acts: false,
+        references: &[],
+        targets: &[],
+    }
+}
+
+/// Whether something is judged of objects of this resource.
+pub(super) fn is_judged(group: &str, resource: &str) -> bool {
+    is_surface(group, resource) || find(group, resource).is_some()
+}
+
+fn find(group: &str, resource: &str) -> Option<&'static Judged> {
+    KINDS
+        .iter()
+        .find(|kind| kind.group == group && kind.resource == resource)
+}
+
+fn is_surface(group: &str, resource: &str) -> bool {
+    group == "tenure.dev" && resource == "surfaces"
+}
+
+pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+    let request = case.request;
+    let resource = request.resource;
+    if !resource.subresource.is_empty() || !request.writes() || !is_judged(resource.group, resource.name) {
+        return Ok(());
+    }
+    let Some(tenant) = case.facts.tenant_of(request.namespace) else {
+        return Ok(());
+    };
+    let Some(object) = request.object else { return Ok(()) };
+    // What goes, and what changes nothing that is judged, goes on: whoever takes a finalizer away must be able to.
+    let is_unchanged = request
+        .old_object
+        .is_some_and(|old| judged_parts(old) == judged_parts(object));
+    if is_unchanged || object.pointer("/metadata/deletionTimestamp").is_some() {
+        return Ok(());
+    }
+    if case.may(&Question::about_tenant(ADOPT, &tenant.name)) {
+        return Ok(());
+    }
+    let Placement::Tenant(placement) = case.facts.place(request.namespace) else {
+        return Ok(());
+    };
+    let whole = Placement::Tenant(placement.clone());
+    if is_surface(resource.group, resource.name) {
+        let named = object.pointer("/spec/serviceAccountName").and_then(Value::as_str);
+        return identity::decide_for_surface(&whole, request.namespace, named)
+            .map(drop)
+            .map_err(|denial| refuse(Rule::FluxAccount, denial, "make it as the message says"));
+    }
+    let Some(judged) = find(resource.group, resource.name) else {
+        return Ok(());
+    };
+    judge_shard(tenant, object, findings)?;
+    if judged.acts {
+        judge_account(&placement, request.namespace, object, findings)?;
+    }
+    judge_references(case, &whole, judged, object)?;
+    for path in judged.targets {
+        let target = object
+            .pointer(path)
+            .and_then(Value::as_str)
+            .filter(|target| !target.is_empty());
+        if let Some(target) = target {
+            let checked = reach::check_target_namespace(&whole, target);
+            checked
+                .map_err(|denial| refuse(Rule::FluxReferences, denial, "name one of the tenant's own namespaces"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is judged of an object.
+fn judged_parts(object: &Value) -> (Option<&Value>, Option<&str>) {
+    (object.get("spec"), shard_of(object))
+}
+
+fn shard_of(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/labels")?.get(SHARDING_KEY)?.as_str()
+}
+
+fn refuse(rule: Rule, denial: Denial, remedy: &str) -> Refusal {
+    Refusal {
+        rule,
+        why: denial.message,
+        remedy: remedy.to_owned(),
+    }
+}
+
+/// The shard is the Tenant's: whoever writes the label would choose which controller acts.
+fn judge_shard(tenant: &TenantFacts, object: &Value, findings: &mut Findings) -> Result<(), Refusal> {
+    match (shard_of(object), tenant.shard.as_deref()) {
+        (None, Some(shard)) => {
+            findings.changes.push(Change::Label {
+                key: SHARDING_KEY,
+                value: shard.to_owned(),
+            });
+            Ok(())
+        }
+        (Some(named), shard) if Some(named) != shard => Err(Refusal {
+            rule: Rule::FluxShard,
+            why: format!(
+                "the label {SHARDING_KEY}={named} is not what Tenant {} has",
+                tenant.name
+            ),
+            remedy: "leave the label away: which shard a tenant is in says its Tenant".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// In the home namespace the tenant's GitOps account acts, elsewhere the one that an administrator named there, else `default`.
+fn judge_account(
+    placement: &TenantPlacement,
+    namespace: &str,
+    object: &Value,
+    findings: &mut Findings,
+) -> Result<(), Refusal> {
+    let account = if placement.home.as_str() == namespace {
+        let account = placement.gitops.clone();
+        let account = account.map_err(|denial| refuse(Rule::FluxAccount, denial, "ask an administrator"))?;
+        account.as_str().to_owned()
+    } else {
+        placement.default_service_account.clone()
+    };
+    let named = object.pointer("/spec/serviceAccountName").and_then(Value::as_str);
+    match named.filter(|named| !named.is_empty()) {
+        None => {
+            findings.changes.push(Change::SpecField {
+                key: "serviceAccountName",
+                value: account,
+            });
+            Ok(())
+        }
+        Some(named) if named != account => Err(Refusal {
+            rule: Rule::FluxAccount,
+            why: format!(
+                "spec.serviceAccountName: in namespace {namespace} Tenant {} acts as {account}, not as {named}",
+                placement.tenant
+            ),
+            remedy: format!("write {account}, or leave the field away; another one is set by an administrator"),
+        }),
+        Some(_) => Ok(()),
+    }
+}
+
+fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, object: &Value) -> Result<(), Refusal> {
+    let namespace = case.request.namespace;
+    let referrer = Referrer {
+        namespace,
+        placement,
+        grants: &case.facts.settings().reference_grants,
+    };
+    for (path, default_kind, way) in judged.references {
+        let found = object.pointer(path);
+        let all = match found {
+            Some(Value::Array(all)) => all.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
+        };
+        for (index, one) in all.iter().enumerate() {
+            let text = |key: &str| one.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+            let (kind, name) = (text("kind").unwrap_or(default_kind), text("name").unwrap_or_default());
+            let other = text("namespace");
+            let checked = match way {
+                Way::Source => reference::check_source(referrer, kind, other, name),
+                Way::Dependency => reference::check_dependency(referrer, other, name),
+                Way::Event => reference::check_event_source(placement, namespace, other, (kind, name)),
+                Way::Request => reference::check_receiver_resource(placement, namespace, other, (kind, name)),
+            };
+            checked.map_err(|denial| Refusal {
+                rule: Rule::FluxReferences,
+                why: format!("{}: {}", describe_path(path, index, found), denial.message),
+                remedy: "refer to the tenant's own namespaces, or let an administrator grant it".to_owned(),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A path as a person writes it: `spec.dependsOn[1]`.
+fn describe_path(path: &str, index: usize, found: Option<&Value>) -> String {
+    let path = path.trim_start_matches('/').replace('/', ".");
+    match found {
+        Some(Value::Array(_)) => format!("{path}[{index}]"),
+        _ => path,
+    }
+}

@@ -1,0 +1,205 @@
+//! What Git manages, and somebody edits by hand.
+//!
+//! A field is Git's if the object's owner, the Kustomization that its labels name and that names it in its inventory, applied it: that is
+//! in the object's managedFields, under Flux's manager. What anybody may call himself proves nothing, so that what is told of the owner is
+//! told only to those who share it ([`owner::decide_precedence`]).
+//!
+//! Refuses to look further than it must: an object that nobody manages, a change of nothing that Git has, and whoever applies, are passed
+//! at once. Parts of objects (`scale`, `status`), finalizers, ownerReferences and deletions are free.
+
+mod difference;
+
+use serde_json::Value;
+use structured_merge::{Managed, Operation as FieldOperation};
+use tenure_api::metadata::{
+    HAND_EDITS, HAND_EDITS_REFUSE, HAND_EDITS_REVERT, KUSTOMIZE_CONTROLLER, OTHER_WRITERS, SURFACE_LABEL,
+};
+use tenure_api::source_url::SourceUrl;
+use tenure_api::{ObjectId, ObjectView};
+
+use super::request::SERVICE_ACCOUNT_PREFIX;
+use super::{Case, Findings, Operation, Refusal, Rule};
+use crate::owner::{self, Precedence};
+use crate::realm::Placement;
+use crate::{identity, inventory};
+
+/// How long a text of an object may be that a message repeats.
+const LONGEST_TOLD: usize = 256;
+
+pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+    let request = case.request;
+    if request.operation != Operation::Update || !request.resource.subresource.is_empty() {
+        return Ok(());
+    }
+    let (Some(old), Some(new)) = (request.old_object, request.object) else {
+        return Ok(());
+    };
+    // As it was stored: a label that is taken away at the same time hides nothing.
+    let Some((namespace, name)) = owner::read_owner_labels(old) else {
+        return Ok(());
+    };
+    if is_free(case) {
+        return Ok(());
+    }
+    let Some(field) = find_changed(old, new) else {
+        return Ok(());
+    };
+    let Some(kustomization) = case.find("kustomize.toolkit.fluxcd.io", "kustomizations", namespace, name) else {
+        return Ok(());
+    };
+    let kustomization = ObjectView::of(&kustomization);
+    if !is_at_work(kustomization) || is_its_account(case, namespace, kustomization) {
+        return Ok(());
+    }
+    let placement = case.facts.place(namespace);
+    let Ok(id) = ObjectId::of(old) else { return Ok(()) };
+    if !is_believed(&placement, kustomization, &id) {
+        return Ok(());
+    }
+    let surface = find_surface(case, namespace, kustomization);
+    let surface = surface.as_ref().map(|surface| ObjectView::of(surface));
+    if surface.is_some_and(|surface| surface.is_true("/spec/suspend")) {
+        return Ok(());
+    }
+    let said = |annotation: &str| {
+        let own = kustomization.find_annotation(annotation);
+        own.or_else(|| surface.and_then(|surface| surface.find_annotation(annotation)))
+    };
+    let writers = said(OTHER_WRITERS).unwrap_or_default();
+    if writers.split(',').any(|writer| writer.trim() == request.actor.user) {
+        return Ok(());
+    }
+    let what = format!("{field} is managed by Git");
+    let described = describe(case, (&placement, namespace, name), &id, kustomization);
+    match said(HAND_EDITS) {
+        Some(HAND_EDITS_REVERT) => Ok(()),
+        Some(HAND_EDITS_REFUSE) => Err(Refusal {
+            rule: Rule::GitManaged,
+            why: format!("{what}{described}"),
+            remedy: "change it there, or suspend what applies it first".to_owned(),
+        }),
+        _ => {
+            findings.warnings.push(format!(
+                "{what}{described}: it will be put back; change it there ({})",
+                Rule::GitManaged
+            ));
+            Ok(())
+        }
+    }
+}
+
+/// Who writes everywhere because Kubernetes or Tenure does.
+fn is_free(case: Case<'_>) -> bool {
+    let user = case.request.actor.user;
+    let Some(system) = user.strip_prefix("system:") else {
+        return false;
+    };
+    let platform = &case.facts.settings().platform_namespace;
+    let own = user
+        .strip_prefix(SERVICE_ACCOUNT_PREFIX)
+        .and_then(|named| named.split_once(':'));
+    match own {
+        Some((namespace, name)) => namespace == "kube-system" || (namespace == platform && name.starts_with("tenure-")),
+        None => system == "apiserver" || system.starts_with("kube-") || system.starts_with("node:"),
+    }
+}
+
+/// The first field that Git has and that is changed, as a person writes it.
+fn find_changed(old: &Value, new: &Value) -> Option<String> {
+    let managed = Managed::of_object(old).ok()?;
+    let entries = managed.entries().into_iter();
+    let mut own = entries.filter(|entry| {
+        entry.manager == KUSTOMIZE_CONTROLLER
+            && entry.operation == FieldOperation::Apply
+            && entry.subresource.is_empty()
+    });
+    own.find_map(|entry| difference::find_first(&entry.fields, old, new))
+        .map(|field| clip(&field))
+}
+
+/// Whether it applies now: in this cluster, and neither suspended nor on its way out.
+fn is_at_work(kustomization: ObjectView<'_>) -> bool {
+    !kustomization.is_true("/spec/suspend")
+        && !kustomization.is_being_deleted()
+        && !kustomization.has("/spec/kubeConfig")
+}
+
+/// Whether it is the Kustomization itself that writes.
+fn is_its_account(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>) -> bool {
+    let placement = case.facts.place(namespace);
+    let named = kustomization.find_text("/spec/serviceAccountName");
+    let account = identity::decide_for_kustomization(&placement, namespace, named);
+    account.is_ok_and(|account| account.to_string() == case.request.actor.user)
+}
+
+/// Whether the object is in its inventory, and within its reach.
+fn is_believed(placement: &Placement, kustomization: ObjectView<'_>, id: &ObjectId) -> bool {
+    let wanted = id.to_string();
+    let mut entries = kustomization.list_views("/status/inventory/entries");
+    !matches!(placement, Placement::Disputed { .. })
+        && inventory::check_entry(placement, id).is_ok()
+        && entries.any(|entry| entry.find_text("/id") == Some(&wanted))
+}
+
+/// The Surface that it is a part of.
+fn find_surface(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>) -> Option<std::sync::Arc<Value>> {
+    let name = kustomization.find_label(SURFACE_LABEL)?;
+    case.find("tenure.dev", "surfaces", namespace, name)
+}
+
+/// Where it comes from, for those who may know: repository, path and commit.
+fn describe(
+    case: Case<'_>,
+    (placement, namespace, name): (&Placement, &str, &str),
+    id: &ObjectId,
+    kustomization: ObjectView<'_>,
+) -> String {
+    let here = case.facts.place(&id.namespace);
+    let is_shared = match (&here, placement) {
+        // What is in no namespace is the platform's.
+        _ if id.namespace.is_empty() => true,
+        (Placement::Unclaimed { .. }, Placement::Platform { .. }) => true,
+        _ => owner::decide_precedence((&here, &id.namespace), (placement, namespace)) == Precedence::OwnerByName,
+    };
+    if !is_shared {
+        return ", of somebody else's repository".to_owned();
+    }
+    let mut text = format!(": Kustomization {namespace}/{name}");
+    let kind = kustomization.read_text("/spec/sourceRef/kind");
+    let plural = match kind {
+        "GitRepository" => "gitrepositories",
+        "OCIRepository" => "ocirepositories",
+        "Bucket" => "buckets",
+        _ => "externalartifacts",
+    };
+    let source_namespace = kustomization
+        .find_text("/spec/sourceRef/namespace")
+        .unwrap_or(namespace);
+    let source_name = kustomization.read_text("/spec/sourceRef/name");
+    // A source of another namespace is named and not looked into.
+    let source = case.find("source.toolkit.fluxcd.io", plural, source_namespace, source_name);
+    let source = source.filter(|_| source_namespace == namespace);
+    let url = source
+        .as_ref()
+        .and_then(|source| ObjectView::of(source).find_text("/spec/url"));
+    match url {
+        Some(url) => text.push_str(&format!(", {}", clip(&SourceUrl::new(url).shown()))),
+        None => text.push_str(&format!(", {kind} {source_namespace}/{source_name}")),
+    }
+    let path = kustomization.find_text("/spec/path").unwrap_or("./");
+    text.push_str(&format!(", path {}", clip(path)));
+    if let Some(revision) = kustomization.find_text("/status/lastAppliedRevision") {
+        text.push_str(&format!(", {}", clip(revision)));
+    }
+    text
+}
+
+/// A text of an object, not longer than a message should be.
+fn clip(text: &str) -> String {
+    let told: String = text
+        .chars()
+        .filter(|letter| !letter.is_control())
+        .take(LONGEST_TOLD)
+        .collect();
+    told
+}

@@ -1,0 +1,225 @@
+//! What somebody wants to write, judged by who it is, before it is stored.
+//!
+//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, about what Git manages, and about Tenants themselves. Data in,
+//! a [`Decision`] out: whoever asks has the facts and can ask Kubernetes' authorizer, and what is said is the same behind every door.
+//! Refuses what it can't decide, to whoever could gain by it; whoever may repair a platform is let through, and who that is, the
+//! authorizer says ([`rights`]).
+//!
+//! ```text
+//! AdmissionReview.request ──[request]──▶ Request ─┐
+//! Tenants and namespaces ───[facts]────▶ Facts ───┼──[decide]──▶ allow, with warnings | change | deny: rule, why, what to do instead
+//! authorizer ───────────────[rights]───▶ Rights ──┘
+//! ```
+
+mod account;
+mod change;
+mod cordon;
+mod flux;
+mod managed;
+mod namespace;
+mod request;
+pub mod rights;
+mod tenant;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use change::{Change, make_owner_reference};
+pub use request::{Actor, Operation, Request, RequestError, Resource};
+pub use rights::Question;
+use serde_json::Value;
+
+use crate::facts::Facts;
+
+/// What comes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It goes on, its object changed first, and the one who asked is warned of something.
+    Allow {
+        /// What is changed of the object, in this order; mostly nothing.
+        changes: Vec<Change>,
+        /// What is said about it.
+        warnings: Vec<String>,
+    },
+    /// It ends here.
+    Deny(Refusal),
+}
+
+impl Decision {
+    /// It goes on as it is.
+    #[must_use]
+    pub fn allow() -> Self {
+        Self::Allow {
+            changes: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Why a request ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which rule it met.
+    pub rule: Rule,
+    /// What is refused, and why.
+    pub why: String,
+    /// What to do instead.
+    pub remedy: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {} ({})", self.why, self.remedy, self.rule)
+    }
+}
+
+/// The rules, by the names that messages and docs have for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rule {
+    /// Whose a namespace is changes by who may decide that.
+    NamespaceMembership,
+    /// A namespace of a tenant is as the Tenant says.
+    NamespaceOptions,
+    /// Nobody but the tenant's surfaces is their account.
+    GitopsAccount,
+    /// Flux's kinds act as the account that is theirs.
+    FluxAccount,
+    /// Flux's kinds lead nowhere out of the tenant.
+    FluxReferences,
+    /// Flux's kinds are in their Tenant's shard.
+    FluxShard,
+    /// What Git manages is changed in Git.
+    GitManaged,
+    /// In a cordoned tenant its owners and its account change nothing.
+    Cordoned,
+    /// A Tenant's home is its own, and it stays if it is to stay.
+    Tenant,
+}
+
+impl Rule {
+    /// All rules.
+    pub const ALL: [Self; 9] = [
+        Self::NamespaceMembership,
+        Self::NamespaceOptions,
+        Self::GitopsAccount,
+        Self::FluxAccount,
+        Self::FluxReferences,
+        Self::FluxShard,
+        Self::GitManaged,
+        Self::Cordoned,
+        Self::Tenant,
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NamespaceMembership => "namespace-membership",
+            Self::NamespaceOptions => "namespace-options",
+            Self::GitopsAccount => "gitops-account",
+            Self::FluxAccount => "flux-account",
+            Self::FluxReferences => "flux-references",
+            Self::FluxShard => "flux-shard",
+            Self::GitManaged => "git-managed",
+            Self::Cordoned => "cordoned",
+            Self::Tenant => "tenant",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// What rules have found out about a request.
+#[derive(Debug, Default)]
+struct Findings {
+    changes: Vec<Change>,
+    warnings: Vec<String>,
+}
+
+/// Everything that a rule may look at.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    facts: &'a Facts,
+    request: &'a Request<'a>,
+    surroundings: &'a dyn Surroundings,
+}
+
+impl Case<'_> {
+    /// Whether the one who sent the request may do something.
+    fn may(self, question: &Question<'_>) -> bool {
+        self.surroundings.may(question)
+    }
+
+    /// An object as it is stored.
+    fn find(self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.surroundings.find(group, plural, namespace, name)
+    }
+}
+
+/// What a decision can ask for.
+pub trait Surroundings {
+    /// Whether the one who sent the request may do something, as Kubernetes' authorizer says.
+    fn may(&self, question: &Question<'_>) -> bool;
+
+    /// An object by group, plural name, namespace and name, as it is stored when the request is judged.
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
+}
+
+/// Judges one aspect of a request.
+type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
+
+/// All that is judged, in an order in which whose a namespace is comes first.
+const RULES: [Judge; 6] = [
+    namespace::judge,
+    tenant::judge,
+    cordon::judge,
+    account::judge,
+    flux::judge,
+    managed::judge,
+];
+
+/// Judges a request.
+#[must_use]
+pub fn decide(facts: &Facts, request: &Request<'_>, surroundings: &dyn Surroundings) -> Decision {
+    let case = Case {
+        facts,
+        request,
+        surroundings,
+    };
+    let mut findings = Findings::default();
+    for judge in RULES {
+        if let Err(refusal) = judge(case, &mut findings) {
+            return Decision::Deny(refusal);
+        }
+    }
+    Decision::Allow {
+        changes: findings.changes,
+        warnings: findings.warnings,
+    }
+}
+
+/// Whether a rule may have something to say about a request of this user about such a resource there: all others need not be asked
+/// about, and neither read. `old_object` is the object as it is stored, if it is.
+#[must_use]
+pub fn concerns(
+    facts: &Facts,
+    user: &str,
+    resource: Resource<'_>,
+    namespace: &str,
+    old_object: Option<&Value>,
+) -> bool {
+    let by_resource = match (resource.group, resource.name) {
+        ("", "namespaces" | "pods" | "secrets" | "serviceaccounts") => true,
+        ("capsule.clastix.io", "tenants") => true,
+        (group, resource) => flux::is_judged(group, resource),
+    };
+    // A surface's account writes anything, and everything is checked for being its own doing.
+    by_resource
+        || old_object.is_some_and(|object| crate::owner::read_owner_labels(object).is_some())
+        || user.starts_with(request::SERVICE_ACCOUNT_PREFIX)
+        || facts.tenant_of(namespace).is_some_and(|tenant| tenant.cordoned)
+}

@@ -1,0 +1,321 @@
+//! Whose a namespace is, and becomes.
+//!
+//! Whoever may make namespaces could make one for any tenant, and whoever may change one could give it away: RBAC knows no values. So
+//! an owner makes namespaces for the Tenants that name him, and who `adopt`s changes whose one is. Nobody gives away what is
+//! Kubernetes' or the platform's.
+
+use std::collections::BTreeSet;
+
+use tenure_api::metadata::TENANT_LABEL;
+
+use super::request::read_metadata;
+use super::rights::{ADOPT, OWN};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule};
+use crate::facts::Facts;
+use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts, is_protected};
+
+/// Parts of a Namespace with which its metadata can be written.
+const PARTS: [&str; 2] = ["status", "finalize"];
+/// How many names a message tells.
+const NAMES_TOLD: usize = 8;
+
+pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+    if !case.request.is_about("", "namespaces", &PARTS) {
+        return Ok(());
+    }
+    let read = |object: Option<&serde_json::Value>| {
+        let facts = object.map(|object| NamespaceFacts::from(&read_metadata(object)));
+        facts.unwrap_or_default()
+    };
+    let (old, new) = (read(case.request.old_object), read(case.request.object));
+    match case.request.operation {
+        Operation::Create => judge_new(case, &new, findings),
+        Operation::Update if claims_of(&old) != claims_of(&new) => judge_change(case, &old, &new),
+        Operation::Update | Operation::Delete | Operation::Connect => Ok(()),
+    }
+}
+
+/// What a namespace says about whose it is.
+fn claims_of(facts: &NamespaceFacts) -> (Option<&str>, BTreeSet<(&str, &str)>) {
+    let owners = facts.tenant_owners.iter();
+    let owners = owners.map(|owner| (owner.name.as_str(), owner.uid.as_str()));
+    (facts.tenant_label.as_deref(), owners.collect())
+}
+
+/// The names of the Tenants that it names.
+fn names_of(facts: &NamespaceFacts) -> BTreeSet<&str> {
+    let owners = facts.tenant_owners.iter().map(|owner| owner.name.as_str());
+    owners.chain(facts.tenant_label.as_deref()).collect()
+}
+
+fn refuse(rule: Rule, why: String, remedy: impl Into<String>) -> Result<(), Refusal> {
+    Err(Refusal {
+        rule,
+        why,
+        remedy: remedy.into(),
+    })
+}
+
+fn refuse_two(name: &str, one: &str, other: &str) -> Result<(), Refusal> {
+    refuse(
+        Rule::NamespaceMembership,
+        format!("namespace {name} can't be of two Tenants, {one} and {other}"),
+        format!("let its label {TENANT_LABEL} and its ownerReference name the same Tenant"),
+    )
+}
+
+fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> Result<(), Refusal> {
+    let name = name_of(case, new);
+    let named = names_of(new);
+    let mut named = named.into_iter();
+    let tenant = match (named.next(), named.next()) {
+        (None, _) => match choose_tenant(case, name)? {
+            Some(tenant) => tenant,
+            None => return Ok(()),
+        },
+        (Some(one), Some(other)) => {
+            return refuse_two(name, one, other);
+        }
+        (Some(named), None) => {
+            check_giveable(case.facts, name)?;
+            match case.facts.find_tenant(named) {
+                Some(tenant) => tenant,
+                // Before its Tenant is: it is taken once that has come, from whoever may decide it.
+                None if case.may(&Question::about_tenant(OWN, named)) => return Ok(()),
+                None => return refuse_stranger(case, name, named),
+            }
+        }
+    };
+    if !is_owner(case, tenant) && !case.may(&Question::about_tenant(OWN, &tenant.name)) {
+        return refuse_stranger(case, name, &tenant.name);
+    }
+    check_giveable(case.facts, name)?;
+    check_claim(tenant, new)?;
+    check_home(case.facts, tenant, name)?;
+    check_options(case, tenant, name)?;
+    if new.tenant_label.is_none() {
+        findings.changes.push(Change::Label {
+            key: TENANT_LABEL,
+            value: tenant.name.clone(),
+        });
+    }
+    if new.tenant_owners.is_empty() {
+        findings.changes.push(Change::AddTenantOwner {
+            name: tenant.name.clone(),
+            uid: tenant.uid.clone(),
+        });
+    }
+    Ok(())
+}
+
+fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Result<(), Refusal> {
+    let name = name_of(case, new);
+    let (before, after) = (names_of(old), names_of(new));
+    if !after.is_empty() {
+        check_giveable(case.facts, name)?;
+    }
+    for named in before.union(&after) {
+        let is_gone = case.facts.find_tenant(named).is_none() && !after.contains(named);
+        if is_gone || case.may(&Question::about_tenant(ADOPT, named)) {
+            continue;
+        }
+        return refuse(
+            Rule::NamespaceMembership,
+            format!(
+                "{} may not change whose namespace {name} is: its label {TENANT_LABEL} and its ownerReferences to Tenants",
+                case.request.actor.user
+            ),
+            format!("leave them as they are, or let an administrator do it (verb {ADOPT} on tenants/{named})"),
+        );
+    }
+    let mut after = after.into_iter();
+    let (Some(named), other) = (after.next(), after.next()) else {
+        return Ok(());
+    };
+    if let Some(other) = other {
+        return refuse_two(name, named, other);
+    }
+    if let Some(tenant) = case.facts.find_tenant(named) {
+        check_claim(tenant, new)?;
+        check_home(case.facts, tenant, name)?;
+    }
+    Ok(())
+}
+
+/// The name, or how it will begin.
+fn name_of<'a>(case: Case<'a>, facts: &'a NamespaceFacts) -> &'a str {
+    match (facts.name.as_str(), case.request.name) {
+        ("", "") => "(of a generated name)",
+        ("", name) | (name, _) => name,
+    }
+}
+
+/// The Tenant that a new namespace is for which names none: none for who may make namespaces of nobody, else the one that the maker
+/// owns, or whose name it begins with.
+fn choose_tenant<'a>(case: Case<'a>, name: &str) -> Result<Option<&'a TenantFacts>, Refusal> {
+    let owned: Vec<&TenantFacts> = list_owned(case);
+    if owned.is_empty() || case.may(&Question::about_tenant(OWN, "")) {
+        return Ok(None);
+    }
+    if let [only] = owned.as_slice() {
+        return Ok(Some(only));
+    }
+    let begins = |tenant: &&&TenantFacts| {
+        let rest = name.strip_prefix(tenant.name.as_str());
+        rest.is_some_and(|rest| rest.starts_with('-'))
+    };
+    if let Some(tenant) = owned.iter().filter(begins).max_by_key(|tenant| tenant.name.len()) {
+        return Ok(Some(tenant));
+    }
+    let names: Vec<&str> = owned.iter().map(|tenant| tenant.name.as_str()).collect();
+    refuse(
+        Rule::NamespaceMembership,
+        format!(
+            "{} owns several Tenants ({}), and namespace {name} names none",
+            case.request.actor.user,
+            tell(&names)
+        ),
+        format!("label it {TENANT_LABEL}=<tenant>, or let its name begin with the Tenant's and a hyphen"),
+    )
+    .map(|()| None)
+}
+
+fn tell(names: &[&str]) -> String {
+    let told = names.iter().take(NAMES_TOLD).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_TOLD) {
+        0 => told,
+        more => format!("{told} and {more} more"),
+    }
+}
+
+/// The Tenants that name the one who asks as their owner, by name.
+fn list_owned<'a>(case: Case<'a>) -> Vec<&'a TenantFacts> {
+    let mut owned: Vec<&TenantFacts> = list_names(case)
+        .iter()
+        .flat_map(|owner| case.facts.tenants_of(owner))
+        .filter(|tenant| !tenant.deleting)
+        .collect();
+    owned.sort_by(|one, other| one.name.cmp(&other.name));
+    owned.dedup_by(|one, other| one.name == other.name);
+    owned
+}
+
+/// The owners that the one who asks is.
+fn list_names(case: Case<'_>) -> Vec<TenantOwnerFacts> {
+    let actor = &case.request.actor;
+    let own = |kind: &str, name: &str| TenantOwnerFacts {
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+    };
+    let mut names = vec![own("User", actor.user)];
+    if actor.user.starts_with(super::request::SERVICE_ACCOUNT_PREFIX) {
+        names.push(own("ServiceAccount", actor.user));
+    }
+    names.extend(actor.groups.iter().map(|group| own("Group", group)));
+    names
+}
+
+/// Whether a Tenant names the one who asks as an owner.
+pub(super) fn is_owner(case: Case<'_>, tenant: &TenantFacts) -> bool {
+    let actor = &case.request.actor;
+    tenant.owners.iter().any(|owner| match owner.kind.as_str() {
+        "User" | "ServiceAccount" => owner.name == actor.user,
+        "Group" => actor.groups.contains(&owner.name.as_str()),
+        _ => false,
+    })
+}
+
+/// Says the same whether there is such a Tenant or not: who is no owner learns nothing of others.
+fn refuse_stranger(case: Case<'_>, name: &str, tenant: &str) -> Result<(), Refusal> {
+    refuse(
+        Rule::NamespaceMembership,
+        format!(
+            "{} may not make namespace {name} for Tenant {tenant}: there is no such Tenant of which it is an owner",
+            case.request.actor.user
+        ),
+        "name a Tenant that has you among its spec.owners",
+    )
+}
+
+fn check_giveable(facts: &Facts, name: &str) -> Result<(), Refusal> {
+    if is_protected(name) || name == facts.settings().platform_namespace {
+        return refuse(
+            Rule::NamespaceMembership,
+            format!("namespace {name} is Kubernetes' or the platform's own, and never a tenant's"),
+            format!("leave the label {TENANT_LABEL} and ownerReferences to Tenants away"),
+        );
+    }
+    Ok(())
+}
+
+/// Label and ownerReferences, as far as they are there, name this very Tenant.
+fn check_claim(tenant: &TenantFacts, new: &NamespaceFacts) -> Result<(), Refusal> {
+    let is_another = new.tenant_owners.iter().any(|owner| owner.uid != tenant.uid);
+    if is_another || new.tenant_owners.len() > 1 {
+        return refuse(
+            Rule::NamespaceMembership,
+            format!(
+                "an ownerReference to Tenant {} has another uid than the Tenant",
+                tenant.name
+            ),
+            "leave the ownerReference away: it is added",
+        );
+    }
+    if tenant.deleting {
+        return refuse(
+            Rule::NamespaceMembership,
+            format!("Tenant {} is being deleted", tenant.name),
+            "wait until it has gone",
+        );
+    }
+    Ok(())
+}
+
+/// What is another Tenant's home, or will be, is that one's.
+fn check_home(facts: &Facts, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
+    let rival = facts
+        .tenants_at_home(name)
+        .find(|other| other.uid != tenant.uid && !other.deleting);
+    match rival {
+        Some(_) => refuse(
+            Rule::NamespaceMembership,
+            format!("namespace {name} is the home namespace of another Tenant"),
+            "take another name",
+        ),
+        None => Ok(()),
+    }
+}
+
+/// What the Tenant says about its namespaces.
+fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
+    let is_home = tenant.home() == name;
+    if tenant.cordoned && is_owner(case, tenant) {
+        return refuse(
+            Rule::Cordoned,
+            format!("Tenant {} is cordoned: its owners make nothing in it", tenant.name),
+            "ask an administrator to take spec.cordoned away",
+        );
+    }
+    let has_prefix = name
+        .strip_prefix(tenant.name.as_str())
+        .is_some_and(|rest| rest.starts_with('-'));
+    if tenant.force_prefix && !has_prefix && !is_home {
+        return refuse(
+            Rule::NamespaceOptions,
+            format!(
+                "names of namespaces of Tenant {} begin with {}-",
+                tenant.name, tenant.name
+            ),
+            format!("name it {}-{name}", tenant.name),
+        );
+    }
+    let count = case.facts.count_namespaces(tenant);
+    match tenant.namespace_quota.and_then(|quota| usize::try_from(quota).ok()) {
+        Some(quota) if count >= quota => refuse(
+            Rule::NamespaceOptions,
+            format!("Tenant {} has {count} of at most {quota} namespaces", tenant.name),
+            "delete one, or ask an administrator for more (spec.namespaceOptions.quota)",
+        ),
+        _ => Ok(()),
+    }
+}

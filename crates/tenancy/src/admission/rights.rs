@@ -1,0 +1,50 @@
+//! What is asked of Kubernetes' authorizer. Who may repair a platform is nobody's list: it is who holds these rights, by RBAC that an
+//! administrator can read (`kubectl auth can-i own tenants/blue`).
+
+/// The verb of who decides whose a tenant's namespaces are, on `tenants` of `capsule.clastix.io`: a new one may be the tenant's.
+pub const OWN: &str = "own";
+/// The verb of who may make an existing namespace a tenant's, or nobody's again.
+pub const ADOPT: &str = "adopt";
+/// The verb of who asks for tokens of the account that a tenant's surfaces act as, on `serviceaccounts`.
+pub const MINT: &str = "mint";
+
+/// A question to the authorizer about the one who sent the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question<'a> {
+    /// Verb.
+    pub verb: &'a str,
+    /// Group of the resource.
+    pub group: &'a str,
+    /// Plural name of the resource.
+    pub resource: &'a str,
+    /// Namespace; empty for what has none.
+    pub namespace: &'a str,
+    /// Name; empty for all of them.
+    pub name: &'a str,
+}
+
+impl<'a> Question<'a> {
+    /// Whether somebody may do something with a Tenant, or with all of them.
+    #[must_use]
+    pub fn about_tenant(verb: &'a str, name: &'a str) -> Self {
+        Self {
+            verb,
+            group: "capsule.clastix.io",
+            resource: "tenants",
+            namespace: "",
+            name,
+        }
+    }
+
+    /// Whether somebody may ask for tokens of a ServiceAccount that a tenant's surfaces act as.
+    #[must_use]
+    pub fn about_account(namespace: &'a str, name: &'a str) -> Self {
+        Self {
+            verb: MINT,
+            group: "",
+            resource: "serviceaccounts",
+            namespace,
+            name,
+        }
+    }
+}

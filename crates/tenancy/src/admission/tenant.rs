@@ -1,0 +1,64 @@
+//! What Tenants are among each other.
+
+use tenure_api::metadata::HOME_NAMESPACE;
+
+use super::request::read_metadata;
+use super::{Case, Findings, Operation, Refusal, Rule};
+use crate::realm::is_protected;
+
+pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+    let request = case.request;
+    if !request.is_about("capsule.clastix.io", "tenants", &[]) {
+        return Ok(());
+    }
+    if request.operation == Operation::Delete {
+        return judge_deletion(case);
+    }
+    let Some(object) = request.object else { return Ok(()) };
+    let metadata = read_metadata(object);
+    let name = metadata.name.as_deref().unwrap_or(request.name);
+    let annotations = metadata.annotations.unwrap_or_default();
+    let home = annotations.get(HOME_NAMESPACE).map_or(name, String::as_str);
+    // A Tenant that is as it was stays as it is, whatever it is: its labels, its finalizers and its owners can be changed.
+    let was_so = case.facts.find_tenant(name).is_some_and(|known| known.home() == home);
+    if was_so {
+        return Ok(());
+    }
+    let refuse = |why: String| {
+        Err(Refusal {
+            rule: Rule::Tenant,
+            why: format!("Tenant {name} can't have {home} as its home namespace: {why}"),
+            remedy: format!("name another one in the annotation {HOME_NAMESPACE}"),
+        })
+    };
+    if is_protected(home) || home == case.facts.settings().platform_namespace {
+        return refuse("it is Kubernetes' or the platform's own".to_owned());
+    }
+    let rival = case
+        .facts
+        .tenants_at_home(home)
+        .find(|other| other.name != name && !other.deleting);
+    if let Some(rival) = rival {
+        return refuse(format!("it is that of Tenant {}", rival.name));
+    }
+    if let Some(owner) = case.facts.tenant_of(home).filter(|owner| owner.name != name) {
+        return refuse(format!("it is a namespace of Tenant {}", owner.name));
+    }
+    Ok(())
+}
+
+fn judge_deletion(case: Case<'_>) -> Result<(), Refusal> {
+    let stored = case.request.old_object;
+    let prevented = stored.and_then(|tenant| tenant.pointer("/spec/preventDeletion")?.as_bool());
+    if prevented.unwrap_or_default() {
+        return Err(Refusal {
+            rule: Rule::Tenant,
+            why: format!(
+                "Tenant {} may not be deleted: its spec.preventDeletion is true",
+                case.request.name
+            ),
+            remedy: "set it to false first".to_owned(),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Who may write what: `tests/admission.yaml`, a trial for each case.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tenure_tenancy::admission::{self, Change, Decision, Question, Request, Surroundings};
+use tenure_tenancy::{Facts, Realm};
+
+use crate::table::{Actor, Allowed, Case, FLUX, Object, Table};
+
+pub(crate) fn collect_facts(realm: &Realm) -> Facts {
+    let mut facts = Facts::new(realm.settings.clone());
+    // What was otherwise before leaves nothing behind.
+    for tenant in &realm.tenants {
+        let mut before = tenant.clone();
+        before.home_namespace = Some("blue-dev".to_owned());
+        facts.set_tenant(before);
+        facts.set_tenant(tenant.clone());
+    }
+    for namespace in &realm.namespaces {
+        let mut before = namespace.clone();
+        before.tenant_owners.clear();
+        facts.set_namespace(before);
+        facts.set_namespace(namespace.clone());
+    }
+    facts
+}
+
+/// Whether an actor's rights say yes.
+fn may(actor: &Actor, question: &Question<'_>) -> bool {
+    actor.rights.iter().any(|right| {
+        let (verb, what) = right.split_once(' ').unwrap();
+        let (resource, name) = what.split_once('/').unwrap_or((what, "*"));
+        verb == question.verb
+            && (resource == "*" || resource == question.resource)
+            && (name == "*" || name == question.name)
+    })
+}
+
+/// An actor, and the objects that there are.
+struct Around<'a>(&'a Actor, &'a [Value]);
+
+impl Surroundings for Around<'_> {
+    fn may(&self, question: &Question<'_>) -> bool {
+        may(self.0, question)
+    }
+
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let text = |object: &Value, path: &str| {
+            object
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let is_it = |object: &&Value| {
+            let kind = text(object, "/kind");
+            let known = FLUX.iter().find(|(known, _, _)| *known == kind).expect("a known kind");
+            known.1.starts_with(group)
+                && known.2 == plural
+                && text(object, "/metadata/namespace") == namespace
+                && text(object, "/metadata/name") == name
+        };
+        self.1.iter().find(is_it).cloned().map(Arc::new)
+    }
+}
+
+impl Table {
+    pub(crate) fn check(&self, case: &Case) -> Result<(), String> {
+        let facts = collect_facts(&self.realm);
+        let actor = self.actors.get(&case.by).ok_or("no such actor")?;
+        let (operation, object) = case.action();
+        let (group, resource, name) = object.what();
+        let part = case.subresource();
+        let namespace = if resource == "namespaces" {
+            name
+        } else {
+            object.namespace.as_deref().unwrap_or_default()
+        };
+        let write = |object: &Object| {
+            let mut object = object.to_value(name);
+            if resource == "configmaps" {
+                object["apiVersion"] = json!("v1");
+                object["kind"] = json!("ConfigMap");
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+            object
+        };
+        let new = write(object);
+        let old = if operation == "UPDATE" {
+            write(&case.from)
+        } else {
+            new.clone()
+        };
+        let extra = if actor.token {
+            json!({ "authentication.kubernetes.io/credential-id": ["JTI=x"] })
+        } else {
+            json!({})
+        };
+        let review = json!({
+            "operation": operation,
+            "resource": { "group": group, "version": "v1", "resource": resource },
+            "subResource": part,
+            "namespace": namespace,
+            "name": name,
+            "userInfo": { "username": actor.user, "groups": actor.groups, "extra": extra },
+            "dryRun": case.dry_run,
+            "object": (operation != "DELETE").then_some(&new),
+            "oldObject": (operation != "CREATE").then_some(&old),
+        });
+        let request = Request::read(&review).map_err(|error| error.to_string())?;
+        let concerns = admission::concerns(
+            &facts,
+            request.actor.user,
+            request.resource,
+            namespace,
+            request.old_object,
+        );
+        if concerns == case.outside {
+            return Err(format!("{case:?}\n    is asked about: {concerns}"));
+        }
+        let decision = admission::decide(&facts, &request, &Around(actor, &self.objects));
+        let is_right = match (&decision, &case.allow, &case.deny) {
+            (Decision::Allow { changes, warnings }, Some(allowed), None) => {
+                is_as_told(changes, allowed) && check_warnings(warnings, allowed)
+            }
+            (Decision::Deny(refusal), None, Some(rule)) => {
+                refusal.rule.as_str() == rule && refusal.to_string().contains(&case.saying)
+            }
+            _ => false,
+        };
+        if is_right && settles(&facts, &review, &decision, &Around(actor, &self.objects)) {
+            Ok(())
+        } else {
+            Err(format!("{case:?}\n    gives {decision:?}"))
+        }
+    }
+}
+
+fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
+    let label = |key: &'static str, value: &Option<String>| value.clone().map(|value| Change::Label { key, value });
+    let owner = allowed
+        .owner
+        .clone()
+        .map(|(name, uid)| Change::AddTenantOwner { name, uid });
+    let account = allowed.account.clone().map(|value| Change::SpecField {
+        key: "serviceAccountName",
+        value,
+    });
+    let told = [
+        label("capsule.clastix.io/tenant", &allowed.label),
+        owner,
+        label("sharding.fluxcd.io/key", &allowed.shard),
+        account,
+    ];
+    told.into_iter().flatten().eq(changes.iter().cloned())
+}
+
+fn check_warnings(warnings: &[String], allowed: &Allowed) -> bool {
+    match (warnings, &allowed.warning) {
+        ([], None) => true,
+        ([one], Some(part)) => one.contains(part),
+        _ => false,
+    }
+}
+
+/// Whether the object, once changed as the decision says, is allowed without another change.
+fn settles(facts: &Facts, review: &Value, decision: &Decision, around: &Around<'_>) -> bool {
+    let Decision::Allow { changes, .. } = decision else {
+        return true;
+    };
+    let mut again = review.clone();
+    for change in changes {
+        change.make(&mut again["object"]);
+    }
+    let request = Request::read(&again).unwrap();
+    let next = admission::decide(facts, &request, around);
+    matches!(next, Decision::Allow { changes, .. } if changes.is_empty())
+}

@@ -1,0 +1,237 @@
+//! `admission.yaml` as data: read here for the pure rules, and for each door that they stand behind.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tenure_tenancy::Realm;
+use tenure_tenancy::admission::make_owner_reference;
+use tenure_trials::name_of_line;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Table {
+    pub(crate) realm: Realm,
+    pub(crate) actors: BTreeMap<String, Actor>,
+    /// Kustomizations and what belongs to them, as they are stored.
+    pub(crate) objects: Vec<Value>,
+    pub(crate) cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Actor {
+    pub(crate) user: String,
+    pub(crate) groups: Vec<String>,
+    /// "VERB RESOURCE[/NAME]", or "VERB *".
+    #[serde(default)]
+    pub(crate) rights: Vec<String>,
+    /// Whether a token was shown.
+    #[serde(default)]
+    pub(crate) token: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Object {
+    #[serde(default, rename = "in")]
+    pub(crate) namespace: Option<String>,
+    #[serde(rename = "namespace")]
+    pub(crate) own: Option<String>,
+    pub(crate) tenant: Option<String>,
+    pub(crate) pod: Option<String>,
+    pub(crate) secret: Option<String>,
+    pub(crate) configmap: Option<String>,
+    pub(crate) account: Option<String>,
+    pub(crate) token_secret_for: Option<String>,
+    pub(crate) runs_as: Option<String>,
+    pub(crate) runs_as_old: Option<String>,
+    pub(crate) label: Option<String>,
+    #[serde(default)]
+    pub(crate) owners: Vec<(String, String)>,
+    pub(crate) annotation: Option<String>,
+    pub(crate) home: Option<String>,
+    pub(crate) prevent_deletion: Option<bool>,
+    /// Of Flux's kinds, as `KIND/NAME`.
+    pub(crate) flux: Option<String>,
+    pub(crate) shard: Option<String>,
+    pub(crate) spec: Option<Value>,
+    /// Of ConfigMaps.
+    pub(crate) data: Option<Value>,
+    /// The Kustomization that applied it, as `NAMESPACE/NAME`, and its `data.git`.
+    pub(crate) applied_by: Option<String>,
+    #[serde(default)]
+    pub(crate) finalizers: Vec<String>,
+}
+
+/// Kinds of Flux's and Tenure's that cases are about: kind, API version, plural name.
+pub(crate) const FLUX: [(&str, &str, &str); 8] = [
+    ("Kustomization", "kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
+    ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "helmreleases"),
+    ("GitRepository", "source.toolkit.fluxcd.io/v1", "gitrepositories"),
+    ("Receiver", "notification.toolkit.fluxcd.io/v1", "receivers"),
+    ("Alert", "notification.toolkit.fluxcd.io/v1beta3", "alerts"),
+    (
+        "ArtifactGenerator",
+        "source.extensions.fluxcd.io/v1beta1",
+        "artifactgenerators",
+    ),
+    ("ImagePolicy", "image.toolkit.fluxcd.io/v1", "imagepolicies"),
+    ("Surface", "tenure.dev/v1alpha1", "surfaces"),
+];
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Allowed {
+    pub(crate) label: Option<String>,
+    pub(crate) owner: Option<(String, String)>,
+    pub(crate) account: Option<String>,
+    pub(crate) shard: Option<String>,
+    pub(crate) warning: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Case {
+    pub(crate) by: String,
+    #[serde(default)]
+    pub(crate) part: String,
+    pub(crate) create: Option<Object>,
+    pub(crate) update: Option<Object>,
+    pub(crate) delete: Option<Object>,
+    pub(crate) token: Option<Object>,
+    #[serde(default)]
+    pub(crate) from: Object,
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+    /// Whether nobody has to be asked about it.
+    #[serde(default)]
+    pub(crate) outside: bool,
+    /// Why it can't be asked of a server, if it can't.
+    #[serde(default)]
+    pub(crate) pure_only: String,
+    pub(crate) allow: Option<Allowed>,
+    pub(crate) deny: Option<String>,
+    #[serde(default)]
+    pub(crate) saying: String,
+}
+
+impl Object {
+    /// Group, resource and name.
+    pub(crate) fn what(&self) -> (&'static str, &'static str, &str) {
+        if let Some((kind, name)) = self.flux.as_deref().and_then(|flux| flux.split_once('/')) {
+            let (_, version, plural) = FLUX.iter().find(|(known, _, _)| *known == kind).expect("a kind");
+            return (version.split_once('/').expect("a group").0, plural, name);
+        }
+        let kinds = [
+            ("", "namespaces", &self.own),
+            ("capsule.clastix.io", "tenants", &self.tenant),
+            ("", "pods", &self.pod),
+            ("", "secrets", &self.secret),
+            ("", "configmaps", &self.configmap),
+            ("", "serviceaccounts", &self.account),
+            ("", "secrets", &self.token_secret_for),
+        ];
+        let found = kinds.into_iter().find_map(|(group, resource, name)| {
+            let name = name.as_deref()?;
+            Some((group, resource, name))
+        });
+        found.expect("a case says what it is about")
+    }
+
+    pub(crate) fn to_value(&self, name: &str) -> Value {
+        let mut object = json!({ "metadata": { "name": name } });
+        if let Some(label) = &self.label {
+            object["metadata"]["labels"] = json!({ "capsule.clastix.io/tenant": label });
+        }
+        if !self.owners.is_empty() {
+            let owners = self.owners.iter();
+            let owners = owners.map(|(name, uid)| make_owner_reference(name, uid));
+            object["metadata"]["ownerReferences"] = owners.collect();
+        }
+        if let Some(shard) = &self.shard {
+            object["metadata"]["labels"] = json!({ "sharding.fluxcd.io/key": shard });
+        }
+        if let Some(spec) = &self.spec {
+            object["spec"] = spec.clone();
+        }
+        if let Some(data) = &self.data {
+            object["data"] = data.clone();
+        }
+        if !self.finalizers.is_empty() {
+            object["metadata"]["finalizers"] = json!(self.finalizers);
+        }
+        if let Some((namespace, name)) = self.applied_by.as_deref().and_then(|by| by.split_once('/')) {
+            object["metadata"]["labels"] = json!({
+                "kustomize.toolkit.fluxcd.io/namespace": namespace, "kustomize.toolkit.fluxcd.io/name": name
+            });
+            object["metadata"]["managedFields"] = json!([{
+                "manager": "kustomize-controller", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {
+                    "f:data": { "f:git": {} },
+                    "f:metadata": { "f:labels": {
+                        "f:kustomize.toolkit.fluxcd.io/name": {}, "f:kustomize.toolkit.fluxcd.io/namespace": {}
+                    } }
+                }
+            }]);
+        }
+        let mut annotations = serde_json::Map::new();
+        if let Some((key, value)) = self.annotation.as_deref().and_then(|text| text.split_once('=')) {
+            annotations.insert(key.to_owned(), json!(value));
+        }
+        if let Some(home) = &self.home {
+            annotations.insert("tenure.dev/home-namespace".to_owned(), json!(home));
+        }
+        if let Some(account) = &self.token_secret_for {
+            annotations.insert("kubernetes.io/service-account.name".to_owned(), json!(account));
+            object["type"] = json!("kubernetes.io/service-account-token");
+        }
+        object["metadata"]["annotations"] = Value::Object(annotations);
+        if let Some(account) = &self.runs_as {
+            object["spec"] = json!({ "serviceAccountName": account });
+        }
+        if let Some(account) = &self.runs_as_old {
+            object["spec"] = json!({ "serviceAccount": account });
+        }
+        if let Some(prevent) = self.prevent_deletion {
+            object["spec"] = json!({ "preventDeletion": prevent });
+        }
+        object
+    }
+}
+
+impl Case {
+    /// What is done, and with what.
+    pub(crate) fn action(&self) -> (&'static str, &Object) {
+        let done = [
+            ("CREATE", &self.create),
+            ("UPDATE", &self.update),
+            ("DELETE", &self.delete),
+            ("CREATE", &self.token),
+        ];
+        let mut done = done
+            .into_iter()
+            .filter_map(|(operation, object)| Some((operation, object.as_ref()?)));
+        let action = done.next().expect("a case does something");
+        assert!(done.next().is_none(), "a case does one thing: {self:?}");
+        action
+    }
+
+    /// The part of the object that it is about.
+    pub(crate) fn subresource(&self) -> &str {
+        if self.token.is_some() { "token" } else { &self.part }
+    }
+
+    /// What it asks, as a name.
+    pub(crate) fn name(&self, index: usize) -> String {
+        let (operation, object) = self.action();
+        let (_, resource, name) = object.what();
+        let label = object.label.as_deref().unwrap_or_default();
+        let text = format!(
+            "{} {operation} {resource} {name} {label} {}",
+            self.by,
+            self.subresource()
+        );
+        name_of_line(index + 1, &text.to_lowercase())
+    }
+}

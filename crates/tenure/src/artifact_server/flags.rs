@@ -1,0 +1,164 @@
+//! The flags about serving artifacts. Owns what they are read as; refuses tokens that would go over a network in the clear, and an address for
+//! everybody that nobody has named.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+use tenure_planner::artifact_address::ArtifactBase;
+
+use crate::failure::Failure;
+use crate::plain_http::parse_address;
+
+/// Whether artifacts are served to others, and to whom.
+#[derive(Clone, Debug, Args)]
+#[group(id = "artifacts")]
+pub(crate) struct Flags {
+    /// Serve artifacts here, a port alone on every address, to who may `get` the object: who shows a token of this cluster, or a certificate
+    /// of --artifact-client-ca. Without a certificate of its own, on loopback only.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
+    artifact_address: Option<SocketAddr>,
+    /// The certificate that --artifact-address shows, in PEM; it is read again as it is renewed.
+    #[arg(long, value_name = "FILE", requires_all = ["artifact_tls_key", "artifact_address"])]
+    artifact_tls_cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "artifact_tls_cert")]
+    artifact_tls_key: Option<PathBuf>,
+    /// The authority whose certificates prove at --artifact-address who somebody is, as an API server's --client-ca-file does: the common name
+    /// is the user, organizations are groups.
+    #[arg(long, value_name = "FILE", requires = "artifact_tls_cert")]
+    artifact_client_ca: Option<PathBuf>,
+    /// Serve artifacts here to whoever reaches it and knows an artifact's address, as Flux's controller does; a port alone on loopback. For
+    /// helm-controller, which proves nothing: a NetworkPolicy has to keep everybody else away.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_open_address)]
+    artifact_open_address: Option<SocketAddr>,
+    /// Where others find the artifacts, as statuses tell it [default: the address for everybody, or else the other one].
+    #[arg(long, value_name = "URL")]
+    artifact_url: Option<ArtifactBase>,
+}
+
+/// What the flags say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ArtifactSettings {
+    /// Where somebody has to prove who it is.
+    pub(super) proven: Option<SocketAddr>,
+    pub(super) tls: Option<TlsFiles>,
+    /// Where nobody has to.
+    pub(super) open: Option<SocketAddr>,
+    pub(super) base: Option<ArtifactBase>,
+}
+
+/// The files of one listener.
+#[derive(Clone, Debug)]
+pub(super) struct TlsFiles {
+    pub(super) certificate: PathBuf,
+    pub(super) key: PathBuf,
+    pub(super) client_authorities: Option<PathBuf>,
+}
+
+/// Reads an address and a port, or a port alone, which stands for loopback.
+fn parse_open_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse() {
+        Ok(port) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
+        Err(_) => parse_address(text),
+    }
+}
+
+impl Flags {
+    /// Reads what is written in them.
+    pub(crate) fn read_settings(&self) -> Result<ArtifactSettings, Failure> {
+        let tls = self.artifact_tls_cert.clone().zip(self.artifact_tls_key.clone());
+        let tls = tls.map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_authorities: self.artifact_client_ca.clone(),
+        });
+        if let Some(address) = self.artifact_address
+            && tls.is_none()
+            && !address.ip().is_loopback()
+        {
+            return Err(Failure::usage(format!(
+                "--artifact-address {address}: tokens would come in over a network in the clear"
+            ))
+            .hint("give it a certificate with --artifact-tls-cert and --artifact-tls-key, or a loopback address"));
+        }
+        if self.artifact_url.is_some() && self.artifact_address.is_none() && self.artifact_open_address.is_none() {
+            return Err(Failure::usage("--artifact-url: no artifacts are served")
+                .hint("say where, with --artifact-address or --artifact-open-address"));
+        }
+        Ok(ArtifactSettings {
+            proven: self.artifact_address,
+            tls,
+            open: self.artifact_open_address,
+            base: self.artifact_url.clone(),
+        })
+    }
+}
+
+impl ArtifactSettings {
+    /// Whether artifacts are served at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.proven.is_some() || self.open.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn read(flags: &[&str]) -> Result<ArtifactSettings, String> {
+        let line = std::iter::once("run").chain(flags.iter().copied());
+        let line = Line::try_parse_from(line).map_err(|error| error.to_string())?;
+        line.flags.read_settings().map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn nothing_is_served_unless_somebody_says_so_and_never_carelessly() {
+        assert!(!read(&[]).expect("settings").is_on());
+        let open = read(&["--artifact-open-address", "9090"]).expect("settings").open;
+        assert_eq!(open.map(|open| open.to_string()).as_deref(), Some("127.0.0.1:9090"));
+        let told = read(&["--artifact-open-address", "[::]:9090"]).expect("settings").open;
+        assert_eq!(told.map(|told| told.to_string()).as_deref(), Some("[::]:9090"));
+        assert!(
+            read(&["--artifact-address", "127.0.0.1:9443"])
+                .expect("settings")
+                .is_on()
+        );
+        let tls = ["--artifact-tls-cert=a", "--artifact-tls-key=b"];
+        assert!(
+            read(&[&["--artifact-address=9443"], &tls[..]].concat())
+                .expect("settings")
+                .tls
+                .is_some()
+        );
+        for (flags, problem) in [
+            (&["--artifact-address=9443"][..], "in the clear"),
+            (&["--artifact-address=10.0.0.1:9443"], "in the clear"),
+            (&["--artifact-url=http://127.0.0.1:1"], "no artifacts are served"),
+            (
+                &["--artifact-open-address=9090", "--artifact-url=ftp://host"],
+                "no address of artifacts",
+            ),
+            (
+                &["--artifact-address=127.0.0.1:9443", "--artifact-tls-cert=a"],
+                "--artifact-tls-key",
+            ),
+            (&["--artifact-open-address=9090", tls[0], tls[1]], "--artifact-address"),
+            (
+                &["--artifact-address=127.0.0.1:9443", "--artifact-client-ca=a"],
+                "--artifact-tls-cert",
+            ),
+        ] {
+            let refused = read(flags).expect_err("refused");
+            assert!(refused.contains(problem), "{flags:?}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Who may read an artifact: whoever may `get` the object that it is of, by the cluster's own rules. Owns how somebody proves to be who it is,
+//! by a token of the cluster or a certificate of an authority that an administrator named, and what is remembered of the API server's answers:
+//! little, for a short time, and of each user its own part. Refuses to decide anything itself.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use http::HeaderMap;
+use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
+use serde_json::json;
+use tenure_apiserver::authentication::ClientCertificates;
+use tenure_planner::artifact_address::ArtifactAddress;
+use tokio::sync::Semaphore;
+
+use crate::reviews::{Reviewer, Unanswered, User, read_token};
+
+/// The group of everybody whom the API server knows.
+const AUTHENTICATED: &str = "system:authenticated";
+/// How long the API server may take to say who somebody is, and whether that one may.
+const ASKING: Duration = Duration::from_secs(10);
+/// How long it is remembered that somebody may, and that somebody may not. A right that is taken away is gone after the former.
+const REMEMBERED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5));
+/// How many tokens are remembered, how many users, and how many objects for each of these.
+const TOKENS: usize = 128;
+const USERS: usize = 128;
+const OBJECTS: usize = 64;
+
+/// Why somebody may not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Nobody knows who that is.
+    Unknown,
+    /// It is known who that is, who may not.
+    Forbidden { user: String, object: String },
+    /// It can't be found out.
+    Unanswered,
+}
+
+/// An answer, and when it was given.
+struct Remembered<T> {
+    since: Instant,
+    answer: T,
+    is_good: bool,
+}
+
+impl<T> Remembered<T> {
+    fn is_fresh(&self, now: Instant) -> bool {
+        let (good, bad) = REMEMBERED;
+        now.saturating_duration_since(self.since) < if self.is_good { good } else { bad }
+    }
+}
+
+/// Answers by what was asked, no more than so many.
+struct Memory<K, T>(HashMap<K, Remembered<T>>);
+
+impl<K: Hash + Eq, T: Clone> Memory<K, T> {
+    fn recall(&self, of: &K, now: Instant) -> Option<T> {
+        let known = self.0.get(of).filter(|known| known.is_fresh(now))?;
+        Some(known.answer.clone())
+    }
+
+    /// What is not good makes room first: whoever is refused often makes nothing forgotten of those who are not.
+    fn remember(&mut self, of: K, (answer, is_good): (T, bool), (now, most): (Instant, usize)) {
+        if self.0.len() >= most {
+            self.0.retain(|_, known| known.is_good && known.is_fresh(now));
+        }
+        if self.0.len() < most {
+            let since = now;
+            self.0.insert(of, Remembered { since, answer, is_good });
+        }
+    }
+}
+
+/// Asks the API server about readers, and remembers what it said for a while.
+pub(super) struct Gate {
+    reviewer: Reviewer,
+    /// Whose certificates count, if any do.
+    clients: Option<Arc<ClientCertificates>>,
+    tokens: Mutex<Memory<String, Option<Arc<User>>>>,
+    users: Mutex<HashMap<Arc<User>, Memory<String, bool>>>,
+    asking: Semaphore,
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gate {
+    pub(super) fn new(client: kube::Client, clients: Option<Arc<ClientCertificates>>) -> Self {
+        Self {
+            reviewer: Reviewer::new(client, "artifacts"),
+            clients,
+            tokens: Mutex::new(Memory(HashMap::new())),
+            users: Mutex::default(),
+            asking: Semaphore::new(4),
+        }
+    }
+
+    /// Who asks. A certificate that was shown counts before a token, as on an API server.
+    pub(super) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        certificates: &[CertificateDer<'_>],
+    ) -> Result<Arc<User>, Refusal> {
+        if let Some(clients) = self.clients.as_ref().filter(|_| !certificates.is_empty()) {
+            let named = clients.identify(certificates, Timestamp::now());
+            let named = named.ok().flatten().ok_or(Refusal::Unknown)?;
+            let mut groups = named.groups;
+            groups.push(AUTHENTICATED.to_owned());
+            return Ok(Arc::new(User {
+                name: named.name,
+                uid: named.uid,
+                groups,
+                extra: named.extra,
+            }));
+        }
+        let token = read_token(headers).ok_or(Refusal::Unknown)?.to_owned();
+        let recall = || lock(&self.tokens).recall(&token, Instant::now());
+        let known = match recall() {
+            Some(known) => known,
+            None => {
+                let asked = async {
+                    let _turn = self.asking.acquire().await;
+                    if let Some(known) = recall() {
+                        return Ok(known);
+                    }
+                    let found = self.reviewer.identify(&token).await?.map(Arc::new);
+                    let answer = (found.clone(), found.is_some());
+                    lock(&self.tokens).remember(token.clone(), answer, (Instant::now(), TOKENS));
+                    Ok(found)
+                };
+                within(asked).await?
+            }
+        };
+        known.ok_or(Refusal::Unknown)
+    }
+
+    /// Whether somebody may get the object of an artifact.
+    pub(super) async fn admit(&self, user: &Arc<User>, address: &ArtifactAddress) -> Result<(), Refusal> {
+        let ArtifactAddress {
+            resource,
+            namespace,
+            name,
+            ..
+        } = address;
+        let object = format!("{resource}.{} {namespace}/{name}", address.group());
+        let recall = || lock(&self.users).get(user)?.recall(&object, Instant::now());
+        let may = match recall() {
+            Some(may) => may,
+            None => {
+                let asked = async {
+                    let _turn = self.asking.acquire().await;
+                    if let Some(may) = recall() {
+                        return Ok(may);
+                    }
+                    let wanted = json!({
+                        "verb": "get", "group": address.group(), "version": "v1", "resource": resource,
+                        "namespace": namespace, "name": name,
+                    });
+                    let may = self.reviewer.is_allowed(user, ("resourceAttributes", wanted)).await?;
+                    self.remember(user, &object, may, Instant::now());
+                    Ok(may)
+                };
+                within(asked).await?
+            }
+        };
+        match may {
+            true => Ok(()),
+            false => Err(Refusal::Forbidden {
+                user: user.name.clone(),
+                object,
+            }),
+        }
+    }
+
+    fn remember(&self, user: &Arc<User>, object: &str, may: bool, now: Instant) {
+        let mut users = lock(&self.users);
+        if users.len() >= USERS && !users.contains_key(user) {
+            users.retain(|_, objects| objects.0.values().any(|known| known.is_good && known.is_fresh(now)));
+            if users.len() >= USERS {
+                return;
+            }
+        }
+        let objects = users.entry(Arc::clone(user)).or_insert_with(|| Memory(HashMap::new()));
+        objects.remember(object.to_owned(), (may, may), (now, OBJECTS));
+    }
+}
+
+/// Asks, but not for ever.
+async fn within<T>(asked: impl Future<Output = Result<T, Unanswered>>) -> Result<T, Refusal> {
+    let answered = tokio::time::timeout(ASKING, asked).await;
+    answered
+        .unwrap_or(Err(Unanswered))
+        .map_err(|Unanswered| Refusal::Unanswered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_remembered_and_nobody_makes_another_forgotten() {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+        });
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let _inside = runtime.enter();
+        let gate = Gate::new(kube::Client::new(service, "default"), None);
+        let user = |name: String| {
+            Arc::new(User {
+                name,
+                ..User::default()
+            })
+        };
+        let now = Instant::now();
+        let one = user("one".to_owned());
+        gate.remember(&one, "mine", true, now);
+        // One user who asks for much, and many who may nothing.
+        let greedy = user("greedy".to_owned());
+        for number in 0..10 * OBJECTS {
+            gate.remember(&greedy, &format!("object-{number}"), number % 2 == 0, now);
+            gate.remember(&user(format!("user-{number}")), "mine", false, now);
+        }
+        let users = lock(&gate.users);
+        assert!(users.len() <= USERS);
+        assert!(users.values().all(|objects| objects.0.len() <= OBJECTS));
+        let recall = |when: Instant| users.get(&one)?.recall(&"mine".to_owned(), when);
+        assert_eq!(recall(now), Some(true));
+        assert_eq!(recall(now + REMEMBERED.0), None);
+    }
+}

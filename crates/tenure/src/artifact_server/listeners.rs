@@ -1,0 +1,263 @@
+//! The listeners, and their connections. Owns how many there are at the same time, in all and of one address, and the certificate that one
+//! listener shows, which is read again as it is renewed; refuses to answer anything itself.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tenure_apiserver::authentication::ClientCertificates;
+use tenure_controllers::ArtifactEndpoint;
+use tenure_planner::artifact_address::ArtifactBase;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use super::flags::{ArtifactSettings, TlsFiles};
+use super::gate::Gate;
+use super::transfer::Deadline;
+use super::{Caller, Service};
+use crate::callers::CallerTable;
+use crate::failure::{Failure, chain};
+use crate::plain_http::listen;
+
+/// How many connections a listener has at the same time; others wait.
+const CONNECTIONS: usize = 256;
+/// How many of them come from one address: from nobody else's, or from all of a tenant's Pods behind one node.
+const OF_ONE: usize = 64;
+/// How long the head of a request may take, the handshake before it, and all that comes before an artifact.
+const HEAD: Duration = Duration::from_secs(5);
+const HANDSHAKE: Duration = Duration::from_secs(5);
+const BEFORE: Duration = Duration::from_secs(45);
+/// How long the head of a request may be, in bytes, and how many headers it may have.
+const HEAD_BYTES: usize = 32 << 10;
+const HEAD_LINES: usize = 64;
+/// How often it is looked whether there is another certificate.
+const RENEWED: Duration = Duration::from_secs(60);
+
+/// What is listened on, before anything is answered.
+pub(crate) struct Bound {
+    proven: Option<(TcpListener, Option<Tls>)>,
+    open: Option<TcpListener>,
+    /// Where artifacts are, as statuses tell it.
+    pub(crate) base: ArtifactBase,
+}
+
+/// What one listener proves itself with, and whose certificates count there.
+struct Tls {
+    files: TlsFiles,
+    clients: Option<Arc<ClientCertificates>>,
+    acceptor: RwLock<TlsAcceptor>,
+}
+
+/// Begins to listen, where that is wanted.
+pub(crate) async fn bind(settings: &ArtifactSettings) -> Result<Option<Bound>, Failure> {
+    let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let mut base = settings.base.clone();
+    let mut open = None;
+    if let Some(address) = settings.open {
+        let listener = listen(address, "--artifact-open-address").await?;
+        base = base.or(name_base("http", &listener));
+        open = Some(listener);
+    }
+    let mut proven = None;
+    if let Some(address) = settings.proven {
+        let listener = listen(address, "--artifact-address").await?;
+        base = base.or(name_base(scheme, &listener));
+        proven = Some((listener, tls));
+    }
+    if open.is_none() && proven.is_none() {
+        return Ok(None);
+    }
+    let base = base.ok_or_else(|| {
+        Failure::usage("artifacts are served on every address, and statuses have to name one")
+            .hint("say where others find them: --artifact-url http://HOST:PORT")
+    })?;
+    Ok(Some(Bound { proven, open, base }))
+}
+
+/// Where those find a listener who are told of no other address; nothing where it has every one.
+fn name_base(scheme: &str, listener: &TcpListener) -> Option<ArtifactBase> {
+    let address = listener.local_addr().ok()?;
+    (!address.ip().is_unspecified())
+        .then(|| format!("{scheme}://{address}").parse().ok())
+        .flatten()
+}
+
+impl Bound {
+    /// Answers until the future is dropped. The client asks who somebody is, and what that one may.
+    pub(crate) fn serve(self, endpoint: &ArtifactEndpoint, client: kube::Client) -> BoxFuture<'static, ()> {
+        let proven = self.proven.map(|(listener, tls)| {
+            let tls = tls.map(Arc::new);
+            let clients = tls.as_ref().and_then(|tls| tls.clients.clone());
+            let service = Service {
+                endpoint: endpoint.clone(),
+                gate: Some(Gate::new(client, clients)),
+            };
+            answer_all(listener, tls, service)
+        });
+        let open = self.open.map(|listener| {
+            let service = Service {
+                endpoint: endpoint.clone(),
+                gate: None,
+            };
+            answer_all(listener, None, service)
+        });
+        async move {
+            let both = proven.into_iter().chain(open);
+            futures::future::join_all(both).await;
+        }
+        .boxed()
+    }
+}
+
+async fn answer_all(listener: TcpListener, tls: Option<Arc<Tls>>, service: Service) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let callers = CallerTable::new(OF_ONE);
+    let service = Arc::new(service);
+    let mut renewal = tokio::time::interval(RENEWED);
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = renewal.tick() => {
+                if let Some(tls) = &tls {
+                    tls.renew();
+                }
+                continue;
+            }
+        };
+        let Ok((stream, peer)) = accepted else {
+            // Out of descriptors, or gone before it was looked at: another one may do better.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        // Closed at once: it is answered nothing, since that would be read as slowly as it sends.
+        let Some(caller) = callers.admit(peer.ip()) else {
+            continue;
+        };
+        let (tls, service) = (tls.clone(), Arc::clone(&service));
+        tokio::spawn(async move {
+            // What one does wrong concerns nobody else.
+            let _whatever_became_of_it = answer_one(stream, peer, tls, service).await;
+            drop((place, caller));
+        });
+    }
+}
+
+async fn answer_one(stream: TcpStream, peer: SocketAddr, tls: Option<Arc<Tls>>, service: Arc<Service>) -> Option<()> {
+    let address = peer.ip().to_canonical();
+    let Some(tls) = tls else {
+        let certificates = Vec::new();
+        return answer_on(stream, Caller { address, certificates }, service).await;
+    };
+    let accepting = tls.acceptor().accept(stream);
+    let stream = tokio::time::timeout(HANDSHAKE, accepting).await.ok()?.ok()?;
+    let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let certificates: Vec<CertificateDer<'static>> = shown.iter().map(|one| one.clone().into_owned()).collect();
+    answer_on(stream, Caller { address, certificates }, service).await
+}
+
+async fn answer_on(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    caller: Caller,
+    service: Arc<Service>,
+) -> Option<()> {
+    let deadline = Deadline::of(BEFORE);
+    let answering = service_fn(|request: Request<Incoming>| {
+        let answering = service.answer(&caller, request, &deadline);
+        async move { Ok::<_, Infallible>(answering.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEAD_LINES)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answering);
+    tokio::select! {
+        ended = connection => ended.ok(),
+        () = deadline.pass() => None,
+    }
+}
+
+impl Tls {
+    fn read(files: &TlsFiles) -> Result<Self, Failure> {
+        let clients = files.client_authorities.as_ref().map(|path| {
+            let certificates = read_certificates(path)?;
+            let clients = ClientCertificates::new(&certificates);
+            clients.map(Arc::new).map_err(|error| refuse(path, &chain(&error)))
+        });
+        let clients = clients.transpose()?;
+        let acceptor = make_acceptor(files, clients.as_deref())?;
+        Ok(Self {
+            files: files.clone(),
+            clients,
+            acceptor: RwLock::new(acceptor),
+        })
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the certificate again; what can't be used changes nothing.
+    fn renew(&self) {
+        match make_acceptor(&self.files, self.clients.as_deref()) {
+            Ok(acceptor) => *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor,
+            Err(failure) => tracing::warn!(
+                problem = failure.message,
+                "the certificate for artifacts can't be read again; the one of before is shown"
+            ),
+        }
+    }
+}
+
+fn refuse(path: &std::path::Path, problem: &str) -> Failure {
+    Failure::usage(format!("{}: {problem}", path.display()))
+        .hint("--artifact-tls-cert, --artifact-tls-key and --artifact-client-ca name files in PEM")
+}
+
+fn read_certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let text = std::fs::read(path).map_err(|error| refuse(path, &error.to_string()))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let found = found.map_err(|error| refuse(path, &error.to_string()))?;
+    match found.is_empty() {
+        true => Err(refuse(path, "there is no certificate in it")),
+        false => Ok(found),
+    }
+}
+
+fn make_acceptor(files: &TlsFiles, clients: Option<&ClientCertificates>) -> Result<TlsAcceptor, Failure> {
+    let certificates = read_certificates(&files.certificate)?;
+    let text = std::fs::read(&files.key).map_err(|error| refuse(&files.key, &error.to_string()))?;
+    // Of the text nothing is told: it is a key.
+    let key = PrivateKeyDer::from_pem_slice(&text);
+    let key = key.map_err(|_| refuse(&files.key, "there is no private key in it"))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Failure::internal(error.to_string()))?;
+    let builder = match clients {
+        Some(clients) => builder.with_client_cert_verifier(clients.tls_verifier()),
+        None => builder.with_no_client_auth(),
+    };
+    let config = builder.with_single_cert(certificates, key);
+    let config = config.map_err(|error| refuse(&files.certificate, &error.to_string()))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

@@ -1,0 +1,201 @@
+//! Serves artifacts to others over HTTP, where somebody asked for that: on one listener to who proves to be somebody that may `get` the object,
+//! and on another one, whose address alone keeps others away, to whoever reaches it.
+//!
+//! Owns both listeners, and how long and how much anybody may take. Which artifacts there are is the controllers' to say, who may read one the
+//! API server's (`gate`). It lists nothing, reads no body, makes no name of a file of what is asked for, and keeps no connection.
+
+mod flags;
+mod gate;
+mod listeners;
+mod transfer;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use rustls::pki_types::CertificateDer;
+use tenure_controllers::{ArtifactEndpoint, ArtifactRefusal, ServedArtifact};
+use tenure_planner::artifact_address::ArtifactAddress;
+
+pub(crate) use flags::{ArtifactSettings, Flags};
+use gate::{Gate, Refusal};
+pub(crate) use listeners::bind;
+use transfer::{Deadline, send};
+
+/// What is answered.
+type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
+
+/// Who asks, as far as the connection says.
+struct Caller {
+    address: IpAddr,
+    /// What was shown while the connection was made.
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+/// What one listener answers with.
+struct Service {
+    endpoint: ArtifactEndpoint,
+    /// Who has to be asked; nobody, where reaching it is enough.
+    gate: Option<Gate>,
+}
+
+impl Service {
+    async fn answer<B>(&self, caller: &Caller, request: Request<B>, deadline: &Arc<Deadline>) -> Answer {
+        match self.find(caller, &request).await {
+            Ok((address, artifact)) => write_artifact(&address, artifact, deadline),
+            Err(denial) => denial.write(),
+        }
+    }
+
+    async fn find<B>(
+        &self,
+        caller: &Caller,
+        request: &Request<B>,
+    ) -> Result<(ArtifactAddress, ServedArtifact), Denial> {
+        let takes = match *request.method() {
+            Method::GET => true,
+            Method::HEAD => false,
+            _ => return Err(Denial::Method),
+        };
+        let reader = match &self.gate {
+            None => format!("address {}", caller.address),
+            Some(gate) => {
+                let user = gate.identify(request.headers(), &caller.certificates).await?;
+                let reader = format!("user {}", user.name);
+                self.endpoint.admit(&reader)?;
+                let address = ArtifactAddress::read(request.uri().path()).ok_or(Denial::Unknown)?;
+                // Before it is looked for: who may not get the object isn't told whether there is one.
+                gate.admit(&user, &address).await?;
+                return self.open(address, &reader, takes).await;
+            }
+        };
+        self.endpoint.admit(&reader)?;
+        let address = ArtifactAddress::read(request.uri().path()).ok_or(Denial::Unknown)?;
+        self.open(address, &reader, takes).await
+    }
+
+    async fn open(
+        &self,
+        address: ArtifactAddress,
+        reader: &str,
+        takes: bool,
+    ) -> Result<(ArtifactAddress, ServedArtifact), Denial> {
+        let artifact = self.endpoint.open(&address, reader, takes).await?;
+        Ok((address, artifact))
+    }
+}
+
+/// Why somebody gets nothing.
+#[derive(Debug, PartialEq, Eq)]
+enum Denial {
+    Method,
+    /// Nobody knows who that is.
+    Unauthenticated,
+    /// It is known who that is, who may not.
+    Forbidden {
+        user: String,
+        object: String,
+    },
+    Unknown,
+    TooMany,
+    Unavailable,
+}
+
+impl From<ArtifactRefusal> for Denial {
+    fn from(refusal: ArtifactRefusal) -> Self {
+        match refusal {
+            ArtifactRefusal::Unavailable => Self::Unavailable,
+            ArtifactRefusal::TooMany => Self::TooMany,
+            ArtifactRefusal::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<Refusal> for Denial {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Unknown => Self::Unauthenticated,
+            Refusal::Forbidden { user, object } => Self::Forbidden { user, object },
+            Refusal::Unanswered => Self::Unavailable,
+        }
+    }
+}
+
+impl Denial {
+    fn write(self) -> Answer {
+        let again = (RETRY_AFTER, HeaderValue::from_static("1"));
+        let (status, header, text) = match self {
+            Self::Method => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                Some((ALLOW, HeaderValue::from_static("GET, HEAD"))),
+                "artifacts are taken with GET".to_owned(),
+            ),
+            Self::Unauthenticated => (
+                StatusCode::UNAUTHORIZED,
+                Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+                "show a token of this cluster, Authorization: Bearer TOKEN, or a certificate of a client".to_owned(),
+            ),
+            Self::Forbidden { user, object } => (
+                StatusCode::FORBIDDEN,
+                None,
+                format!("User {user:?} cannot get {object}, and so not its artifact"),
+            ),
+            Self::Unknown => (StatusCode::NOT_FOUND, None, "there is no such artifact".to_owned()),
+            Self::TooMany => (
+                StatusCode::TOO_MANY_REQUESTS,
+                Some(again),
+                "too much is asked for, or taken at the same time; come again".to_owned(),
+            ),
+            Self::Unavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Some(again),
+                "nothing is served by this process yet, or it can't be found out who asks; come again".to_owned(),
+            ),
+        };
+        let mut response = write_empty(status);
+        set(response.headers_mut(), CONTENT_TYPE, "text/plain; charset=utf-8");
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
+        }
+        *response.body_mut() = Full::from(text).map_err(|never| match never {}).boxed_unsync();
+        response
+    }
+}
+
+fn write_empty(status: StatusCode) -> Answer {
+    let body = Full::default().map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    set(response.headers_mut(), http::header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    response
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// The archive as it is stored: byte for byte what its digest is of.
+fn write_artifact(address: &ArtifactAddress, artifact: ServedArtifact, deadline: &Arc<Deadline>) -> Answer {
+    let mut response = write_empty(StatusCode::OK);
+    let headers = response.headers_mut();
+    set(headers, CONTENT_TYPE, "application/gzip");
+    set(headers, CONTENT_LENGTH, &artifact.size.to_string());
+    set(headers, ETAG, &format!("\"{}\"", address.digest));
+    if let Some(stored_at) = artifact.stored_at {
+        set(
+            headers,
+            LAST_MODIFIED,
+            &stored_at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
+        );
+    }
+    if artifact.transfer.is_some() {
+        *response.body_mut() = send(artifact, deadline);
+    }
+    response
+}

@@ -1,0 +1,256 @@
+//! An owner on the embedded control plane: what he makes is his tenant's at once, and what he may not make is refused where it is
+//! written, by who he is.
+
+use std::path::Path;
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::commands::{Place, apply};
+use crate::process::client;
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+/// Sends a request as a user; the answer, or code and message.
+async fn ask(data: &Path, user: &str, method: Method, path: &str, body: &Value) -> Result<Value, (u16, String)> {
+    let content = match method {
+        Method::PATCH => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content)
+        .header("impersonate-user", user)
+        .body(body.to_string().into_bytes())
+        .unwrap();
+    match client(data).await.request::<Value>(request).await {
+        Ok(answer) => Ok(answer),
+        Err(kube::Error::Api(status)) => Err((status.code, status.message.clone())),
+        Err(other) => panic!("{path}: {other}"),
+    }
+}
+
+fn namespace(name: &str, label: Option<&str>) -> Value {
+    let mut object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    if let Some(tenant) = label {
+        object["metadata"]["labels"] = json!({ "capsule.clastix.io/tenant": tenant });
+    }
+    object
+}
+
+async fn make_tenant(data: &Path, name: &str, spec: Value) {
+    let tenant = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": name }, "spec": spec
+    });
+    apply(
+        data,
+        tenant,
+        &format!("/apis/capsule.clastix.io/v1beta2/tenants/{name}"),
+    )
+    .await;
+}
+
+/// Asks, as an administrator, until an answer is as said.
+async fn until(data: &Path, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let request = Request::get(path).body(Vec::new()).unwrap();
+        let found = client(data)
+            .await
+            .request::<Value>(request)
+            .await
+            .unwrap_or(Value::Null);
+        if holds(&found) {
+            return found;
+        }
+        assert!(std::time::Instant::now() < deadline, "{path}: {found:#}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owners_make_their_own_namespaces_and_no_others() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let owned = |name: &str| json!([{ "kind": "User", "name": name }]);
+    let spec = json!({ "owners": owned("alice"), "namespaceOptions": { "quota": 3 }, "forceTenantPrefix": true });
+    make_tenant(&data, "blue", spec).await;
+    make_tenant(
+        &data,
+        "red",
+        json!({ "owners": owned("rita"), "preventDeletion": true }),
+    )
+    .await;
+    for (tenant, user) in [("blue", "alice"), ("red", "rita")] {
+        let path = format!("/apis/capsule.clastix.io/v1beta2/tenants/{tenant}");
+        let is_ready = |tenant: &Value| tenant["status"]["conditions"][0]["status"] == "True";
+        let ready = until(&data, &path, is_ready).await;
+        // All of its fields are acted on.
+        let message = ready["status"]["conditions"][0]["message"].as_str().unwrap().to_owned();
+        assert!(!message.contains("not acted on"), "{message}");
+        let binding =
+            format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capsule:{tenant}:namespace-provisioner");
+        let binding = until(&data, &binding, |binding| binding["subjects"].is_array()).await;
+        assert_eq!(binding["subjects"][0]["name"], user);
+    }
+
+    // What she makes is her tenant's: with an owner's rights in it, and in its status.
+    let made = ask(&data, "alice", Method::POST, NAMESPACES, &namespace("blue-dev", None)).await;
+    let made = made.unwrap();
+    assert_eq!(made["metadata"]["labels"]["capsule.clastix.io/tenant"], "blue");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "Tenant");
+    let status = "/apis/capsule.clastix.io/v1beta2/tenants/blue";
+    until(&data, status, |tenant| {
+        tenant["status"]["namespaces"] == json!(["blue", "blue-dev"])
+    })
+    .await;
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "hers" } });
+    let path = "/api/v1/namespaces/blue-dev/configmaps";
+    let mut written = ask(&data, "alice", Method::POST, path, &map).await;
+    for _ in 0..200 {
+        if written.is_ok() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        written = ask(&data, "alice", Method::POST, path, &map).await;
+    }
+    written.unwrap();
+
+    // What she may not, with what to do instead.
+    let refused: [(&str, Option<&str>, &str); 5] = [
+        ("dev", None, "name it blue-dev (namespace-options)"),
+        (
+            "blue-x",
+            Some("red"),
+            "name a Tenant that has you among its spec.owners (namespace-membership)",
+        ),
+        ("red-x", Some("red"), "there is no such Tenant of which it is an owner"),
+        ("kube-mine", None, "never a tenant's"),
+        ("tenure-system", None, "never a tenant's"),
+    ];
+    for (name, label, expected) in refused {
+        let answer = ask(&data, "alice", Method::POST, NAMESPACES, &namespace(name, label)).await;
+        let (code, message) = answer.unwrap_err();
+        assert_eq!(code, 403, "{name}: {message}");
+        assert!(message.contains(expected), "{name}: {message}");
+    }
+    ask(&data, "alice", Method::POST, NAMESPACES, &namespace("blue-test", None))
+        .await
+        .unwrap();
+    let (_, message) = ask(&data, "alice", Method::POST, NAMESPACES, &namespace("blue-more", None))
+        .await
+        .unwrap_err();
+    assert!(message.contains("has 3 of at most 3 namespaces"), "{message}");
+    // With the right to change namespaces that an administrator gave her, she gives none away, and takes none.
+    let rights = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "too-much" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "too-much" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice" }]
+    });
+    apply(
+        &data,
+        rights,
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/too-much",
+    )
+    .await;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "too-much" },
+        "rules": [{ "apiGroups": [""], "resources": ["namespaces", "namespaces/status", "namespaces/finalize"], "verbs": ["*"] }]
+    });
+    apply(&data, role, "/apis/rbac.authorization.k8s.io/v1/clusterroles/too-much").await;
+    for (name, label) in [
+        ("blue-dev", json!("red")),
+        ("blue-dev", Value::Null),
+        ("red", json!("blue")),
+    ] {
+        let patch = json!({ "metadata": { "labels": { "capsule.clastix.io/tenant": label } } });
+        for part in ["", "/status"] {
+            let path = format!("{NAMESPACES}/{name}{part}");
+            let (code, message) = ask(&data, "alice", Method::PATCH, &path, &patch).await.unwrap_err();
+            assert_eq!(code, 403, "{path}: {message}");
+            assert!(message.contains("may not change whose namespace"), "{path}: {message}");
+        }
+    }
+    let patch = json!({ "metadata": { "labels": { "capsule.clastix.io/tenant": "blue" } } });
+    // Kubernetes' own is given away by nobody.
+    let path = format!("{NAMESPACES}/kube-system");
+    let by_owner = ask(&data, "alice", Method::PATCH, &path, &patch).await;
+    let by_administrator = as_administrator(&data, &path, &patch).await;
+    for answer in [by_owner, by_administrator] {
+        let (_, message) = answer.unwrap_err();
+        assert!(message.contains("never a tenant's"), "{message}");
+    }
+    // A Tenant that is to stay stays.
+    let request = Request::delete("/apis/capsule.clastix.io/v1beta2/tenants/red")
+        .body(Vec::new())
+        .unwrap();
+    let error = client(&data).await.request::<Value>(request).await.unwrap_err();
+    assert!(error.to_string().contains("set it to false first (tenant)"), "{error}");
+}
+
+async fn as_administrator(data: &Path, path: &str, patch: &Value) -> Result<Value, (u16, String)> {
+    let request = Request::patch(path)
+        .header("content-type", "application/merge-patch+json")
+        .body(patch.to_string().into_bytes())
+        .unwrap();
+    match client(data).await.request::<Value>(request).await {
+        Ok(answer) => Ok(answer),
+        Err(kube::Error::Api(status)) => Err((status.code, status.message.clone())),
+        Err(other) => panic!("{path}: {other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let spec = json!({ "owners": [{ "kind": "User", "name": "rita" }] });
+    make_tenant(&data, "red", spec.clone()).await;
+    let tenant = "/apis/capsule.clastix.io/v1beta2/tenants/red";
+    until(&data, tenant, |tenant| {
+        tenant["status"]["conditions"][0]["status"] == "True"
+    })
+    .await;
+
+    // An owner has Kubernetes' role admin in the home namespace, which may ask for tokens, start Pods and store tokens.
+    let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let accounts = "/api/v1/namespaces/red/serviceaccounts/red-gitops/token";
+    ask(&data, "rita", Method::POST, accounts, &token).await.unwrap();
+    let exclusive = json!({ "metadata": { "annotations": { "tenure.dev/gitops-account": "exclusive" } } });
+    as_administrator(&data, tenant, &exclusive).await.unwrap();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "thief" },
+        "spec": { "serviceAccountName": "red-gitops", "containers": [{ "name": "a", "image": "a" }] }
+    });
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": { "name": "thief", "annotations": { "kubernetes.io/service-account.name": "red-gitops" } }
+    });
+    let takes = [
+        (accounts, &token),
+        ("/api/v1/namespaces/red/pods", &pod),
+        ("/api/v1/namespaces/red/secrets", &secret),
+    ];
+    for (path, body) in takes {
+        let (code, message) = ask(&data, "rita", Method::POST, path, body).await.unwrap_err();
+        assert_eq!(code, 403, "{path}: {message}");
+        assert!(
+            message.contains("use another ServiceAccount (gitops-account)"),
+            "{path}: {message}"
+        );
+    }
+    // By a Deployment neither: what makes its Pods is refused as she is. And nobody speaks in its name.
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "spoken" } });
+    let maps = "/api/v1/namespaces/red/configmaps";
+    let answer = ask(&data, "system:serviceaccount:red:red-gitops", Method::POST, maps, &map).await;
+    let (_, message) = answer.unwrap_err();
+    assert!(message.contains("somebody who speaks in its name"), "{message}");
+
+    let mut cordoned = spec;
+    cordoned["cordoned"] = json!(true);
+    make_tenant(&data, "red", cordoned).await;
+    until(&data, tenant, |tenant| tenant["status"]["state"] == "Cordoned").await;
+    let (_, message) = ask(&data, "rita", Method::POST, maps, &map).await.unwrap_err();
+    assert!(message.contains("Tenant red is cordoned"), "{message}");
+}

@@ -1,0 +1,51 @@
+//! The guard of an embedded cluster, which a test can send away: what then is stored is what an earlier time, or another way past it,
+//! could have left.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use tenure_admission::EmbeddedGuard;
+use tenure_apiserver::{Asked, Followed, Guard, GuardSurroundings, Review, Ruling};
+use tenure_tenancy::Settings;
+
+/// A guard that can be sent away.
+#[derive(Debug)]
+pub(crate) struct Sentry {
+    guard: EmbeddedGuard,
+    is_away: Arc<AtomicBool>,
+}
+
+impl Sentry {
+    /// A guard at its post, and what sends it away.
+    pub(crate) fn post(settings: Settings) -> (Self, Arc<AtomicBool>) {
+        let is_away = Arc::<AtomicBool>::default();
+        let sentry = Self {
+            guard: EmbeddedGuard::new(settings),
+            is_away: Arc::clone(&is_away),
+        };
+        (sentry, is_away)
+    }
+}
+
+impl Guard for Sentry {
+    fn follows(&self) -> &[Followed] {
+        self.guard.follows()
+    }
+
+    fn learn(&self, resource: (&str, &str), name: &str, object: Option<&Value>) {
+        self.guard.learn(resource, name, object);
+    }
+
+    fn forget(&self) {
+        self.guard.forget();
+    }
+
+    fn concerns(&self, asked: &Asked<'_>) -> bool {
+        !self.is_away.load(Ordering::Acquire) && self.guard.concerns(asked)
+    }
+
+    fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {
+        self.guard.judge(review, surroundings)
+    }
+}
