@@ -34,7 +34,8 @@ pub(crate) struct Flags {
         hide_default_value = true
     )]
     switches: Switches,
-    /// Where lanes run: each tenant's in a process of its own that can do little else (Linux), or all as tasks of this process.
+    /// Where lanes run: each tenant's in a process of its own that can do little else (Linux; the default of tenure up), or all as tasks of
+    /// this process (the default of tenure run).
     #[arg(long, value_name = "WHERE", value_enum)]
     lanes: Option<WhereLanesRun>,
     /// How long the process of a lane may be silent before it is ended and started again.
@@ -220,6 +221,11 @@ impl ControllerSettings {
         default: WhereLanesRun,
         circumstances: Circumstances,
     ) -> Result<Option<&'static str>, Failure> {
+        #[cfg(feature = "traces")]
+        let circumstances = Circumstances {
+            has_traces: self.traces_endpoint.is_some(),
+            ..circumstances
+        };
         let (settled, note) = lane_place::choose(self.lanes, default, circumstances)?;
         self.lanes = Some(settled);
         Ok(note)

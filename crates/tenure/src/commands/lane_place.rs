@@ -13,7 +13,7 @@ pub(crate) enum WhereLanesRun {
 }
 
 /// Where they run with an embedded control plane when nobody says it.
-pub(crate) const DEFAULT_OF_UP: WhereLanesRun = WhereLanesRun::Task;
+pub(crate) const DEFAULT_OF_UP: WhereLanesRun = WhereLanesRun::Process;
 /// The same for another cluster.
 pub(crate) const DEFAULT_OF_RUN: WhereLanesRun = WhereLanesRun::Task;
 
@@ -24,6 +24,8 @@ pub(crate) struct Circumstances {
     pub(crate) is_linux: bool,
     /// Whether the server shows a certificate that this program has not made.
     pub(crate) has_other_certificate: bool,
+    /// Whether spans are sent to somebody: those of processes are not.
+    pub(crate) has_traces: bool,
 }
 
 impl Circumstances {
@@ -32,6 +34,7 @@ impl Circumstances {
         Self {
             is_linux: cfg!(target_os = "linux"),
             has_other_certificate,
+            has_traces: false,
         }
     }
 }
@@ -45,6 +48,7 @@ pub(crate) fn choose(
     let Circumstances {
         is_linux,
         has_other_certificate,
+        has_traces,
     } = circumstances;
     match (asked, default) {
         (Some(WhereLanesRun::Process), _) if !is_linux => Err(Failure::usage(
@@ -63,6 +67,13 @@ pub(crate) fn choose(
                  (--lanes task says so without this note)",
             ),
         )),
+        (None, WhereLanesRun::Process) if has_traces => Ok((
+            WhereLanesRun::Task,
+            Some(
+                "lanes are tasks of this process, not processes of their own: spans of processes are not sent to --traces-endpoint \
+                 (--lanes task says so without this note)",
+            ),
+        )),
         (asked, default) => Ok((asked.unwrap_or(default), None)),
     }
 }
@@ -78,6 +89,7 @@ mod tests {
             let circumstances = Circumstances {
                 is_linux,
                 has_other_certificate,
+                has_traces: false,
             };
             let chosen = choose(asked, default, circumstances);
             chosen
@@ -96,5 +108,15 @@ mod tests {
         assert_eq!(choose(None, Process, true, false), Ok((Process, false)));
         assert_eq!(choose(None, Process, true, true), Ok((Task, true)));
         assert_eq!(choose(None, Process, false, false), Ok((Task, false)));
+        let traced = Circumstances {
+            is_linux: true,
+            has_other_certificate: false,
+            has_traces: true,
+        };
+        let chosen = super::choose(None, Process, traced);
+        assert_eq!(
+            chosen.map(|(lanes, note)| (lanes, note.is_some())).ok(),
+            Some((Task, true))
+        );
     }
 }

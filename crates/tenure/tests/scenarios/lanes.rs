@@ -502,14 +502,14 @@ async fn a_namespace_moves_from_lane_to_lane() {
     wait_until("no lane is left", async || list().is_empty().then_some(())).await;
 }
 
-/// The embedded control plane with lanes as processes, which reach it over its own address.
+/// The embedded control plane has lanes as processes when nobody says it, which reach it over its own address.
 #[tokio::test]
 async fn the_embedded_control_plane_has_lanes_as_processes_too() {
     let folder = tempfile::tempdir().unwrap();
     let git_folder = tempfile::tempdir().unwrap();
     let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
     let allowed = format!("http://{}", git.http_address());
-    let _up = Up::start(folder.path(), &["--lanes", "process", "--allow-source", &allowed]);
+    let _up = Up::start(folder.path(), &["--allow-source", &allowed]);
     let admin = Admin(crate::process::client(folder.path()).await);
     let mut blue = Shop::prepare(&admin, &git, "blue").await;
     blue.wait_until_applied(&admin).await;
