@@ -78,8 +78,8 @@ mod tests {
         let both = told(&[changes.clone(), success.clone()]);
         let message = "Reconciliation finished in 1s\nConfigMap/team/a created".to_owned();
         assert_eq!(both, [(reason::RECONCILIATION_SUCCEEDED.to_owned(), message)]);
-        assert_eq!(told(&[changes.clone()]).len(), 1);
-        assert_eq!(told(&[success.clone()]).len(), 1);
+        assert_eq!(told(std::slice::from_ref(&changes)).len(), 1);
+        assert_eq!(told(std::slice::from_ref(&success)).len(), 1);
         assert_eq!(told(&[success, changes]).len(), 2, "that came later");
         assert!(told(&[]).is_empty());
     }
