@@ -14,6 +14,9 @@ use crate::realm::{Placement, TenantFacts, TenantPlacement};
 use crate::reference::{self, Referrer};
 use crate::{identity, reach};
 
+/// Where it stands who an object acts as.
+const ACCOUNT: &str = "/spec/serviceAccountName";
+
 /// How an object refers to others.
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -139,9 +142,10 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     };
     let Some(object) = request.object else { return Ok(()) };
     // What goes, and what changes nothing that is judged, goes on: whoever takes a finalizer away must be able to.
+    let judged = find(resource.group, resource.name);
     let is_unchanged = request
         .old_object
-        .is_some_and(|old| judged_parts(old) == judged_parts(object));
+        .is_some_and(|old| judged_parts(judged, old) == judged_parts(judged, object));
     if is_unchanged || object.pointer("/metadata/deletionTimestamp").is_some() {
         return Ok(());
     }
@@ -153,14 +157,12 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     };
     let whole = Placement::Tenant(placement.clone());
     if is_surface(resource.group, resource.name) {
-        let named = object.pointer("/spec/serviceAccountName").and_then(Value::as_str);
+        let named = object.pointer(ACCOUNT).and_then(Value::as_str);
         return identity::decide_for_surface(&whole, request.namespace, named)
             .map(drop)
             .map_err(|denial| refuse(Rule::FluxAccount, denial, "make it as the message says"));
     }
-    let Some(judged) = find(resource.group, resource.name) else {
-        return Ok(());
-    };
+    let Some(judged) = judged else { return Ok(()) };
     judge_shard(tenant, object, findings)?;
     if judged.acts {
         judge_account(&placement, request.namespace, object, findings)?;
@@ -180,9 +182,15 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     Ok(())
 }
 
-/// What is judged of an object.
-fn judged_parts(object: &Value) -> (Option<&Value>, Option<&str>) {
-    (object.get("spec"), shard_of(object))
+/// What is judged of an object: whoever suspends one, or gives it another interval, changes none of it.
+fn judged_parts<'a>(judged: Option<&Judged>, object: &'a Value) -> (Vec<Option<&'a Value>>, Option<&'a str>) {
+    let references = judged
+        .map_or(&[][..], |judged| judged.references)
+        .iter()
+        .map(|(path, _, _)| *path);
+    let targets = judged.map_or(&[][..], |judged| judged.targets).iter().copied();
+    let paths = std::iter::once(ACCOUNT).chain(references).chain(targets);
+    (paths.map(|path| object.pointer(path)).collect(), shard_of(object))
 }
 
 fn shard_of(object: &Value) -> Option<&str> {
@@ -233,7 +241,7 @@ fn judge_account(
     } else {
         placement.default_service_account.clone()
     };
-    let named = object.pointer("/spec/serviceAccountName").and_then(Value::as_str);
+    let named = object.pointer(ACCOUNT).and_then(Value::as_str);
     match named.filter(|named| !named.is_empty()) {
         None => {
             findings.changes.push(Change::SpecField {

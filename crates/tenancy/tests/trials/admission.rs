@@ -129,6 +129,23 @@ impl Table {
             }
             _ => false,
         };
+        // Whatever else stands where: an answer, and the same one twice.
+        for seed in 1..=40 {
+            let mut broken = review.clone();
+            break_somewhere(&mut broken, &mut u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
+            if let Ok(request) = Request::read(&broken) {
+                let around = Around(actor, &self.objects);
+                let _asked = admission::concerns(
+                    &facts,
+                    request.actor.user,
+                    request.resource,
+                    request.namespace,
+                    request.old_object,
+                );
+                let answers = [(); 2].map(|()| admission::decide(&facts, &request, &around));
+                assert_eq!(answers[0], answers[1]);
+            }
+        }
         if is_right && settles(&facts, &review, &decision, &Around(actor, &self.objects)) {
             Ok(())
         } else {
@@ -176,4 +193,42 @@ fn settles(facts: &Facts, review: &Value, decision: &Decision, around: &Around<'
     let request = Request::read(&again).unwrap();
     let next = admission::decide(facts, &request, around);
     matches!(next, Decision::Allow { changes, .. } if changes.is_empty())
+}
+
+/// Puts something else in the place of a value, wherever chance leads.
+fn break_somewhere(value: &mut Value, chance: &mut u64) {
+    let mut draw = |below: usize| {
+        *chance ^= *chance << 13;
+        *chance ^= *chance >> 7;
+        *chance ^= *chance << 17;
+        usize::try_from(*chance % u64::try_from(below.max(1)).unwrap()).unwrap()
+    };
+    let others = [
+        Value::Null,
+        json!(true),
+        json!(-1),
+        json!(""),
+        json!("\u{0}../é"),
+        json!([]),
+        json!([null, 1, "a", {}]),
+        json!({}),
+        json!({ "a": [{ "b": null }] }),
+    ];
+    let stay = draw(4) == 0;
+    let choice = draw(others.len());
+    let inner = match value {
+        Value::Object(map) if !stay && !map.is_empty() => {
+            let position = draw(map.len());
+            map.values_mut().nth(position)
+        }
+        Value::Array(list) if !stay && !list.is_empty() => {
+            let position = draw(list.len());
+            list.get_mut(position)
+        }
+        _ => None,
+    };
+    match inner {
+        Some(inner) => break_somewhere(inner, chance),
+        None => *value = others[choice].clone(),
+    }
 }
