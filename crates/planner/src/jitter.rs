@@ -17,3 +17,25 @@ pub fn add_jitter(interval: Duration, uid: &str, at: Timestamp) -> Duration {
     let factor = 0.95 + f64::from(number) / 655_360.0;
     interval.mul_f64(factor.clamp(0.95, 1.05)).max(Duration::from_millis(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_spread_by_a_twentieth_and_the_same_each_time() {
+        let interval = Duration::from_secs(1_000);
+        let at = Timestamp::UNIX_EPOCH;
+        let spread: Vec<f64> = (0..500)
+            .map(|number| add_jitter(interval, &format!("uid-{number}"), at).as_secs_f64())
+            .collect();
+        assert!(
+            spread.iter().all(|seconds| (950.0..=1_050.0).contains(seconds)),
+            "{spread:?}"
+        );
+        // Over nearly all of it, and not around one time.
+        assert!(spread.iter().any(|seconds| *seconds < 955.0) && spread.iter().any(|seconds| *seconds > 1_045.0));
+        assert_eq!(add_jitter(interval, "a", at), add_jitter(interval, "a", at));
+        assert!(!add_jitter(Duration::ZERO, "a", at).is_zero());
+    }
+}

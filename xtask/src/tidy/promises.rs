@@ -1,5 +1,6 @@
 //! What a document promises with the name of a test has that test. Owns how such promises are read: a link whose text is one name in backticks and whose
-//! target is a Rust file; refuses to judge whether the test shows what is promised.
+//! target is a Rust file, or a scenario (a YAML file of that name, which is one by what it is recorded with); and that every row of a table that says
+//! by which test it is shown names one. Refuses to judge whether the test shows what is promised.
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +9,9 @@ use anyhow::Context;
 
 use super::{Finding, tracked};
 
+/// What the last column of a table is called whose every row names a test.
+const SHOWN_BY: &str = "shown by";
+
 /// The promises in the documents whose test isn't there.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
@@ -15,15 +19,51 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
         let text = fs::read_to_string(root.join(&path)).with_context(|| path.clone())?;
         let folder = Path::new(&path).parent().unwrap_or(Path::new(""));
         for (name, target) in find_promises(&text) {
-            let file = root.join(folder).join(target);
-            let is_there = fs::read_to_string(file).is_ok_and(|code| code.contains(&format!("fn {name}(")));
+            let is_there = has_test(&root.join(folder).join(target), name);
             if !is_there {
                 let what = format!("{target} has no `{name}`: name the test that shows it, or take the promise back");
                 findings.push(Finding::new(&path, what));
             }
         }
+        for row in find_unshown(&text) {
+            let what = format!("no test shows this, or none is named: {row}");
+            findings.push(Finding::new(&path, what));
+        }
     }
     Ok(findings)
+}
+
+/// Whether a file has a test of a name: a function, a group of trials, or a scenario with what it is recorded with.
+fn has_test(file: &Path, name: &str) -> bool {
+    if file.extension().is_some_and(|extension| extension == "yaml") {
+        return file.file_stem().is_some_and(|stem| stem == name)
+            && file.is_file()
+            && file.with_extension("snap").is_file();
+    }
+    fs::read_to_string(file)
+        .is_ok_and(|code| code.contains(&format!("fn {name}(")) || code.contains(&format!("suite.add(\"{name}\",")))
+}
+
+/// The rows that name no test, of the tables that say by which one each is shown.
+fn find_unshown(text: &str) -> Vec<&str> {
+    let mut unshown = Vec::new();
+    let mut is_shown_by = false;
+    let mut before = "";
+    for line in text.lines() {
+        let is_row = line.starts_with('|');
+        if is_row && !before.starts_with('|') {
+            is_shown_by = last_cell(line) == SHOWN_BY;
+        } else if is_row && is_shown_by && !line.starts_with("|---") && find_promises(last_cell(line)).is_empty() {
+            unshown.push(line);
+        }
+        before = line;
+    }
+    unshown
+}
+
+fn last_cell(row: &str) -> &str {
+    let row = row.trim_end().trim_end_matches('|');
+    row.rsplit_once('|').map_or(row, |(_, cell)| cell).trim()
 }
 
 /// The tests that a text names, each with its file.
@@ -33,7 +73,9 @@ fn find_promises(text: &str) -> Vec<(&str, &str)> {
         let name = part.get(..end)?;
         let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let length = part.get(end + 3..)?.find(')')?;
-        (is_name && part.get(end + 3..end + 3 + length)?.ends_with(".rs")).then_some((end, length))
+        let target = part.get(end + 3..end + 3 + length)?;
+        let is_test = target.ends_with(".rs") || (target.contains("/tests/scenarios/") && target.ends_with(".yaml"));
+        (is_name && is_test).then_some((end, length))
     };
     let parts = text.match_indices("[`").filter_map(|(at, _)| text.get(at + 2..));
     parts
@@ -52,5 +94,36 @@ mod tests {
     fn only_links_to_tests_are_promises() {
         let text = "[`a_test`](../a.rs), [`kinds`](kinds.md), [`two words`](b.rs), [plain](c.rs) [`open`](";
         assert_eq!(find_promises(text), [("a_test", "../a.rs")]);
+        let text = "[`scenario`](../tests/scenarios/kind/scenario.yaml), [`file`](deploy/file.yaml)";
+        assert_eq!(
+            find_promises(text),
+            [("scenario", "../tests/scenarios/kind/scenario.yaml")]
+        );
+    }
+
+    #[test]
+    fn a_row_that_says_nothing_of_its_test_is_found() {
+        let text =
+            "| a | shown by |\n|---|---|\n| b | [`t`](t.rs) |\n| c | \\| later |\n\n| d | e |\n|---|---|\n| f | g |\n";
+        assert_eq!(find_unshown(text), ["| c | \\| later |"]);
+    }
+
+    #[test]
+    fn a_scenario_is_a_test_by_its_name_and_what_it_is_recorded_with() {
+        let file = |path: &str| {
+            super::super::root()
+                .join("crates/planner/tests/scenarios/kustomization")
+                .join(path)
+        };
+        assert!(has_test(&file("deletion.yaml"), "deletion"));
+        assert!(!has_test(&file("deletion.yaml"), "another") && !has_test(&file("missing.yaml"), "missing"));
+        assert!(has_test(
+            &super::super::root().join("crates/planner/tests/trials/main.rs"),
+            "kustomization"
+        ));
+        assert!(!has_test(
+            &super::super::root().join("crates/planner/tests/trials/main.rs"),
+            "kustom"
+        ));
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tenure_api::{DurationText, ObjectId, condition, names};
+use tenure_api::kustomization::DeletionPolicy;
+use tenure_api::{DurationText, KustomizationSpec, ObjectId, condition, names};
 
 #[test]
 fn durations_follow_gos_grammar() {
@@ -36,6 +37,40 @@ fn durations_follow_gos_grammar() {
     ] {
         assert!(DurationText::from(text).parse().is_err(), "{text:?} must be refused");
     }
+}
+
+/// Flux's rules for what a spec leaves out.
+#[test]
+fn what_a_kustomization_leaves_out_follows_from_its_interval() {
+    let spec = |more: serde_json::Value| -> KustomizationSpec {
+        let mut spec = json!({ "prune": true, "sourceRef": { "kind": "GitRepository", "name": "a" } });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(spec).unwrap()
+    };
+    let times = |more| {
+        let spec = spec(more);
+        let seconds = |duration: Duration| duration.as_secs();
+        (
+            spec.effective_timeout().map(seconds).unwrap(),
+            spec.effective_retry_interval().map(seconds).unwrap(),
+        )
+    };
+    assert_eq!(times(json!({ "interval": "10m" })), (570, 600));
+    assert_eq!(times(json!({ "interval": "40s" })), (30, 40));
+    assert_eq!(times(json!({ "interval": "5s" })), (30, 5));
+    assert_eq!(
+        times(json!({ "interval": "10m", "timeout": "2m", "retryInterval": "1m" })),
+        (120, 60)
+    );
+    assert_eq!(times(json!({ "interval": "10m", "timeout": "1s" })), (30, 600));
+    assert!(spec(json!({ "interval": "1d" })).effective_timeout().is_err());
+    let policy = |more| spec(more).deletion_policy();
+    assert_eq!(policy(json!({ "interval": "1m" })), Some(DeletionPolicy::MirrorPrune));
+    assert_eq!(
+        policy(json!({ "interval": "1m", "deletionPolicy": "Orphan" })),
+        Some(DeletionPolicy::Orphan)
+    );
+    assert_eq!(policy(json!({ "interval": "1m", "deletionPolicy": "orphan" })), None);
 }
 
 #[test]

@@ -204,6 +204,18 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     let mut plan = context.finish(Next::Forget);
     plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
     plan.watch.clear();
+    if waits && !terminating.is_empty() {
+        plan.events.push(Event {
+            kind: EventKind::Warning,
+            reason: reason::PRUNE_FAILED.to_owned(),
+            message: format!(
+                "failed to wait for resources termination: {}",
+                name_some(&terminating, NAMED)
+            ),
+            annotations: std::collections::BTreeMap::new(),
+            place: EventPlace::default(),
+        });
+    }
     if !deleted.is_empty() {
         plan.events.push(Event {
             kind: EventKind::Normal,

@@ -65,7 +65,9 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
                 );
                 return Err(ending::stalled(context.fork(), reason::INVALID_SPEC, message));
             };
-            targets.push(target);
+            if !is_itself(context, &target.id) {
+                targets.push(target);
+            }
         }
     }
     if targets.is_empty() {

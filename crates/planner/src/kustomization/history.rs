@@ -1,12 +1,12 @@
 //! The history of a status, and how long things took.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::kustomization::{self, KustomizationStatus};
 
 use super::context::Context;
+use super::origin::describe_revision;
 
 /// Entries of the history (Flux's).
 const HISTORY: usize = 5;
@@ -35,8 +35,8 @@ pub(super) fn record_attempt(status: &mut KustomizationStatus, context: &Context
             last_reconciled_status: outcome.to_owned(),
             metadata: context
                 .revision
-                .clone()
-                .map(|revision| BTreeMap::from([("revision".to_owned(), revision)])),
+                .as_deref()
+                .map(|revision| describe_revision(context.snapshot, revision)),
             total_reconciliations: 1,
         },
     };

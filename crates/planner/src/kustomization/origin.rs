@@ -1,5 +1,7 @@
 //! What an artifact says that it was made of: told beside the revision that is applied, in the status and in events.
 
+use std::collections::BTreeMap;
+
 use tenure_api::metadata::{EVENT_ORIGIN_REVISION, EVENT_REVISION};
 
 use super::Plan;
@@ -14,6 +16,14 @@ pub(super) fn find_origin(snapshot: &Snapshot) -> Option<(&str, &str)> {
         } => Some((artifact.revision.as_str(), artifact.origin_revision.as_deref()?)),
         _ => None,
     }
+}
+
+/// What the history says of a revision: its name, and that of what it was made of.
+pub(super) fn describe_revision(snapshot: &Snapshot, revision: &str) -> BTreeMap<String, String> {
+    let origin = find_origin(snapshot).filter(|(of, _)| *of == revision);
+    let origin = origin.map(|(_, origin)| ("originRevision".to_owned(), origin.to_owned()));
+    let itself = ("revision".to_owned(), revision.to_owned());
+    std::iter::once(itself).chain(origin).collect()
 }
 
 /// Events that tell of a revision tell what it was made of, too.
@@ -42,21 +52,34 @@ mod tests {
     use super::*;
     use crate::plan::EventKind;
 
+    fn snapshot(artifact: serde_json::Value) -> Snapshot {
+        serde_json::from_value(json!({
+            "kustomization": {
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": { "name": "apps", "namespace": "team" },
+                "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "OCIRepository", "name": "app" } },
+            },
+            "placement": tenure_tenancy::Realm::default().place("team"),
+            "source": { "found": { "artifact": artifact } },
+            "attempt": { "started": "2026-01-01T00:00:00Z" },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_history_tells_what_a_revision_was_made_of() {
+        let made =
+            snapshot(json!({ "revision": "latest@sha256:1", "digest": "sha256:2", "originRevision": "main@sha1:3" }));
+        let told = |revision| json!(describe_revision(&made, revision));
+        assert_eq!(
+            told("latest@sha256:1"),
+            json!({ "revision": "latest@sha256:1", "originRevision": "main@sha1:3" })
+        );
+        assert_eq!(told("latest@sha256:0"), json!({ "revision": "latest@sha256:0" }));
+    }
+
     #[test]
     fn events_of_a_revision_tell_what_it_was_made_of() {
-        let snapshot = |artifact| -> Snapshot {
-            serde_json::from_value(json!({
-                "kustomization": {
-                    "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-                    "metadata": { "name": "apps", "namespace": "team" },
-                    "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "OCIRepository", "name": "app" } },
-                },
-                "placement": tenure_tenancy::Realm::default().place("team"),
-                "source": { "found": { "artifact": artifact } },
-                "attempt": { "started": "2026-01-01T00:00:00Z" },
-            }))
-            .unwrap()
-        };
         let tell = |artifact| {
             let snapshot = snapshot(artifact);
             let mut plan = Plan::idle(context::name_subject(&snapshot), Default::default());
