@@ -39,6 +39,14 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
         &json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook", "namespace": "bench"}, "stringData": {"token": "of-the-bench"}}),
     )
     .await?;
+    // Who reads it is the account that sources of the namespace have.
+    create(
+        &client,
+        &json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "hook", "namespace": "bench"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+                "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "bench"}]}),
+    )
+    .await?;
     create(
         &client,
         &json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": "Receiver", "metadata": {"name": "bench", "namespace": "bench"},

@@ -146,7 +146,6 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     let mut deletes = Vec::new();
     let mut failures = Vec::new();
     let mut terminating = Vec::new();
-    let mut deleted = Vec::new();
     for target in prune::list_entries(status.inventory.as_ref()) {
         let subject = target.id.subject();
         if let Err(denial) = inventory::check_entry(&reach, &target.id) {
@@ -164,9 +163,6 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             }
             Verdict::Failed(message) => failures.push(message),
         }
-    }
-    for id in snapshot.attempt.deleted.keys() {
-        deleted.push(format!("{} deleted", id.subject()));
     }
     if !reads.is_empty() {
         return *context.again(reads);
@@ -201,6 +197,10 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         );
         return context.finish(Next::Wait(deadline));
     }
+    let asked = snapshot.attempt.deleted.keys().map(ObjectId::subject);
+    // What was waited for in vain is told of by itself.
+    let told = asked.filter(|subject| !waits || !terminating.contains(subject));
+    let deleted: Vec<String> = told.map(|subject| format!("{subject} deleted")).collect();
     let mut plan = context.finish(Next::Forget);
     plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
     plan.watch.clear();

@@ -214,7 +214,9 @@ fn with_message(line: String, message: &str) -> String {
 
 /// A Kustomization that applies itself cannot wait for itself.
 fn is_itself(context: &Context<'_>, id: &ObjectId) -> bool {
-    id.group == "kustomize.toolkit.fluxcd.io"
+    // In another cluster one of its name is another one.
+    context.snapshot.kustomization.spec.kube_config.is_none()
+        && id.group == "kustomize.toolkit.fluxcd.io"
         && id.kind == "Kustomization"
         && id.namespace == context.namespace
         && id.name == context.name
