@@ -17,8 +17,9 @@ const FOLLOWED: [Followed; 2] = [TENANTS, NAMESPACES];
 #[derive(Debug)]
 pub struct EmbeddedGuard {
     settings: Settings,
-    /// Changed object by object. Whoever writes passes here: nothing is read, parsed or waited for under it.
-    facts: RwLock<Facts>,
+    /// Changed object by object; who still judges by what was known keeps it, and then what changes is made anew. Whoever writes passes here:
+    /// nothing is parsed, judged or waited for under it, as how long that takes depends on objects and roles that tenants wrote.
+    facts: RwLock<Arc<Facts>>,
 }
 
 impl EmbeddedGuard {
@@ -26,9 +27,18 @@ impl EmbeddedGuard {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
-            facts: RwLock::new(Facts::new(settings.clone())),
+            facts: RwLock::new(Arc::new(Facts::new(settings.clone()))),
             settings,
         }
+    }
+
+    /// What is known now.
+    fn known(&self) -> Arc<Facts> {
+        Arc::clone(&self.facts.read())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Facts)) {
+        change(Arc::make_mut(&mut self.facts.write()));
     }
 }
 
@@ -38,25 +48,27 @@ impl Guard for EmbeddedGuard {
     }
 
     fn learn(&self, resource: (&str, &str), name: &str, object: Option<&Value>) {
-        if resource == TENANTS {
-            // One that can't be read owns nothing.
-            let tenant = object.and_then(|object| serde_json::from_value::<Tenant>(object.clone()).ok());
-            match tenant {
-                Some(tenant) => self.facts.write().set_tenant(TenantFacts::from(&tenant)),
-                None => self.facts.write().remove_tenant(name),
-            }
-            return;
-        }
         let metadata = object.and_then(|object| object.get("metadata")).cloned();
         let metadata = metadata.and_then(|metadata| serde_json::from_value::<ObjectMeta>(metadata).ok());
-        match metadata {
-            Some(metadata) => self.facts.write().set_namespace(NamespaceFacts::from(&metadata)),
-            None => self.facts.write().remove_namespace(name),
+        match (resource == TENANTS, object, metadata) {
+            (true, None, _) => self.change(|facts| facts.remove_tenant(name)),
+            (true, Some(object), metadata) => {
+                let tenant = serde_json::from_value::<Tenant>(object.clone()).ok();
+                // One that can't be read is there, and nobody owns it.
+                let tenant =
+                    tenant.map_or_else(|| describe_unread(name, metadata), |tenant| TenantFacts::from(&tenant));
+                self.change(|facts| facts.set_tenant(tenant));
+            }
+            (false, Some(_), Some(metadata)) => {
+                let namespace = NamespaceFacts::from(&metadata);
+                self.change(|facts| facts.set_namespace(namespace));
+            }
+            (false, _, _) => self.change(|facts| facts.remove_namespace(name)),
         }
     }
 
     fn forget(&self) {
-        *self.facts.write() = Facts::new(self.settings.clone());
+        *self.facts.write() = Arc::new(Facts::new(self.settings.clone()));
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
@@ -79,7 +91,7 @@ impl Guard for EmbeddedGuard {
             Ok(request) => request,
             Err(error) => return Ruling::Deny(error.to_string()),
         };
-        let decision = admission::decide(&self.facts.read(), &request, &Server(surroundings));
+        let decision = admission::decide(&self.known(), &request, &Server(surroundings));
         match decision {
             Decision::Deny(refusal) => Ruling::Deny(refusal.to_string()),
             Decision::Allow { changes, warnings } => {
@@ -93,6 +105,15 @@ impl Guard for EmbeddedGuard {
                 Ruling::Allow { object, warnings }
             }
         }
+    }
+}
+
+/// What is known of a Tenant that can't be read.
+fn describe_unread(name: &str, metadata: Option<ObjectMeta>) -> TenantFacts {
+    TenantFacts {
+        name: name.to_owned(),
+        uid: metadata.and_then(|metadata| metadata.uid).unwrap_or_default(),
+        ..TenantFacts::default()
     }
 }
 

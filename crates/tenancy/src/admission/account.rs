@@ -36,7 +36,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
 }
 
 /// The home namespace and the account of a Tenant, if it can have one.
-fn account_of(tenant: &TenantFacts) -> Option<(NamespaceName, ServiceAccountName)> {
+pub(super) fn account_of(tenant: &TenantFacts) -> Option<(NamespaceName, ServiceAccountName)> {
     let home = NamespaceName::new(tenant.home().to_owned()).ok()?;
     let account = name_gitops_account(tenant, &home).ok()?;
     Some((home, account))

@@ -18,7 +18,7 @@ use tenure_api::source_url::SourceUrl;
 use tenure_api::{ObjectId, ObjectView};
 
 use super::request::SERVICE_ACCOUNT_PREFIX;
-use super::{Case, Findings, Operation, Refusal, Rule};
+use super::{Case, Findings, Operation, Refusal, Rule, account};
 use crate::owner::{self, Precedence};
 use crate::realm::Placement;
 use crate::{identity, inventory};
@@ -38,7 +38,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     let Some((namespace, name)) = owner::read_owner_labels(old) else {
         return Ok(());
     };
-    if is_free(case) {
+    if is_free(case) || is_usual_account(case, namespace) {
         return Ok(());
     }
     let Some(field) = find_changed(old, new) else {
@@ -102,6 +102,23 @@ fn is_free(case: Case<'_>) -> bool {
         Some((namespace, name)) => namespace == "kube-system" || (namespace == platform && name.starts_with("tenure-")),
         None => system == "apiserver" || system.starts_with("kube-") || system.starts_with("node:"),
     }
+}
+
+/// Whether it is the account that Kustomizations of a tenant's namespace act as, unless an administrator gave one another. Asked first, since it
+/// writes most, and a Kustomization with a large inventory is dear to look at.
+fn is_usual_account(case: Case<'_>, namespace: &str) -> bool {
+    let named = case.request.actor.user.strip_prefix(SERVICE_ACCOUNT_PREFIX);
+    let Some((of, account)) = named.and_then(|named| named.split_once(':')) else {
+        return false;
+    };
+    let Some(tenant) = case.facts.tenant_of(namespace).filter(|_| of == namespace) else {
+        return false;
+    };
+    if tenant.home() == namespace {
+        return account::account_of(tenant).is_some_and(|(_, own)| own.as_str() == account);
+    }
+    let defaults = &case.facts.settings().default_service_accounts;
+    defaults.get(namespace).map_or("default", String::as_str) == account
 }
 
 /// The first field that Git has and that is changed, as a person writes it.

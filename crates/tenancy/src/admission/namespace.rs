@@ -24,8 +24,13 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         return Ok(());
     }
     let read = |object: Option<&serde_json::Value>| {
-        let facts = object.map(|object| NamespaceFacts::from(&read_metadata(object)));
-        facts.unwrap_or_default()
+        let metadata = object.map(read_metadata).unwrap_or_default();
+        let mut facts = NamespaceFacts::from(&metadata);
+        if facts.name.is_empty() {
+            // How it will begin; once it has its name, it is judged by that.
+            facts.name = metadata.generate_name.unwrap_or_default();
+        }
+        facts
     };
     let (old, new) = (read(case.request.old_object), read(case.request.object));
     match case.request.operation {

@@ -102,7 +102,7 @@ impl Table {
             "resource": { "group": group, "version": "v1", "resource": resource },
             "subResource": part,
             "namespace": namespace,
-            "name": name,
+            "name": if object.generated { "" } else { name },
             "userInfo": { "username": actor.user, "groups": actor.groups, "extra": extra },
             "dryRun": case.dry_run,
             "object": (operation != "DELETE").then_some(&new),

@@ -38,6 +38,9 @@ pub(crate) struct Object {
     pub(crate) namespace: Option<String>,
     #[serde(rename = "namespace")]
     pub(crate) own: Option<String>,
+    /// Whether the name is only how it begins.
+    #[serde(default)]
+    pub(crate) generated: bool,
     pub(crate) tenant: Option<String>,
     pub(crate) pod: Option<String>,
     pub(crate) secret: Option<String>,
@@ -140,7 +143,8 @@ impl Object {
     }
 
     pub(crate) fn to_value(&self, name: &str) -> Value {
-        let mut object = json!({ "metadata": { "name": name } });
+        let key = if self.generated { "generateName" } else { "name" };
+        let mut object = json!({ "metadata": { key: name } });
         if let Some(label) = &self.label {
             object["metadata"]["labels"] = json!({ "capsule.clastix.io/tenant": label });
         }
