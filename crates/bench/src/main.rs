@@ -66,6 +66,9 @@ struct Arguments {
     /// How many Kustomizations, one pass each.
     #[arg(long, value_delimiter = ',', default_value = "100,500")]
     kustomizations: Vec<usize>,
+    /// Which sources they are built from in `reconcile`, one pass each.
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "git,oci")]
+    source: Vec<reconcile::store::Kind>,
     /// Folder with Flux's `source-controller` and `kustomize-controller`, and their definitions in `crds`.
     #[arg(long, value_name = "DIR", env = "TENURE_BESIDE")]
     flux: Option<PathBuf>,
@@ -108,7 +111,14 @@ async fn measure() -> anyhow::Result<()> {
     }
     if all || arguments.suites.contains(&Suite::Reconcile) {
         let only = arguments.load.as_deref();
-        reconcile::measure(&arguments.program, &arguments.kustomizations, only, &mut report).await?;
+        reconcile::measure(
+            &arguments.program,
+            &arguments.kustomizations,
+            &arguments.source,
+            only,
+            &mut report,
+        )
+        .await?;
     }
     if arguments.suites.contains(&Suite::Beside) {
         let programs = reconcile::beside::Programs {

@@ -140,7 +140,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "tenure-bench",
         "crates/bench",
-        &["tenure-git-server", "kustomize", "go-yaml"],
+        &["tenure-git-server", "tenure-registry-server", "kustomize", "go-yaml"],
     ),
     (
         "xtask",

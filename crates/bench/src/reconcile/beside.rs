@@ -12,6 +12,7 @@ use serde_json::Value;
 use tenure_git_server::{GitServer, Options};
 
 use super::objects::{count_requests, create, files, kustomization, prepare, until_applied, until_ready};
+use super::store::git_repository;
 use super::{PATIENCE, Scope};
 use crate::kubernetes::{Kubernetes, free_port};
 use crate::process::{self, cpu_of, memory_of};
@@ -147,7 +148,7 @@ async fn measure_side(programs: &Programs<'_>, side: Side, tuned: &[String], cou
     };
     place.install(&client).await?;
     let mut controllers = place.start().await?;
-    prepare(&client, &git.http_url("bench")).await?;
+    prepare(&client, &git_repository(&git.http_url("bench"), super::ASKED)).await?;
 
     let before = (controllers.cpu()?, kubernetes.cpu()?, count_requests(&client).await?);
     let started = Instant::now();

@@ -9,19 +9,20 @@ use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
-use tenure_git_server::{GitServer, Options, Repository};
 
 use crate::process::ControlPlane;
 use crate::report::{Report, megabytes, percentile, time};
 
 use self::objects::{
-    count_requests, create, files, kustomization, kustomizations, prepare, until_applied, until_ready,
+    count_requests, create, files, kustomization, kustomization_of, kustomizations, prepare, until_applied, until_ready,
 };
+use self::store::{Kind, Store};
 
 pub(crate) mod beside;
 mod large;
 mod objects;
 mod pushed;
+pub(crate) mod store;
 
 /// Long enough for the slowest machine; reaching it is an error, not a figure.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -32,21 +33,27 @@ const DRIFTS: usize = 50;
 /// Commits whose way is measured.
 const COMMITS: usize = 10;
 
+/// How often a source is asked.
+const ASKED: Duration = Duration::from_secs(1);
+
 /// How often a resync happens.
 const RESYNC: Duration = Duration::from_secs(10);
 
-/// Measures so many Kustomizations, one pass each, then a push that a Receiver is told of, and one large Kustomization; or what of these has
+/// Measures so many Kustomizations, one pass for each count and kind of source, then a push that a Receiver is told of, and one large Kustomization; or what of these has
 /// `only` in its name.
 pub(crate) async fn measure(
     program: &Path,
     counts: &[usize],
+    sources: &[Kind],
     only: Option<&str>,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
     for count in counts {
-        if wanted(&format!("{count} kustomizations")) {
-            measure_many(program, *count, report).await?;
+        for kind in sources {
+            if wanted(&format!("{count} kustomizations")) {
+                measure_many(program, *count, *kind, report).await?;
+            }
         }
     }
     if wanted("push") {
@@ -58,24 +65,23 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-/// Measures `count` Kustomizations of four objects.
-async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyhow::Result<()> {
+/// Measures `count` Kustomizations of four objects, of one source.
+async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Report) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let git = GitServer::start(folder.path(), Options::default()).await?;
-    let repository = git.create("bench").await?;
-    repository.commit(files(count), "the beginning").await?;
-    let address = format!("http://{}", git.http_address());
+    let mut store = Store::start(kind, folder.path()).await?;
+    store.publish(files(count)).await?;
+    let source = kind.source();
     // One process: memory and CPU are read of that. What lanes cost as processes is measured by `lanes`.
-    let arguments = ["--lanes", "task", "--allow-source", &address].map(str::to_owned);
+    let arguments = ["--lanes", "task", "--allow-source", &store.address()].map(str::to_owned);
     let plane = ControlPlane::start(program, &arguments).await?;
     let client = plane.client.clone();
-    prepare(&client, &git.http_url("bench")).await?;
+    prepare(&client, &store.source(ASKED)).await?;
 
     let cpu_before = plane.cpu()?;
     let requests_before = count_requests(&client).await?;
     let started = Instant::now();
     for index in 0..count {
-        create(&client, &kustomization(index, RESYNC)).await?;
+        create(&client, &kustomization_of(source, index, RESYNC)).await?;
     }
     until_ready(&client, count).await?;
     let wall = started.elapsed();
@@ -83,10 +89,11 @@ async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyh
     let bar = match count {
         100 => "3 s",
         1000 => "6 s",
+        10_000 => "60 s",
         _ => "",
     };
     report.add(
-        format!("{count} Kustomizations of 4 objects, from cold to Ready"),
+        format!("{count} Kustomizations of 4 objects and one {source}, from cold to Ready"),
         time(wall),
         None,
         bar,
@@ -141,10 +148,10 @@ async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyh
     );
 
     for (what, scope) in [("all", Scope::All), ("one", Scope::One)] {
-        let mut seen = commits(&client, &repository, count, scope).await?;
-        for (until, samples) in [
-            ("it is applied", &mut seen.first),
-            ("all have that revision", &mut seen.all),
+        let mut seen = commits(&client, &mut store, count, scope).await?;
+        for (until, samples, bar) in [
+            ("it is applied", &mut seen.first, if count == 300 { "1 s" } else { "" }),
+            ("all have that revision", &mut seen.all, ""),
         ] {
             report.add(
                 format!(
@@ -156,7 +163,7 @@ async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyh
                     time(percentile(samples, 0.99))
                 ),
                 None,
-                "",
+                if what == "one" { bar } else { "" },
             );
         }
     }
@@ -203,7 +210,7 @@ enum Scope {
 
 impl Scope {
     /// The file that makes it so, and its text: another tag of the image.
-    fn edit(self, tag: &str) -> (&'static str, String) {
+    fn edit(self, tag: &str) -> (String, String) {
         let (file, mut text) = match self {
             Self::All => ("base/kustomization.yaml", "resources:\n  - all.yaml\n".to_owned()),
             Self::One => (
@@ -212,7 +219,7 @@ impl Scope {
             ),
         };
         text.push_str(&format!("images:\n  - name: registry.example/app\n    newTag: {tag}\n"));
-        (file, text)
+        (file.to_owned(), text)
     }
 }
 
@@ -226,14 +233,14 @@ struct Seen {
 }
 
 /// Commits, each when everything is at rest after the one before.
-async fn commits(client: &kube::Client, repository: &Repository, count: usize, scope: Scope) -> anyhow::Result<Seen> {
+async fn commits(client: &kube::Client, store: &mut Store, count: usize, scope: Scope) -> anyhow::Result<Seen> {
     let mut seen = Seen::default();
     for number in 1..=COMMITS {
         let tag = match scope {
             Scope::All => format!("v{number}"),
             Scope::One => format!("w{number}"),
         };
-        let last = repository.commit([scope.edit(&tag)], "another tag").await?;
+        let last = store.publish([scope.edit(&tag)]).await?;
         let started = Instant::now();
         let wanted = format!("registry.example/app:{tag}");
         deployment_until(client, |deployment| image(deployment) == Some(wanted.as_str())).await?;

@@ -38,39 +38,32 @@ pub(super) fn files(count: usize) -> BTreeMap<String, String> {
     files
 }
 
-/// A Kustomization that is looked at again each `interval`.
+/// A Kustomization of the GitRepository that is looked at again each `interval`.
 pub(super) fn kustomization(index: usize, interval: Duration) -> Value {
+    kustomization_of("GitRepository", index, interval)
+}
+
+/// The same, of a source of this kind.
+pub(super) fn kustomization_of(source: &str, index: usize, interval: Duration) -> Value {
     json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": format!("app-{index}"), "namespace": "bench"},
            "spec": {"interval": format!("{}s", interval.as_secs()), "prune": true, "wait": true, "path": format!("apps/{index}"), "serviceAccountName": "gitops",
-                    "sourceRef": {"kind": "GitRepository", "name": "bench"}}})
+                    "sourceRef": {"kind": source, "name": "bench"}}})
 }
 
 /// The namespace, the account that applies, and the source, until that is Ready.
-pub(super) async fn prepare(client: &kube::Client, url: &str) -> anyhow::Result<()> {
-    prepare_with(client, url, Duration::from_secs(1)).await
-}
-
-/// The same, with a source that is asked each `interval`.
-pub(super) async fn prepare_with(client: &kube::Client, url: &str, interval: Duration) -> anyhow::Result<()> {
+pub(super) async fn prepare(client: &kube::Client, source: &Value) -> anyhow::Result<()> {
     let objects = [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench"}}),
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "gitops", "namespace": "bench"}}),
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "gitops", "namespace": "bench"},
                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
                "subjects": [{"kind": "ServiceAccount", "name": "gitops", "namespace": "bench"}]}),
-        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "bench", "namespace": "bench"},
-               "spec": {"interval": format!("{}s", interval.as_secs()), "url": url, "ref": {"branch": "main"}}}),
     ];
-    for object in &objects {
+    for object in objects.iter().chain([source]) {
         create(client, object).await?;
     }
-    let source = api(
-        client,
-        "source.toolkit.fluxcd.io",
-        "v1",
-        "GitRepository",
-        "gitrepositories",
-    );
+    let kind = text(source, "/kind");
+    let source = api(client, "source.toolkit.fluxcd.io", "v1", kind, plural_of(kind)?);
     watch_until(source, |objects| objects.values().all(ready) && !objects.is_empty()).await
 }
 
@@ -106,19 +99,24 @@ pub(super) fn receivers(client: &kube::Client) -> Api<DynamicObject> {
     api(client, "notification.toolkit.fluxcd.io", "v1", "Receiver", "receivers")
 }
 
-/// Makes an object of one of the bench's kinds.
-pub(super) async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
-    let kind = text(object, "/kind");
-    let plural = match kind {
+fn plural_of(kind: &str) -> anyhow::Result<&'static str> {
+    Ok(match kind {
         "Namespace" => "namespaces",
         "ServiceAccount" => "serviceaccounts",
         "Secret" => "secrets",
         "Receiver" => "receivers",
         "RoleBinding" => "rolebindings",
+        "OCIRepository" => "ocirepositories",
         "GitRepository" => "gitrepositories",
         "Kustomization" => "kustomizations",
         other => bail!("no plural for {other}"),
-    };
+    })
+}
+
+/// Makes an object of one of the bench's kinds.
+pub(super) async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
+    let kind = text(object, "/kind");
+    let plural = plural_of(kind)?;
     let base = match text(object, "/apiVersion") {
         "v1" => "/api/v1".to_owned(),
         other => format!("/apis/{other}"),

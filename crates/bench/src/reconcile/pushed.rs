@@ -9,7 +9,8 @@ use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
 
-use super::objects::{create, files, kustomization, prepare_with, receivers, until_applied, until_ready};
+use super::objects::{create, files, kustomization, prepare, receivers, until_applied, until_ready};
+use super::store::git_repository;
 use crate::kubernetes::free_port;
 use crate::process::ControlPlane;
 use crate::report::{Report, percentile, time};
@@ -31,7 +32,7 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
     let arguments = ["--allow-source", &address, "--hook-address", &hooks].map(str::to_owned);
     let plane = ControlPlane::start(program, &arguments).await?;
     let client = plane.client.clone();
-    prepare_with(&client, &git.http_url("bench"), INTERVAL).await?;
+    prepare(&client, &git_repository(&git.http_url("bench"), INTERVAL)).await?;
     create(&client, &kustomization(0, INTERVAL)).await?;
     until_ready(&client, 1).await?;
     create(

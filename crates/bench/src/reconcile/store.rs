@@ -1,0 +1,89 @@
+//! Where the files of a pass are published, and the source that reads them from there. Owns what differs between a Git server and a registry.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use tenure_git_server::{GitServer, Options, Repository};
+use tenure_registry_server::{Artifact, RegistryServer};
+
+/// How files come to the control plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Commits, which a GitRepository fetches.
+    Git,
+    /// Artifacts of one layer, which an OCIRepository fetches.
+    Oci,
+}
+
+impl Kind {
+    /// The kind of the source.
+    pub(super) fn source(self) -> &'static str {
+        match self {
+            Self::Git => "GitRepository",
+            Self::Oci => "OCIRepository",
+        }
+    }
+}
+
+/// A running server with one repository.
+pub(super) enum Store {
+    /// The server lives as long as the store.
+    Git(GitServer, Repository),
+    /// With everything that is published now.
+    Oci(RegistryServer, BTreeMap<String, String>),
+}
+
+impl Store {
+    /// Starts one without any file.
+    pub(super) async fn start(kind: Kind, folder: &Path) -> anyhow::Result<Self> {
+        Ok(match kind {
+            Kind::Git => {
+                let git = GitServer::start(folder, Options::default()).await?;
+                let repository = git.create("bench").await?;
+                Self::Git(git, repository)
+            }
+            Kind::Oci => Self::Oci(RegistryServer::start().await?, BTreeMap::new()),
+        })
+    }
+
+    /// The address that has to be allowed.
+    pub(super) fn address(&self) -> String {
+        match self {
+            Self::Git(git, _) => format!("http://{}", git.http_address()),
+            Self::Oci(registry, _) => format!("oci://{}", registry.address()),
+        }
+    }
+
+    /// The source that is asked each `interval`.
+    pub(super) fn source(&self, interval: Duration) -> Value {
+        match self {
+            Self::Git(git, _) => git_repository(&git.http_url("bench"), interval),
+            Self::Oci(registry, _) => {
+                json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository", "metadata": {"name": "bench", "namespace": "bench"},
+                       "spec": {"interval": format!("{}s", interval.as_secs()), "url": format!("oci://{}/bench", registry.address()),
+                                "ref": {"tag": "latest"}, "insecure": true}})
+            }
+        }
+    }
+
+    /// Publishes these files beside all that are there. Returns what revisions of it end with.
+    pub(super) async fn publish(&mut self, files: impl IntoIterator<Item = (String, String)>) -> anyhow::Result<String> {
+        match self {
+            Self::Git(_, repository) => Ok(repository.commit(files, "what the bench publishes").await?),
+            Self::Oci(registry, all) => {
+                all.extend(files);
+                let files: Vec<_> = all.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+                Ok(registry.push("bench", "latest", &Artifact::of(&files)))
+            }
+        }
+    }
+}
+
+/// A GitRepository that is asked each `interval`.
+pub(super) fn git_repository(url: &str, interval: Duration) -> Value {
+    json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "bench", "namespace": "bench"},
+           "spec": {"interval": format!("{}s", interval.as_secs()), "url": url, "ref": {"branch": "main"}}})
+}
