@@ -111,6 +111,8 @@ mod tests {
         let names = |lanes: &LaneTable| lanes.lanes.lock().unwrap().by_name.len();
         assert!(names(&lanes) <= FEW, "{}", names(&lanes));
         assert!(Arc::ptr_eq(&held, &named("held")));
+        // Namespaces of nobody have bounds, and lists of what is to be told, of their own.
+        assert!(!Arc::ptr_eq(&held, &named("works")));
         assert_eq!(named("works").bounds.work.available_permits(), 1);
         drop(permit);
     }

@@ -54,6 +54,7 @@ mod lane_process;
 mod lane_table;
 mod listeners;
 mod live;
+mod loan_book;
 mod loans;
 mod looking;
 mod mailbox;

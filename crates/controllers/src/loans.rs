@@ -1,4 +1,4 @@
-//! What a Kustomization refers to in another lane's process, as it goes over the lines: who refers to what, and what the hub says of it. Owns no
+//! What an object refers to in another lane's process, as it goes over the lines: who refers to what, and what the hub says of it. Owns no
 //! decision: whether a reference leads anywhere is `tenancy`'s to say, and the hub asks it.
 
 use std::sync::Arc;

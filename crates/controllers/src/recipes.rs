@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_planner::artifact_generator::Told;
-use tenure_planner::maxima::NAMESPACE_RECIPES;
+use tenure_planner::maxima::TENANT_RECIPES;
 
 /// What was told, by the generator's name.
 #[derive(Debug, Default)]
@@ -18,11 +18,17 @@ impl RecipeBoard {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are left for what a generator tells.
-    pub(crate) fn find_room(&self, generator: &str) -> usize {
+    /// Bytes that are left for what a generator tells, where those of the tenant's other namespaces told so many.
+    pub(crate) fn find_room(&self, generator: &str, elsewhere: usize) -> usize {
         let all = self.lock();
         let others = all.iter().filter(|(name, _)| *name != generator);
-        NAMESPACE_RECIPES.saturating_sub(others.map(|(_, told)| told.bytes).sum())
+        let others: usize = others.map(|(_, told)| told.bytes).sum();
+        TENANT_RECIPES.saturating_sub(others).saturating_sub(elsewhere)
+    }
+
+    /// Bytes that all generators told.
+    pub(crate) fn count_bytes(&self) -> usize {
+        self.lock().values().map(|told| told.bytes).sum()
     }
 
     /// Takes what a generator tells; if that is news, the names of what is, or was, made.

@@ -259,7 +259,7 @@ impl ComposeRequest {
     pub fn list_artifacts(&self) -> impl Iterator<Item = (&str, &FoundSource, &str, &IncludedArtifact)> {
         self.sources.iter().filter_map(|(alias, source)| match &source.state {
             SourceState::Stored { uid, artifact } => Some((alias.as_str(), source, uid.as_str(), artifact)),
-            SourceState::NotFound | SourceState::Apart | SourceState::Empty => None,
+            SourceState::NotFound | SourceState::Apart | SourceState::Unknown(_) | SourceState::Empty => None,
         })
     }
 }

@@ -57,8 +57,8 @@ pub const EXCLUDES: usize = 100;
 pub const PATTERN: usize = 1 << 10;
 /// Bytes that what an ArtifactGenerator tells takes in memory, about: a pattern multiplies what is written.
 pub const RECIPES: usize = 1 << 20;
-/// The same of all ArtifactGenerators of a namespace.
-pub const NAMESPACE_RECIPES: usize = 16 << 20;
+/// The same of all ArtifactGenerators of a tenant, or of a namespace that is nobody's.
+pub const TENANT_RECIPES: usize = 16 << 20;
 /// A Receiver's `spec.resources`.
 pub const RECEIVER_RESOURCES: usize = 100;
 /// A Receiver's `spec.events`, and labels of one of its `resources`.

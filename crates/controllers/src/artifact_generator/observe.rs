@@ -8,21 +8,28 @@ use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
 use tenure_planner::artifact::{IncludedArtifact, StoredArtifact};
 use tenure_planner::artifact_generator::{FoundSource, SourceState, find_circle, list_visible};
 use tenure_planner::external_artifact::find_generator;
+use tenure_planner::kustomization::SourceFacts;
 use tenure_planner::{Live, Object};
 
 use crate::artifacts::make_source_key;
 use crate::key::Key;
 use crate::lane::{Neighbour, Shard};
+use crate::loan_book::LoanBook;
+use crate::loans::Borrowed;
 use crate::reconciled::Reconciled as _;
 use crate::sight::{FoundKey, Sight};
 
 /// Its sources, by alias.
-pub(super) fn observe_sources(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeMap<String, FoundSource> {
+pub(super) fn observe_sources(
+    sight: Sight<'_>,
+    loans: &LoanBook,
+    generator: &ArtifactGenerator,
+) -> BTreeMap<String, FoundSource> {
     let own = generator.metadata.namespace.as_deref().unwrap_or_default();
     let find = |source: &tenure_api::artifact_generator::ArtifactSource| {
         let state = match sight.find_source(&source.kind, source.namespace.as_deref(), &source.name) {
             FoundKey::Nothing => SourceState::NotFound,
-            FoundKey::Apart => SourceState::Apart,
+            FoundKey::Apart => find_lent(sight, loans, source),
             FoundKey::There(shard, key) => match shard.artifacts.record(&key) {
                 None => SourceState::Empty,
                 Some(stored) => SourceState::Stored {
@@ -40,6 +47,42 @@ pub(super) fn observe_sources(sight: Sight<'_>, generator: &ArtifactGenerator) -
         (source.alias.clone(), found)
     };
     list_visible(generator, sight.referrer()).map(find).collect()
+}
+
+/// What another lane's process lends of a source. What a generator made there is not taken: whether that feeds on what is made here, nobody could see.
+fn find_lent(
+    sight: Sight<'_>,
+    loans: &LoanBook,
+    source: &tenure_api::artifact_generator::ArtifactSource,
+) -> SourceState {
+    if source.kind == ExternalArtifact::KIND.name {
+        return SourceState::Apart;
+    }
+    let Some(key) = sight.find_foreign(&source.kind, source.namespace.as_deref(), &source.name) else {
+        return SourceState::NotFound;
+    };
+    match loans.find(&key) {
+        Borrowed::Source {
+            source,
+            facts: SourceFacts::Found { artifact: Some(facts), .. },
+        } => SourceState::Stored {
+            uid: source.uid().to_owned(),
+            artifact: IncludedArtifact {
+                facts,
+                ..IncludedArtifact::default()
+            },
+        },
+        Borrowed::Source { .. } => SourceState::Empty,
+        Borrowed::Unknown(why) => SourceState::Unknown(why),
+        Borrowed::Nothing | Borrowed::Kustomization(_) => SourceState::NotFound,
+    }
+}
+
+/// Those of its sources that other lanes' processes may lend it.
+pub(super) fn list_lent(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
+    let mut foreign = list_foreign(sight, generator);
+    foreign.retain(|key| key.kind != ExternalArtifact::KIND);
+    foreign
 }
 
 /// Its sources in other namespaces, as far as it may look there: whom it listens to.

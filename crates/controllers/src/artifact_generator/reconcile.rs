@@ -19,6 +19,7 @@ use crate::drive::Reconciler;
 use crate::execute::execute;
 use crate::key::Key;
 use crate::lane::Shard;
+use crate::loan_book::LoanBook;
 use crate::own::{self, Own};
 use crate::reconciled::Reconciled as _;
 use crate::sight::Sight;
@@ -34,6 +35,9 @@ pub(crate) struct GeneratorReconciler {
     snapshot: Option<Snapshot>,
     said: EventHistory,
     answered: Answered,
+    /// What it names in other lanes' processes, and whether they are to be asked again.
+    loans: LoanBook,
+    asks_for_loans: bool,
 }
 
 impl GeneratorReconciler {
@@ -44,6 +48,8 @@ impl GeneratorReconciler {
             snapshot: None,
             said: EventHistory::default(),
             answered: Answered::default(),
+            loans: LoanBook::default(),
+            asks_for_loans: true,
         }
     }
 
@@ -57,9 +63,16 @@ impl GeneratorReconciler {
     async fn observe(&mut self, generator: &ArtifactGenerator) -> &mut Snapshot {
         let placement = self.shard.place().await;
         let sight = Sight::new(&self.shard, &placement);
-        let sources = observe::observe_sources(sight, generator);
+        if std::mem::take(&mut self.asks_for_loans) {
+            let named = observe::list_lent(sight, generator);
+            self.loans.renew(&self.shard, named, |_| {}).await;
+        }
+        let sources = observe::observe_sources(sight, &self.loans, generator);
         let cycle = observe::observe_circle(sight, generator);
         self.shard.listen(&self.key, observe::list_foreign(sight, generator));
+        let shards = self.shard.lane().await.list_shards().into_iter();
+        let others = shards.filter(|shard| shard.namespace != self.key.namespace);
+        let elsewhere = others.map(|shard| shard.recipes.count_bytes()).sum();
         let live = self.answered.observe(observe::list_children(&self.shard, generator));
         let stored = observe::list_stored(&self.shard, generator);
         let memory = self.snapshot.as_ref().map(|snapshot| snapshot.memory.clone());
@@ -67,7 +80,7 @@ impl GeneratorReconciler {
         self.snapshot.insert(Snapshot {
             generator: generator.clone(),
             grants: self.shard.means.settings.reference_grants.clone(),
-            room: self.shard.recipes.find_room(&self.key.name),
+            room: self.shard.recipes.find_room(&self.key.name, elsewhere),
             placement,
             sources,
             cycle,
@@ -191,6 +204,7 @@ impl Reconciler for GeneratorReconciler {
 
     fn restart(&mut self) {
         self.answered.clear();
+        self.asks_for_loans = true;
         match (self.current(), &mut self.snapshot) {
             (Some(generator), Some(snapshot)) => {
                 snapshot.attempt = Attempt::begin(Timestamp::now(), &generator.metadata);
@@ -205,7 +219,9 @@ impl Reconciler for GeneratorReconciler {
         };
         let placement = self.shard.place().await;
         let sight = Sight::new(&self.shard, &placement);
-        let sources = observe::observe_sources(sight, &generator);
+        let named = observe::list_lent(sight, &generator);
+        self.loans.renew(&self.shard, named, |_| {}).await;
+        let sources = observe::observe_sources(sight, &self.loans, &generator);
         let cycle = observe::observe_circle(sight, &generator);
         let stored = observe::list_stored(&self.shard, &generator);
         snapshot.is_overtaken(&generator, &placement, &sources, cycle.as_deref(), &stored)
@@ -216,6 +232,7 @@ impl Reconciler for GeneratorReconciler {
         self.shard.listen(&self.key, BTreeSet::new());
         self.shard.recipes.forget(&self.key.name);
         self.snapshot = None;
+        (self.loans, self.asks_for_loans) = (LoanBook::default(), true);
         self.answered.forget();
     }
 

@@ -1,7 +1,6 @@
 //! Reconciles Kustomizations: observe → plan → execute → write.
 
 mod here;
-mod loan_book;
 mod look;
 mod observe;
 mod outlook;

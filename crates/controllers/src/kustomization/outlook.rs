@@ -9,9 +9,9 @@ use tenure_planner::kustomization::{FoundDependency, SourceFacts, find_source_na
 use tenure_sources::SourceKey;
 use tenure_tenancy::{Placement, reference};
 
-use super::loan_book::LoanBook;
 use crate::key::Key;
 use crate::lane::{Neighbour, Shard};
+use crate::loan_book::LoanBook;
 use crate::loans::Borrowed;
 use crate::reconciled::Reconciled as _;
 use crate::sight::{FoundKey, Sight};

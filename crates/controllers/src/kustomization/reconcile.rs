@@ -16,12 +16,12 @@ use tenure_planner::kustomization::{
 };
 use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::Held as HeldBytes;
+use tenure_tenancy::Placement;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::here::Here;
-use super::loan_book::LoanBook;
 use super::look::{self, Looked};
 use super::outlook::Outlook;
 use super::put_away::{self, PutAway};
@@ -31,6 +31,7 @@ use crate::elsewhere::OtherCluster;
 use crate::execute::{execute, fail};
 use crate::key::Key;
 use crate::lane::Shard;
+use crate::loan_book::LoanBook;
 use crate::live::{Held, Known, read_revision};
 use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
@@ -129,7 +130,7 @@ impl KustomizationReconciler {
         let shard = &self.shard;
         let placement = shard.place().await;
         if std::mem::take(&mut self.asks_for_loans) {
-            self.loans.renew(shard, &placement, kustomization).await;
+            renew_loans(&mut self.loans, shard, &placement, kustomization).await;
         }
         let outlook = Outlook::new(shard, &placement, &self.loans);
         let source = observe::observe_source(outlook, kustomization);
@@ -408,6 +409,21 @@ impl KustomizationReconciler {
     }
 }
 
+/// Asks anew about what a Kustomization refers to in other lanes' processes.
+async fn renew_loans(
+    loans: &mut LoanBook,
+    shard: &Arc<Shard>,
+    placement: &Placement,
+    kustomization: &Kustomization,
+) {
+    let named = Outlook::new(shard, placement, loans).list_foreign(kustomization);
+    // The way round a circle leads over what others refer to.
+    let look_on = |loans: &LoanBook| {
+        let _the_snapshots_own = observe::observe_cycle(Outlook::new(shard, placement, loans), kustomization);
+    };
+    loans.renew(shard, named, look_on).await;
+}
+
 impl Reconciler for KustomizationReconciler {
     fn key(&self) -> &Key {
         &self.key
@@ -489,7 +505,7 @@ impl Reconciler for KustomizationReconciler {
         let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
         let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
         let placement = shard.place().await;
-        self.loans.renew(shard, &placement, &kustomization).await;
+        renew_loans(&mut self.loans, shard, &placement, &kustomization).await;
         let outlook = Outlook::new(shard, &placement, &self.loans);
         let now = Observed {
             kustomization: &kustomization,

@@ -1,11 +1,11 @@
 //! What a lane's process borrows of other lanes: it asks the hub, which answers what an administrator grants, and keeps of each source what was
-//! fetched, in its own folder and its own budget, for as long as a Kustomization here names it. Believes no archive that has not the digest
+//! fetched, in its own folder and its own budget, for as long as a Kustomization or an ArtifactGenerator here names it. Believes no archive that has not the digest
 //! that it was told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tenure_api::Kustomization;
+use tenure_api::{ArtifactGenerator, Kustomization};
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{SourceFacts, find_source_namespace};
 use tenure_sources::SourceKey;
@@ -115,7 +115,7 @@ impl Borrower {
             .map_err(|error| error.to_string())
     }
 
-    /// Removes what no Kustomization here names any more. What has come to be the lane's own stays: it is no longer borrowed.
+    /// Removes what nothing here names any more. What has come to be the lane's own stays: it is no longer borrowed.
     pub(super) fn sweep(&self, shards: &[Arc<Shard>]) {
         if self.places().is_empty() {
             return;
@@ -123,6 +123,12 @@ impl Borrower {
         let own: BTreeSet<&str> = shards.iter().map(|shard| shard.namespace.as_str()).collect();
         let mut named: BTreeSet<(String, String, String)> = BTreeSet::new();
         for shard in shards {
+            for generator in shard.caches.of::<ArtifactGenerator>().all() {
+                for source in &generator.spec.sources {
+                    let namespace = source.namespace.as_ref().unwrap_or(&shard.namespace);
+                    named.insert((source.kind.clone(), namespace.clone(), source.name.clone()));
+                }
+            }
             for kustomization in shard.caches.of::<Kustomization>().all() {
                 let source = &kustomization.spec.source_ref;
                 let namespace = find_source_namespace(&kustomization).to_owned();

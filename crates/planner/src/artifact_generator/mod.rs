@@ -28,7 +28,7 @@ use crate::answer::Live;
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 use crate::cycle;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
-use crate::maxima::{GENERATOR_ENTRIES, NAMESPACE_RECIPES};
+use crate::maxima::{GENERATOR_ENTRIES, TENANT_RECIPES};
 use crate::plan::{FinalizerChange, Next, Request, Withheld};
 
 const KIND: &str = "ArtifactGenerator";
@@ -252,7 +252,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Ok(recipes) => recipes,
         Err(validate::Mistake::NoRoom) => {
             let message = format!(
-                "all ArtifactGenerators of this namespace together make more than {NAMESPACE_RECIPES} bytes of recipes, about: make \
+                "all ArtifactGenerators of this tenant together make more than {TENANT_RECIPES} bytes of recipes, about: make \
                  spec.pathPattern match less"
             );
             return status::waiting(snapshot, now, plan, reason::BUILD_FAILED, message);

@@ -107,8 +107,10 @@ pub enum SourceState {
     /// There is none of that name, or it may not be looked at.
     #[default]
     NotFound,
-    /// It is another lane's, and that is in another process.
+    /// It was made in another lane's process, from which nothing that is made is taken.
     Apart,
+    /// Nothing is known of it, and why.
+    Unknown(String),
     /// It is there, and has nothing stored yet.
     Empty,
     /// This is stored for it: its status is not believed.
@@ -137,10 +139,11 @@ impl FoundSource {
             SourceState::NotFound => Err(format!("source '{}' not found", self.describe())),
             SourceState::Empty => Err(format!("source '{}' is not ready", self.describe())),
             SourceState::Apart => Err(format!(
-                "source '{}' can't be reached: its lane and this one are processes of their own (--lanes process), between which nothing is \
-                 shared; generate the artifact there, or run lanes as tasks",
+                "source '{}' is not taken: it is made by a generator in another tenant's process, so nobody could see whether that feeds on what is \
+                 made here; name what it is made of, or run lanes as tasks (--lanes task)",
                 self.describe()
             )),
+            SourceState::Unknown(why) => Err(format!("source '{}' can't be reached: {why}", self.describe())),
         }
     }
 }

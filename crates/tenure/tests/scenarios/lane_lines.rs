@@ -109,6 +109,44 @@ async fn what_is_granted_to_a_tenant_comes_from_another_tenants_process() {
     scene.blue.check_that_it_goes_on(admin).await;
 }
 
+fn generator(tenant: &str, name: &str, source: Value) -> Value {
+    json!({"apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "metadata": {"namespace": tenant, "name": name},
+        "spec": {"sources": [source], "artifacts": [{"name": name, "copy": [{"from": "@shared/**", "to": "@artifact/"}]}]}})
+}
+
+#[tokio::test]
+async fn a_generator_copies_what_another_tenant_granted_and_nothing_that_is_made_there() {
+    let scene = Scene::set(&[
+        "--allow-reference",
+        "blue=red/GitRepository/shared",
+        "--allow-reference",
+        "blue=red/ExternalArtifact/made",
+    ])
+    .await;
+    let repository = scene.git.create("shared").await.unwrap();
+    repository.commit([("lent.yaml", config_map("1"))], "1").await.unwrap();
+    let admin = scene.admin();
+    let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+        "metadata": {"namespace": "red", "name": "shared"},
+        "spec": {"interval": "1s", "url": scene.git.http_url("shared"), "ref": {"branch": "main"}}});
+    admin.apply(source).await;
+    let of_red = |kind: &str, name: &str| json!({"alias": "shared", "kind": kind, "name": name, "namespace": "red"});
+    admin.apply(generator("blue", "copied", of_red("GitRepository", "shared"))).await;
+    let made = json!({"kind": "ExternalArtifact", "name": "copied"});
+    admin.apply(kustomization("blue", "app", made)).await;
+    wait_until_applied(admin, ("blue", "app-lent"), "1").await;
+    // What changes there is made anew here.
+    repository.commit([("lent.yaml", config_map("2"))], "2").await.unwrap();
+    wait_until_applied(admin, ("blue", "app-lent"), "2").await;
+    // What a generator made there is refused by name, although it is granted; what is not granted, as if it weren't there.
+    let own = json!({"alias": "shared", "kind": "GitRepository", "name": "shared"});
+    admin.apply(generator("red", "made", own)).await;
+    let feeds = generator("blue", "feeds", of_red("ExternalArtifact", "made"));
+    admin.apply(feeds.clone()).await;
+    let told = wait_for_reason(admin, &feeds, "SourceFetchFailed").await;
+    assert!(told.contains("'ExternalArtifact/red/made' is not taken: it is made by a generator in another tenant's process"), "{told}");
+}
+
 /// A proxy that alone knows one name, over plain HTTP: it hands each request on with a connection of its own.
 async fn serve_proxy(listener: TcpListener, server: SocketAddr) {
     while let Ok((mut client, _)) = listener.accept().await {

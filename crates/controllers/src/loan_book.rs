@@ -1,15 +1,11 @@
-//! What one Kustomization refers to in other lanes' processes, as the hub answered last. Owns when it is asked again: with each attempt, and when
-//! something may have changed. Where lanes are tasks, there is nothing to borrow.
+//! What one object refers to in other lanes' processes, as the hub answered last. Whoever reconciles it says when it is asked again: with each
+//! attempt, and when something may have changed. Where lanes are tasks, there is nothing to borrow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
-use tenure_api::Kustomization;
-use tenure_tenancy::Placement;
 
-use super::observe;
-use super::outlook::Outlook;
 use crate::key::Key;
 use crate::lane::{Neighbour, Shard};
 use crate::loans::Borrowed;
@@ -19,9 +15,9 @@ const AT_ONCE: usize = 4;
 /// How many are asked about besides those that it names itself: what leads round in a circle.
 const MORE: usize = 100;
 
-/// What was borrowed for one Kustomization.
+/// What was borrowed for one object.
 #[derive(Debug, Default)]
-pub(super) struct LoanBook {
+pub(crate) struct LoanBook {
     known: BTreeMap<Key, Borrowed>,
     /// What was looked for and isn't known.
     missed: Mutex<BTreeSet<Key>>,
@@ -29,7 +25,7 @@ pub(super) struct LoanBook {
 
 impl LoanBook {
     /// What is known of an object of another lane.
-    pub(super) fn find(&self, key: &Key) -> Borrowed {
+    pub(crate) fn find(&self, key: &Key) -> Borrowed {
         if let Some(known) = self.known.get(key) {
             return known.clone();
         }
@@ -42,11 +38,10 @@ impl LoanBook {
         std::mem::take(self.missed.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks anew about everything that a Kustomization refers to in other lanes, as far as it may.
-    pub(super) async fn renew(&mut self, shard: &Arc<Shard>, placement: &Placement, kustomization: &Kustomization) {
+    /// Asks anew about everything that an object names in other lanes, as far as it may. With what is known by then it `looks_on`, which may miss more.
+    pub(crate) async fn renew(&mut self, shard: &Arc<Shard>, named: BTreeSet<Key>, looks_on: impl Fn(&Self)) {
         self.known.clear();
         self.take_missed();
-        let named = Outlook::new(shard, placement, self).list_foreign(kustomization);
         let is_apart = |key: &Key| {
             let neighbour = shard.surroundings.find_neighbour(&key.namespace);
             matches!(neighbour, Neighbour::Apart)
@@ -65,8 +60,7 @@ impl LoanBook {
                 return;
             }
             self.known.extend(answers);
-            // The way round a circle leads over what others refer to.
-            let _the_snapshots_own = observe::observe_cycle(Outlook::new(shard, placement, self), kustomization);
+            looks_on(self);
             wanted = self.take_missed();
         }
     }
