@@ -1,6 +1,7 @@
 //! Reconciles Kustomizations: observe → plan → execute → write.
 
 mod here;
+mod kept_rendering;
 mod look;
 mod observe;
 mod outlook;

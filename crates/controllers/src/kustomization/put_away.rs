@@ -1,4 +1,4 @@
-//! The answers of an attempt that waits, as text: parsed they take many times as much, and a wait may be long.
+//! The answers of an attempt that waits, and what it was rendered to, as text: parsed they take many times as much, and a wait may be long.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,18 @@ use tenure_api::ObjectId;
 use tenure_planner::WriteAnswer;
 use tenure_planner::kustomization::Attempt;
 
+use super::kept_rendering::KeptRendering;
 use crate::looking::LookingRoom;
 
 type Answers = BTreeMap<ObjectId, WriteAnswer>;
 
-/// Answers to dry-runs, trials, applies and take-overs, in this order.
+/// What an attempt that waits has to go on with.
 #[derive(Debug)]
-pub(super) struct PutAway(Vec<Vec<(ObjectId, Vec<u8>)>>);
+pub(super) struct PutAway {
+    /// Answers to dry-runs, trials, applies and take-overs, in this order.
+    answers: Vec<Vec<(ObjectId, Vec<u8>)>>,
+    rendering: Option<KeptRendering>,
+}
 
 fn parts(attempt: &mut Attempt) -> [&mut Answers; 4] {
     [
@@ -31,33 +36,48 @@ pub(super) fn drop_answers(attempt: &mut Attempt) {
 }
 
 impl PutAway {
-    /// Takes the answers out of an attempt; nothing when it has none.
+    /// Takes the answers and the objects out of an attempt; nothing when it has none. A failure stays: it is small, and the answer that the attempt waits with.
     pub(super) fn take(attempt: &mut Attempt) -> Option<Self> {
-        let put_away = parts(attempt).map(|answers| {
+        let answers = parts(attempt).map(|answers| {
             let answers = std::mem::take(answers).into_iter();
             answers
                 .filter_map(|(id, answer)| Some((id, serde_json::to_vec(&answer).ok()?)))
                 .collect::<Vec<_>>()
         });
-        put_away
-            .iter()
-            .any(|answers| !answers.is_empty())
-            .then(|| Self(put_away.into()))
+        let made = attempt.rendered.take_if(|rendered| rendered.outcome.is_ok());
+        let mut rendering = made.and_then(KeptRendering::keep);
+        if let Some(rendering) = &mut rendering {
+            rendering.put_away();
+        }
+        let is_empty = rendering.is_none() && answers.iter().all(Vec::is_empty);
+        (!is_empty).then(|| Self {
+            answers: answers.into(),
+            rendering,
+        })
     }
 
     /// How long they are.
     pub(super) fn bytes(&self) -> usize {
-        self.0.iter().flatten().map(|(_, text)| text.len()).sum()
+        let answers = self.answers.iter().flatten().map(|(_, text)| text.len());
+        answers.sum::<usize>() + self.rendering.as_ref().map_or(0, KeptRendering::bytes)
     }
 
-    /// Puts them back, as far as there is room for them.
+    /// What the attempt was rendered to, for another one; its answers say nothing to that.
+    pub(super) fn into_rendering(self) -> Option<KeptRendering> {
+        self.rendering
+    }
+
+    /// Puts them back, the answers as far as there is room for them.
     pub(super) fn bring_back(self, attempt: &mut Attempt, looking: &LookingRoom) {
-        for (answers, texts) in parts(attempt).into_iter().zip(self.0) {
+        for (answers, texts) in parts(attempt).into_iter().zip(self.answers) {
             for (id, text) in texts {
                 if let Ok(answer) = serde_json::from_slice(&text) {
                     answers.insert(id, looking.admit_written(answer));
                 }
             }
+        }
+        if let Some(rendering) = self.rendering {
+            attempt.rendered = rendering.bring_back();
         }
     }
 }

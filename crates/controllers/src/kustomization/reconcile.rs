@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::here::Here;
+use super::kept_rendering::KeptRendering;
 use super::look::{self, Looked};
 use super::outlook::Outlook;
 use super::put_away::{self, PutAway};
@@ -65,12 +66,12 @@ pub(crate) struct KustomizationReconciler {
     /// The room that it takes while an attempt works, and whether that is for looking at another cluster.
     looking: LookingRoom,
     looks_elsewhere: bool,
-    /// The answers of an attempt that waits.
+    /// The answers of an attempt that waits, and what it was rendered to.
     put_away: Option<PutAway>,
     /// What is asked about the others of its source in this attempt.
     asked: Option<SurveyRequest>,
     /// What was rendered last: the same artifact, path and namespace render to the same. It moves into an attempt that asks for it.
-    rendered: Option<Rendered>,
+    rendered: Option<KeptRendering>,
     /// The files that it was rendered from.
     seen: Option<Arc<SeenFiles>>,
     /// The room that what is rendered takes.
@@ -250,18 +251,22 @@ impl KustomizationReconciler {
             self.answered.clear();
         }
         let lane = self.shard.lane().await;
+        let bytes = self.bytes();
         if let Some(snapshot) = &mut self.snapshot {
             let (attempt, live) = (&mut snapshot.attempt, &mut snapshot.live);
+            let rendered = self.rendered.as_mut();
             let put_away = || {
                 live.clear();
                 if is_done {
                     // Another attempt gets answers of its own.
                     put_away::drop_answers(attempt);
+                    if let Some(rendered) = rendered {
+                        rendered.put_away();
+                    }
                     return None;
                 }
                 PutAway::take(attempt)
             };
-            let bytes = look::estimate_text_bytes(self.looking.bytes());
             self.put_away = lane.bounds.turns.run(bytes, put_away).await;
         }
         self.looking.give_back();
@@ -455,7 +460,7 @@ impl Reconciler for KustomizationReconciler {
         else {
             return None;
         };
-        let is_another = artifact.digest != rendered.artifact_digest;
+        let is_another = artifact.digest != rendered.artifact_digest();
         let is_unhurried = is_another && self.is_same_in(&artifact.digest, &kustomization).await;
         is_unhurried.then_some(Arc::clone(&self.shard.lane().await.bounds.unhurried))
     }
@@ -482,7 +487,7 @@ impl Reconciler for KustomizationReconciler {
     fn restart(&mut self) {
         self.answered.clear();
         self.here.forget_answers();
-        self.put_away = None;
+        let put_away = self.put_away.take().and_then(PutAway::into_rendering);
         self.looking.begin_attempt();
         self.asked = None;
         self.begun = None;
@@ -492,7 +497,8 @@ impl Reconciler for KustomizationReconciler {
             return;
         };
         let snapshot = self.snapshot.as_mut();
-        if let Some(rendered) = snapshot.and_then(|snapshot| snapshot.restart(Timestamp::now(), &kustomization)) {
+        let rendered = snapshot.and_then(|snapshot| snapshot.restart(Timestamp::now(), &kustomization));
+        if let Some(rendered) = rendered.and_then(KeptRendering::keep).or(put_away) {
             self.rendered = Some(rendered);
         }
     }

@@ -7,6 +7,7 @@ use tenure_planner::kustomization::{RenderFailure, RenderRequest};
 
 use super::super::outlook::Outlook;
 use super::KustomizationReconciler;
+use crate::kustomization::kept_rendering::KeptRendering;
 use crate::kustomization::observe;
 use crate::lane::Lane;
 use crate::render::{Renderings, Roomy};
@@ -31,13 +32,20 @@ impl KustomizationReconciler {
             && !rendered.is_of(request)
         {
             if self.is_same_in(&request.artifact_digest, kustomization).await {
-                rendered.artifact_digest.clone_from(&request.artifact_digest);
+                rendered.set_artifact_digest(&request.artifact_digest);
             } else {
                 known = None;
             }
         }
+        let rendered = match known {
+            Some(known) => {
+                let turns = self.shard.lane().await.bounds.turns.clone();
+                turns.run(known.bytes(), || known.bring_back()).await
+            }
+            None => None,
+        };
         let Some(snapshot) = &mut self.snapshot else { return };
-        if let Some(rendered) = known {
+        if let Some(rendered) = rendered {
             snapshot.take_rendered(rendered, Timestamp::now());
             return;
         }
@@ -63,9 +71,8 @@ impl KustomizationReconciler {
     pub(super) fn keep_rendered(&mut self, next: &Next, lane: &Lane) {
         let Some(snapshot) = &mut self.snapshot else { return };
         if matches!(next, Next::Done(_)) {
-            // A failure is nothing that the next attempt could use.
             let rendered = snapshot.attempt.rendered.take();
-            if let Some(rendered) = rendered.filter(|rendered| rendered.outcome.is_ok()) {
+            if let Some(rendered) = rendered.and_then(KeptRendering::keep) {
                 self.rendered = Some(rendered);
             }
         }

@@ -1,0 +1,157 @@
+//! What a Kustomization was rendered to, while nobody works with it: as text, since parsed it takes many times as much, and most Kustomizations are at
+//! rest. Owns the form alone; whether there is room, and whether it is what is asked for, others say.
+
+use serde_json::Value;
+use tenure_planner::kustomization::{RenderRequest, Rendered};
+use tenure_planner::{Object, Origin, RenderedObject};
+
+/// What was rendered, with its objects or their text.
+#[derive(Debug)]
+pub(super) struct KeptRendering {
+    /// Its objects are none while there is a text.
+    rendered: Rendered,
+    text: Option<Text>,
+}
+
+/// Objects as JSON: a list of origin's path, line, whether it is confidential, and the object as it is. Never printed: values of Secrets stand in it.
+struct Text(Box<[u8]>);
+
+impl std::fmt::Debug for Text {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} bytes", self.0.len())
+    }
+}
+
+impl KeptRendering {
+    /// Keeps what was rendered, as it is. A failure is nothing that a later attempt could use.
+    pub(super) fn keep(rendered: Rendered) -> Option<Self> {
+        rendered.outcome.is_ok().then_some(Self { rendered, text: None })
+    }
+
+    /// Turns its objects into text. They stay what they are where a text would not say the same: of a number with a fraction it may be another in
+    /// the last digit.
+    pub(super) fn put_away(&mut self) {
+        let Ok(objects) = &mut self.rendered.outcome else {
+            return;
+        };
+        if self.text.is_some() || objects.iter().any(|rendered| has_fraction(&rendered.object.0)) {
+            return;
+        }
+        let objects_as_parts = objects.iter().map(|rendered| {
+            let origin = &rendered.origin;
+            (&origin.path, origin.line, rendered.confidential, &rendered.object.0)
+        });
+        let list: Vec<_> = objects_as_parts.collect();
+        if let Ok(text) = serde_json::to_vec(&list) {
+            self.text = Some(Text(text.into_boxed_slice()));
+            *objects = Vec::new();
+        }
+    }
+
+    /// What was rendered, to work with.
+    pub(super) fn bring_back(mut self) -> Option<Rendered> {
+        let Some(Text(text)) = self.text else {
+            return Some(self.rendered);
+        };
+        let list: Vec<(String, u32, bool, Value)> = serde_json::from_slice(&text).ok()?;
+        let object = |(path, line, confidential, object)| RenderedObject {
+            object: Object(object),
+            origin: Origin { path, line },
+            confidential,
+        };
+        self.rendered.outcome = Ok(list.into_iter().map(object).collect());
+        Some(self.rendered)
+    }
+
+    /// How long its text is; nothing while its objects are as they were.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.as_ref().map_or(0, |Text(text)| text.len())
+    }
+
+    /// Of which artifact it is.
+    pub(super) fn artifact_digest(&self) -> &str {
+        &self.rendered.artifact_digest
+    }
+
+    /// From now on it is of another artifact, in which the files are the same.
+    pub(super) fn set_artifact_digest(&mut self, digest: &str) {
+        digest.clone_into(&mut self.rendered.artifact_digest);
+    }
+
+    /// Whether it was rendered from what is asked for.
+    pub(super) fn is_of(&self, request: &RenderRequest) -> bool {
+        self.rendered.is_of(request)
+    }
+
+    /// Whether it is what is asked for as well where another artifact holds the same files.
+    pub(super) fn is_like(&self, request: &RenderRequest) -> bool {
+        self.rendered.is_like(request)
+    }
+}
+
+fn has_fraction(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64(),
+        Value::Array(items) => items.iter().any(has_fraction),
+        Value::Object(fields) => fields.values().any(has_fraction),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_planner::kustomization::RenderFailure;
+    use tenure_planner::{Overlay, RenderInputs};
+
+    use super::*;
+
+    fn render(object: Value) -> Rendered {
+        let request = RenderRequest {
+            artifact_digest: "sha256:1".to_owned(),
+            revision: "main@sha1:1".to_owned(),
+            path: ".".to_owned(),
+            overlay: Overlay::default(),
+            inputs: RenderInputs::default(),
+        };
+        let origin = Origin {
+            path: "app.yaml".to_owned(),
+            line: 3,
+        };
+        let rendered = RenderedObject {
+            object: Object(object),
+            origin,
+            confidential: true,
+        };
+        Rendered::of(&request, Ok(vec![rendered]), vec!["secret.yaml".to_owned()])
+    }
+
+    #[test]
+    fn what_is_put_away_comes_back_as_it_was() {
+        let secret = json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "aHVudGVyMg==" }, "n": [u64::MAX, i64::MIN, null, true] });
+        let rendered = render(secret);
+        let mut kept = KeptRendering::keep(rendered.clone()).unwrap();
+        kept.put_away();
+        assert!(kept.bytes() > 0 && !format!("{kept:?}").contains("aHVudGVyMg"));
+        kept.put_away();
+        let back = kept.bring_back().unwrap();
+        assert_eq!(back.outcome, rendered.outcome);
+        assert_eq!(back.changed_files, rendered.changed_files);
+    }
+
+    #[test]
+    fn fractions_are_not_put_away() {
+        let rendered = render(json!({ "spec": { "list": [0.1, 1.797_693_134_862_315_7e308] } }));
+        let mut kept = KeptRendering::keep(rendered.clone()).unwrap();
+        kept.put_away();
+        assert_eq!(kept.bytes(), 0);
+        assert_eq!(kept.bring_back().unwrap().outcome, rendered.outcome);
+    }
+
+    #[test]
+    fn a_failure_is_not_kept() {
+        let mut rendered = render(json!({}));
+        rendered.outcome = Err(RenderFailure::default());
+        assert!(KeptRendering::keep(rendered).is_none());
+    }
+}
