@@ -8,7 +8,6 @@ use clap::{Parser, Subcommand};
 mod advertised;
 mod allocator;
 mod artifact_server;
-mod callers;
 mod columns;
 mod commands;
 #[cfg(target_os = "linux")]
