@@ -1,6 +1,7 @@
 //! What an installation consists of, as data: the kinds, the platform namespace, the controller's ServiceAccount and its rights.
 //! The embedded control plane applies it at every start, `deploy/` is written from it. It refuses rights that nothing uses.
 
+mod admission;
 mod choice;
 
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::metadata::{
     SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
+pub use admission::{ADMISSION_ROLE, admission};
 pub(crate) use choice::ControllerChoice;
 pub use choice::is_watched;
 

@@ -1,7 +1,7 @@
 //! A cluster for one test: embedded in a temporary folder, or an existing one. Refuses an existing one that nobody has marked as
 //! made for tests: what they leave there is removed, and they can't tell it from what somebody needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +14,7 @@ use tenure_apiserver::{ApiService, Config, Server};
 use tenure_tenancy::Settings;
 
 use crate::admin::{Admin, AdminError};
+use crate::kubernetes::Kubernetes;
 use crate::sentry::Sentry;
 use crate::{SOON, eventually};
 
@@ -54,15 +55,31 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::start`].
     pub async fn start_judged_by(settings: Settings) -> anyhow::Result<Self> {
+        let existing = std::env::var_os(TEST_KUBECONFIG).map(PathBuf::from);
+        Self::open(existing.as_deref(), settings).await
+    }
+
+    /// Takes a real control plane that a test has started for itself.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn take(kubernetes: &Kubernetes) -> anyhow::Result<Self> {
+        let labels = json!({ "metadata": { "labels": { DISPOSABLE_LABEL: "true" } } });
+        let admin = Admin::new(kubernetes.client().await?);
+        admin.patch(NAMESPACE, ("", "default"), labels).await?;
+        Self::open(Some(kubernetes.kubeconfig()), Settings::default()).await
+    }
+
+    async fn open(existing: Option<&Path>, settings: Settings) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let (kind, client) = match std::env::var(TEST_KUBECONFIG) {
-            Ok(path) => {
-                let config = Kubeconfig::read_from(&path).with_context(|| format!("{TEST_KUBECONFIG}={path}"))?;
+        let (kind, client) = match existing {
+            Some(path) => {
+                let config = Kubeconfig::read_from(path).with_context(|| path.display().to_string())?;
                 let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
                 let client = kube::Client::try_from(config.clone())?;
                 (Kind::Existing(Box::new(config)), client)
             }
-            Err(_) => {
+            None => {
                 let (sentry, send_away) = Sentry::post(settings);
                 let config = Config {
                     workload_status: true,

@@ -8,8 +8,11 @@
     reason = "tests may panic"
 )]
 
+mod door;
 mod embedded;
+mod reviews;
 mod stage;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;
+mod webhook;

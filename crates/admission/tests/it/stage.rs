@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
+use tenure_tenancy::Settings;
 use tenure_testkit::Cluster;
 
 use crate::table::{Actor, Case, FLUX, Object, Table};
@@ -18,6 +19,10 @@ pub(crate) enum Answer {
     Refused(u64, String, String),
 }
 
+fn read_table() -> Table {
+    serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap()
+}
+
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     table: Table,
@@ -27,9 +32,19 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set() -> Self {
-        let table: Table = serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap();
+        let table = read_table();
+        let cluster = Cluster::start_judged_by(table.realm.settings.clone()).await.unwrap();
+        Self::furnish(cluster, table).await
+    }
+
+    /// A server on which nobody judges yet.
+    pub(crate) async fn set_on(cluster: Cluster) -> Self {
+        Self::furnish(cluster, read_table()).await
+    }
+
+    async fn furnish(cluster: Cluster, table: Table) -> Self {
         let mut stage = Self {
-            cluster: Cluster::start_judged_by(table.realm.settings.clone()).await.unwrap(),
+            cluster,
             table,
             uids: BTreeMap::new(),
         };
@@ -38,6 +53,10 @@ impl Stage {
         stage.make_actors().await;
         stage.make_objects().await;
         stage
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.table.realm.settings.clone()
     }
 
     pub(crate) fn cases(&self) -> impl Iterator<Item = (usize, &Case)> {
