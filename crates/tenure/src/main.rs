@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod admission_server;
 mod advertised;
 mod allocator;
 mod artifact_server;

@@ -207,6 +207,9 @@ const KINDS: [(&str, &str); 11] = [
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 
+/// The name of Tenure's webhook configurations.
+const WEBHOOKS: &str = tenure_api::admission_webhooks::CONFIGURATION;
+
 /// The label of namespaces that tests made on an existing cluster.
 const TEST_LABEL: &str = "tenure.dev/test";
 
@@ -234,6 +237,13 @@ async fn served(admin: &Admin) -> anyhow::Result<()> {
 }
 
 async fn clear(admin: &Admin) -> anyhow::Result<()> {
+    // Of webhooks that nobody answers any more.
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        let kind = ("admissionregistration.k8s.io/v1", kind);
+        if admin.get(kind, ("", WEBHOOKS)).await?.is_some() {
+            admin.delete(kind, ("", WEBHOOKS)).await?;
+        }
+    }
     for kind in KINDS {
         for object in admin.list(kind, "").await? {
             let text = |pointer: &str| {

@@ -10,6 +10,7 @@
 
 mod door;
 mod embedded;
+mod keeping;
 mod reviews;
 mod stage;
 #[path = "../../../tenancy/tests/trials/table.rs"]

@@ -2,7 +2,8 @@
 //!
 //! Objects of Flux's kinds carry the controllers' finalizer: with nobody to take it off they could never be deleted; and while somebody
 //! reconciles, deleting them deletes what they applied. What Surfaces and Tenants made is owned by them: where they go, the garbage
-//! collector takes it along, namespaces with all that is in them. So the controllers end first and are kept from coming back; then finalizers and
+//! collector takes it along, namespaces with all that is in them. While webhooks of nobody stand, writes fail; so the right to put them back goes
+//! first, and then they. Then the controllers end and are kept from coming back; then finalizers and
 //! owners are taken off; only then something is deleted, and no Kustomization is deleted that isn't suspended, which whoever reconciles
 //! it, Flux too, takes as "its objects are left".
 //!
@@ -12,9 +13,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
+use tenure_api::admission_webhooks::CONFIGURATION;
+use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE,
+    TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
 /// ClusterRoles of the installation that people and tenants hold: they go with the kinds, not with the controllers.
@@ -138,6 +142,8 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
     let namespace = judge_namespace(snapshot, &mut plan);
     plan.stages = vec![
+        open_the_way(snapshot),
+        delete_webhooks(snapshot),
         snapshot.deployments.iter().filter_map(delete).collect(),
         release(snapshot, kinds, namespace),
         delete_rights(snapshot, kinds, namespace),
@@ -150,6 +156,32 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
     give_up_fights(snapshot, &mut plan);
     plan.stages.retain(|stage| !stage.is_empty());
     Ok(plan)
+}
+
+/// What is of the installation, of this kind and name.
+fn find_installed<'a>(snapshot: &'a Snapshot, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a SeenObject> {
+    snapshot.installed.iter().filter(move |seen| {
+        let object = ObjectView::of(&seen.object);
+        object.read_text("/kind") == kind
+            && object.read_text("/metadata/name") == name
+            && object.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+    })
+}
+
+/// The right to put the webhooks back, and the one that owners have because everything that they make is judged.
+fn open_the_way(snapshot: &Snapshot) -> Vec<Step> {
+    let keeping = find_installed(snapshot, "ClusterRoleBinding", ADMISSION_ROLE);
+    let making = find_installed(snapshot, "ClusterRole", NAMESPACE_PROVISIONER_CLUSTER_ROLE);
+    keeping.chain(making).filter_map(delete).collect()
+}
+
+/// The webhooks, before those end who answer: else what only they allow would be refused until somebody deletes them.
+fn delete_webhooks(snapshot: &Snapshot) -> Vec<Step> {
+    let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    let webhooks = kinds
+        .into_iter()
+        .flat_map(|kind| find_installed(snapshot, kind, CONFIGURATION));
+    webhooks.filter_map(delete).collect()
 }
 
 /// Leaves objects of tenants as somebody insists that they are. What is the platform's own is waited for as long as it takes.

@@ -39,6 +39,10 @@ pub(crate) struct Install {
     /// be given again. The main ones see to what is in none of them.
     #[arg(long = "shard", value_name = "NAME")]
     shards: Vec<ShardName>,
+    /// Let the API server ask Tenure about what is written, by webhooks at the Service tenure-webhook: owners then make their own namespaces, and
+    /// what a tenant may not write is refused before it is stored. The webhooks themselves are written by `tenure run`, once it answers.
+    #[arg(long)]
+    admission: bool,
     #[command(flatten)]
     workload: workload::Flags,
     /// What `tenure run` is told in the Pods: its flags, after --.
@@ -83,20 +87,42 @@ impl Install {
                 .as_deref()
                 .map(tenure_controllers::read_switches)
                 .transpose();
-            let switches = switches.map_err(|error| Failure::usage(error.to_string()))?;
-            return installation::list_objects(&switches.unwrap_or_default(), &shards);
+            let switches = switches
+                .map_err(|error| Failure::usage(error.to_string()))?
+                .unwrap_or_default();
+            let mut objects = installation::list_objects(&switches, &shards)?;
+            objects.extend(self.list_admission(&switches)?);
+            return Ok(objects);
         }
-        let chosen = self.workload.read(&self.list_arguments()?, &shards)?;
+        let mut chosen = self.workload.read(&self.list_arguments()?, &shards)?;
+        if chosen.workload.admission_client_secret.is_some() && !self.admission {
+            return Err(Failure::usage("--admission-client-secret: nobody is asked")
+                .hint("--admission lets the API server ask"));
+        }
+        chosen.workload.admission = self.admission;
         for note in &chosen.notes {
             output::print_note(note);
         }
         let mut objects = installation::list_objects(&chosen.switches, &shards)?;
+        objects.extend(self.list_admission(&chosen.switches)?);
         // Who asks is found out in the same way, for metrics and for artifacts.
         if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(objects)
+    }
+
+    /// What admission webhooks need, if there are to be any.
+    fn list_admission(&self, switches: &tenure_controllers::Switches) -> Result<Vec<Value>, Failure> {
+        match (self.admission, switches.is_on("Tenant")) {
+            (false, _) => Ok(Vec::new()),
+            (true, true) => Ok(tenure_api::installation::admission()),
+            (true, false) => Err(Failure::usage(
+                "--admission: what may be written follows from Tenants, and they are off",
+            )
+            .hint("let --controllers have tenant, or leave --admission away")),
+        }
     }
 
     /// What `tenure run` is told: what runs, and what no more than that is granted to, is said once.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
+use tenure_api::admission_webhooks::{WebhookPlace, configurations};
 use tenure_api::metadata::{
     CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
     SHARD_LABEL, SOURCE_CONTROLLER_LEASE,
@@ -124,10 +125,13 @@ impl Uninstallation {
         named.extend(tenure_api::workload::objects(&Workload {
             hooks: true,
             helm_controller: Some(String::new()),
+            admission: true,
             shards: self.list_shards().await?,
             ..Workload::default()
         }));
         named.push(tenure_api::installation::metrics_reviews());
+        named.extend(tenure_api::installation::admission());
+        named.extend(configurations(&WebhookPlace::Service, ""));
         let (mut deployments, mut installed) = (Vec::new(), Vec::new());
         for object in &named {
             let path = write_object_path(object)?;
