@@ -379,6 +379,9 @@ impl Part<'_> {
                 volumes.push(json!({"name": "admission-clients", "secret": {"secretName": secret, "defaultMode": 0o440, "items": items}}));
             }
         }
+        if workload.admission && self.shard.is_some() {
+            arguments.push("--admission-elsewhere".to_owned());
+        }
         match self.shard {
             Some(shard) => arguments.push(format!("--watch-label-selector={SHARDING_KEY}={shard}")),
             None if !workload.shards.is_empty() => arguments.push(format!("--watch-label-selector=!{SHARDING_KEY}")),

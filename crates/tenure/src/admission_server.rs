@@ -43,6 +43,9 @@ pub(crate) struct Flags {
         requires = "admission_client_ca"
     )]
     admission_client_names: Vec<String>,
+    /// Another instance answers the API server: Tenants are reconciled as those of which all is judged that is written.
+    #[arg(long, conflicts_with = "admission_address")]
+    admission_elsewhere: bool,
 }
 
 /// What the flags say.
@@ -71,6 +74,11 @@ fn parse_url(text: &str) -> Result<String, String> {
 }
 
 impl Flags {
+    /// Whether what is written is judged, here or by another instance.
+    pub(crate) fn is_on(&self) -> bool {
+        self.admission_elsewhere || self.admission_address.is_some()
+    }
+
     /// Reads what is written in them; nothing where nobody is to be asked.
     pub(crate) fn read_settings(&self) -> Result<Option<AdmissionSettings>, Failure> {
         let Some(address) = self.admission_address else {
@@ -112,8 +120,8 @@ pub(crate) struct OpenDoor {
     is_in_a_cluster: bool,
 }
 
-/// Listens, and answers until the process ends. The controllers are told that what is written is judged.
-pub(crate) async fn open(settings: AdmissionSettings, config: &mut Config) -> Result<OpenDoor, Failure> {
+/// Listens, and answers until the process ends.
+pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result<OpenDoor, Failure> {
     if !config.switches.is_on("Tenant") {
         return Err(
             Failure::usage("--admission-address: what may be written follows from Tenants, and they are off")
@@ -121,7 +129,6 @@ pub(crate) async fn open(settings: AdmissionSettings, config: &mut Config) -> Re
         );
     }
     let listener = listen(settings.address, "--admission-address").await?;
-    config.settings.is_guarded = true;
     let is_in_a_cluster = settings.place == WebhookPlace::Service;
     let client = ClientPool::new(config.connection.clone()).controller();
     let settings = WebhookSettings {

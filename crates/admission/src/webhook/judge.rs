@@ -8,6 +8,7 @@ use tenure_api::{ObjectMeta, Tenant};
 use tenure_cluster::ClusterError;
 use tenure_tenancy::admission::{self, Decision, Operation, Request};
 use tenure_tenancy::{Facts, NamespaceFacts, TenantFacts, owner};
+use tokio::sync::Semaphore;
 
 use super::facts::{Change, KnownFacts, Unknown};
 use super::patch::write_patch;
@@ -37,6 +38,28 @@ pub enum Unanswered {
     Late,
 }
 
+/// How much work a review is: whoever sends much waits for others who do, and keeps nobody waiting who doesn't.
+#[derive(Clone, Copy, Debug)]
+pub enum Effort<'a> {
+    /// It is done at once.
+    Small,
+    /// It has a turn for each part of it, and none while it waits.
+    Large(&'a Semaphore),
+}
+
+impl Effort<'_> {
+    /// Does a part of it.
+    pub(super) async fn work<T>(self, part: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Small => part(),
+            Self::Large(turns) => {
+                let _turn = turns.acquire().await;
+                tokio::task::block_in_place(part)
+            }
+        }
+    }
+}
+
 /// Judges reviews.
 #[derive(Debug)]
 pub struct Judge {
@@ -55,7 +78,13 @@ impl Judge {
     ///
     /// # Errors
     /// [`Unanswered`].
-    pub async fn judge(&self, phase: Phase, review: &Value, is_proven: bool) -> Result<Verdict, Unanswered> {
+    pub async fn judge(
+        &self,
+        phase: Phase,
+        review: &Value,
+        is_proven: bool,
+        effort: Effort<'_>,
+    ) -> Result<Verdict, Unanswered> {
         let request = match Request::read(review) {
             Ok(request) => request,
             Err(error) => {
@@ -71,7 +100,7 @@ impl Judge {
         let mut answers = Answers::default();
         let mut rounds = 0..ROUNDS;
         let decision = loop {
-            let decision = admission::decide(&facts, &request, &answers);
+            let decision = effort.work(|| admission::decide(&facts, &request, &answers)).await;
             if answers.is_complete() {
                 break decision;
             }
@@ -88,7 +117,7 @@ impl Judge {
                 request.actor.user
             )));
         }
-        Ok(answer(phase, &request, decision))
+        Ok(effort.work(|| answer(phase, &request, decision)).await)
     }
 
     /// What is known, and of the namespaces that this is about what is there, even if no watch has told of it yet: whoever makes a namespace

@@ -32,7 +32,7 @@ pub use certificates::CertificateError;
 pub use configurations::ConfigurationKeeper;
 pub use door::{WebhookDoor, WebhookSettings};
 pub use facts::{KnownFacts, Unknown};
-pub use judge::{Judge, Unanswered};
+pub use judge::{Effort, Judge, Unanswered};
 pub use questions::Asker;
 pub use review::Phase;
 pub use server::WebhookServer;

@@ -5,7 +5,6 @@
 //! with the same facts and the same answers it asks the same, so each round knows more than the last. It refuses to take a missing answer for
 //! one: whoever might gain by it could make answers fail.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,25 +100,28 @@ pub(super) struct Place {
 pub(super) struct Answers {
     rights: BTreeMap<Right, bool>,
     objects: BTreeMap<Place, Option<Arc<Value>>>,
-    open_rights: RefCell<Vec<Right>>,
-    open_objects: RefCell<Vec<Place>>,
+    open_rights: Mutex<Vec<Right>>,
+    open_objects: Mutex<Vec<Place>>,
 }
 
 impl Answers {
     /// How much was asked so far.
     pub(super) fn count(&self) -> usize {
-        let (rights, objects) = (self.open_rights.borrow(), self.open_objects.borrow());
+        let (rights, objects) = (self.open_rights.lock(), self.open_objects.lock());
         self.rights.len() + self.objects.len() + rights.len() + objects.len()
     }
 
     /// Whether a decision that was made with these was made with all that it asked for.
     pub(super) fn is_complete(&self) -> bool {
-        self.open_rights.borrow().is_empty() && self.open_objects.borrow().is_empty()
+        self.open_rights.lock().is_empty() && self.open_objects.lock().is_empty()
     }
 
     /// Asks what is still to be asked, about the one who is said to have sent the request.
     pub(super) async fn fetch(&mut self, asker: &Asker, user: &Value) -> Result<(), ClusterError> {
-        let (rights, objects) = (self.open_rights.take(), self.open_objects.take());
+        let (rights, objects) = (
+            std::mem::take(self.open_rights.get_mut()),
+            std::mem::take(self.open_objects.get_mut()),
+        );
         let asked = futures::future::try_join_all(rights.into_iter().map(|right| async move {
             let may = asker.may(user, &right).await?;
             Ok::<_, ClusterError>((right, may))
@@ -141,7 +143,7 @@ impl Surroundings for Answers {
         if let Some(may) = self.rights.get(&right) {
             return *may;
         }
-        let mut open = self.open_rights.borrow_mut();
+        let mut open = self.open_rights.lock();
         if !open.contains(&right) {
             open.push(right);
         }
@@ -158,7 +160,7 @@ impl Surroundings for Answers {
         if let Some(found) = self.objects.get(&place) {
             return found.clone();
         }
-        let mut open = self.open_objects.borrow_mut();
+        let mut open = self.open_objects.lock();
         if !open.contains(&place) {
             open.push(place);
         }

@@ -18,13 +18,13 @@ use tenure_apiserver::listening::{ListenerBounds, Shown, accept_all};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::judge::{Judge, Unanswered};
+use super::judge::{Effort, Judge, Unanswered};
 use super::review::{Phase, read_review, write_answer};
 use super::shown::ClientGate;
 
 /// How many connections there are, and how many of one address: of one API server, which keeps some open.
 const BOUNDS: ListenerBounds = ListenerBounds {
-    connections: 512,
+    connections: 1024,
     of_one: 256,
     handshake: Duration::from_secs(5),
 };
@@ -38,16 +38,17 @@ const HEAD_BYTES: usize = 32 << 10;
 const HEAD_LINES: usize = 64;
 /// How long a body may be: an object as it is and as it will be, 3 MiB each, which is what API servers take.
 const LONGEST: usize = 8 << 20;
-/// How many bytes of bodies are held at the same time.
-const ROOM: usize = 64 << 20;
-/// Up to how many bytes a body is a small one: the others are read one after the other.
+/// Up to how many bytes a body is a small one, which finds room as long as there are connections.
 const SMALL: usize = 128 << 10;
+/// How many bytes are held at the same time of those that are larger. Whoever fills that keeps others waiting who send much, and nobody else.
+const ROOM: usize = 64 << 20;
 
 /// Answers reviews.
 #[derive(Debug)]
 pub struct WebhookServer {
     judge: Judge,
     gate: Option<Arc<ClientGate>>,
+    body: Duration,
     room: Semaphore,
     large: Semaphore,
 }
@@ -62,9 +63,17 @@ impl WebhookServer {
         Self {
             judge,
             gate,
+            body: BODY,
             room: Semaphore::new(ROOM),
             large: Semaphore::new(1),
         }
+    }
+
+    /// The same, and a body may take so long to arrive.
+    #[must_use]
+    pub fn waiting_for_bodies(mut self, body: Duration) -> Self {
+        self.body = body;
+        self
     }
 
     /// Answers on this listener until it is dropped.
@@ -82,6 +91,7 @@ impl WebhookServer {
                     .header_read_timeout(HEAD)
                     .max_buf_size(HEAD_BYTES)
                     .max_headers(HEAD_LINES)
+                    .keep_alive(is_proven != Some(false))
                     .serve_connection(TokioIo::new(stream), service);
                 // What one does wrong concerns nobody else.
                 let _whatever_became_of_it = connection.await;
@@ -107,7 +117,7 @@ impl WebhookServer {
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
             return answer;
         }
-        let body = tokio::time::timeout(BODY, self.read_body(request.into_body())).await;
+        let body = tokio::time::timeout(self.body, self.read_body(request.into_body())).await;
         let (body, _room) = match body {
             Ok(Ok(read)) => read,
             Ok(Err(answer)) => return answer,
@@ -119,21 +129,15 @@ impl WebhookServer {
     }
 
     async fn judge(&self, phase: Phase, body: &[u8], is_proven: bool) -> Answer {
-        // Whoever sends much waits for others who do, and keeps nobody waiting who doesn't.
-        let is_large = body.len() > SMALL;
-        let _turn = match is_large {
-            true => self.large.acquire().await.ok(),
-            false => None,
+        let effort = match body.len() > SMALL {
+            true => Effort::Large(&self.large),
+            false => Effort::Small,
         };
-        let read = match is_large {
-            true => tokio::task::block_in_place(|| read_review(body)),
-            false => read_review(body),
-        };
-        let review = match read {
+        let review = match effort.work(|| read_review(body)).await {
             Ok(review) => review,
             Err(error) => return tell(StatusCode::BAD_REQUEST, &error.to_string()),
         };
-        match self.judge.judge(phase, &review.request, is_proven).await {
+        match self.judge.judge(phase, &review.request, is_proven, effort).await {
             Ok(verdict) => write_json(&write_answer(&review.uid, verdict)),
             Err(unanswered) => refuse(&unanswered),
         }
@@ -159,13 +163,19 @@ impl WebhookServer {
             if whole.len().saturating_add(part.len()) > LONGEST {
                 return Err(too_long());
             }
-            let more = u32::try_from(part.len()).unwrap_or(u32::MAX);
-            let Ok(taken) = self.room.acquire_many(more).await else {
-                return Err(refuse(&Unanswered::Late));
-            };
-            match &mut room {
-                Some(room) => room.merge(taken),
-                None => room = Some(taken),
+            let length = whole.len().saturating_add(part.len());
+            let held = room
+                .as_ref()
+                .map_or(SMALL, |room| SMALL.saturating_add(room.num_permits()));
+            let more = u32::try_from(length.saturating_sub(held)).unwrap_or(u32::MAX);
+            if more > 0 {
+                let Ok(taken) = self.room.acquire_many(more).await else {
+                    return Err(refuse(&Unanswered::Late));
+                };
+                match &mut room {
+                    Some(room) => room.merge(taken),
+                    None => room = Some(taken),
+                }
             }
             whole.extend_from_slice(&part);
         }

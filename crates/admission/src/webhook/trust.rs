@@ -117,8 +117,9 @@ impl TrustKeeper {
     pub async fn keep(&self) {
         loop {
             let looked = self.look().await;
-            if let Err(error) = &looked {
-                self.say(&error.to_string());
+            match &looked {
+                Ok(()) => self.state.lock().said.clear(),
+                Err(error) => self.say(&error.to_string()),
             }
             let has_one = self.state.lock().acceptor.is_some();
             tokio::time::sleep(if has_one { LOOK } else { EAGER }).await;

@@ -1,6 +1,7 @@
 //! A webhook beside a server, as an installation has it: asked by that server, over TLS.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -14,8 +15,9 @@ use tenure_apiserver::listening::Shown;
 use tenure_cluster::{ClientPool, Connection, Token};
 use tenure_tenancy::Settings;
 use tenure_testkit::{Cluster, SOON, eventually};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// An open door; it closes when it is dropped.
 pub(crate) struct Door {
@@ -89,7 +91,8 @@ impl Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("https://{}", listener.local_addr().unwrap());
         let shown = Shown::Certificate(Arc::new(move || Some(acceptor.clone())));
-        let server = Arc::new(WebhookServer::new(judge, gate));
+        // Nothing here ends by being waited for.
+        let server = Arc::new(WebhookServer::new(judge, gate).waiting_for_bodies(Duration::from_secs(3600)));
         let following = known.clone();
         let tasks = vec![
             tokio::spawn(server.serve(listener, shown)),
@@ -109,8 +112,8 @@ impl Door {
         self.tasks[1].abort();
     }
 
-    /// Sends a request, as whoever reaches the port: status and body.
-    pub(crate) async fn send(&self, request: http::Request<Vec<u8>>, client: Option<Certified>) -> (u16, String) {
+    /// A connection, as whoever reaches the port has one.
+    async fn connect(&self, client: Option<Certified>) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = rustls::RootCertStore::empty();
         roots
@@ -127,10 +130,37 @@ impl Door {
         let address = self.address.strip_prefix("https://").unwrap();
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
-        let stream = tokio_rustls::TlsConnector::from(Arc::new(tls))
-            .connect(name, stream)
-            .await
-            .unwrap();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
+        connector.connect(name, stream).await.unwrap()
+    }
+
+    /// Begins a review of so many bytes and sends some of them: as many as are taken. What goes on is ended by dropping it.
+    pub(crate) async fn begin(&self, length: usize, body: Vec<u8>) -> JoinSet<()> {
+        let mut stream = self.connect(None).await;
+        let head = format!("POST /validate HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut sending = JoinSet::new();
+        sending.spawn(async move {
+            let _given_up = stream.write_all(&body).await;
+            let _flushed = stream.flush().await;
+            std::future::pending::<()>().await;
+        });
+        sending
+    }
+
+    /// Says that a review of so many bytes comes, sends none of it, and reads what is answered.
+    pub(crate) async fn announce(&self, length: usize) -> String {
+        let mut stream = self.connect(None).await;
+        let head = format!("POST /validate HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _until_it_is_closed = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    }
+
+    /// Sends a request, as whoever reaches the port: status and body.
+    pub(crate) async fn send(&self, request: http::Request<Vec<u8>>, client: Option<Certified>) -> (u16, String) {
+        let stream = self.connect(client).await;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .unwrap();

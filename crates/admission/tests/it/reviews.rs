@@ -5,7 +5,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tenure_admission::webhook::ClientGate;
 use tenure_apiserver::authentication::ClientCertificates;
-use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries};
+use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON};
 
 use crate::door::{Door, certify, http_of};
 use crate::stage::Stage;
@@ -81,8 +81,7 @@ async fn a_broken_review_is_told_what_is_wrong_with_it() {
         json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request }).to_string()
     };
     let deep = format!("{{\"request\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    let long = vec![b' '; (8 << 20) + 1];
-    let cases: [(http::Request<Vec<u8>>, u16, &str); 9] = [
+    let cases: [(http::Request<Vec<u8>>, u16, &str); 8] = [
         (post("/", b"{}"), 404, "/mutate and /validate"),
         (http::Request::get("/mutate").body(Vec::new()).unwrap(), 405, "POST"),
         (post("/mutate", b""), 400, "no JSON"),
@@ -94,7 +93,6 @@ async fn a_broken_review_is_told_what_is_wrong_with_it() {
             "apiVersion is missing",
         ),
         (post("/validate", ask(json!(7)).as_bytes()), 400, "no proper request"),
-        (post("/validate", &long), 413, "more than 8388608 bytes"),
         (
             post("/validate", ask(json!({ "uid": "x".repeat(129) })).as_bytes()),
             400,
@@ -108,6 +106,12 @@ async fn a_broken_review_is_told_what_is_wrong_with_it() {
             "{status} {told}: {answered} {text}"
         );
     }
+    // One that says that it is too long isn't waited for.
+    let told = door.announce((8 << 20) + 1).await;
+    assert!(
+        told.starts_with("HTTP/1.1 413") && told.contains("more than 8388608 bytes"),
+        "{told}"
+    );
     // What is a review and asks nothing that can be judged is denied, and says why.
     let user = json!({ "username": "dora" });
     let resource = json!({ "group": "", "resource": "secrets" });
@@ -209,6 +213,33 @@ async fn a_namespace_that_no_watch_has_told_of_is_read() {
         message.contains("a Pod can't run as ServiceAccount late-gitops"),
         "{answer}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_much_and_slowly_keeps_nobody_else_waiting() {
+    let (_stage, door) = open_on_embedded(None).await;
+    let mut held = Vec::new();
+    for length in [
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        1 << 20,
+        1000,
+    ] {
+        // All but the end.
+        let body = vec![b' '; length - 1];
+        held.push(door.begin(length, body).await);
+    }
+    let asked = edit_of("dora", &["blue-devs", "system:authenticated"]);
+    let answer = tokio::time::timeout(SOON, door.review(asked)).await;
+    assert_eq!(answer.expect("it waits for those who send much")["allowed"], false);
+    drop(held);
 }
 
 /// What becomes of writes once nobody answers.

@@ -83,7 +83,11 @@ fn api_servers_ask_the_main_pods() {
     ] {
         assert!(main.contains(told), "{told}: {main}");
     }
-    assert!(!pod("tenure-controller-shard-a").to_string().contains("admission"));
+    let shard = pod("tenure-controller-shard-a").to_string();
+    assert!(
+        shard.contains("--admission-elsewhere") && !shard.contains("--admission-address"),
+        "{shard}"
+    );
 }
 
 /// The listener that asks nobody for anything is opened to one controller's Pods, and to nobody else's of the same namespace.

@@ -5,12 +5,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use tenure_api::ObjectView;
+use tenure_api::admission_webhooks::{WebhookPlace, configurations};
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_cluster::Installation;
 use tenure_tenancy::{ShardName, identity};
 
 use super::workload;
 use crate::connect::Connect;
 use crate::failure::Failure;
+use crate::object_path::write_object_path;
 use crate::{installation, output};
 
 /// Put the controllers into a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
@@ -60,7 +64,11 @@ impl Install {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let installation = Installation::new(self.connect.client().await?, identity::use_for_installation());
+        let client = self.connect.client().await?;
+        if !self.admission && !self.without_deployment {
+            check_nobody_asks(&client).await?;
+        }
+        let installation = Installation::new(client, identity::use_for_installation());
         let tell = |name| output::print_line(format!("applied {name}"));
         installation::apply_in_order(&installation, &objects, tell).await?;
         if !self.without_deployment {
@@ -139,6 +147,27 @@ impl Install {
         arguments.extend(self.arguments.iter().cloned());
         Ok(arguments)
     }
+}
+
+/// Controllers that don't answer are no exchange for those that do: what only they allow would be refused.
+async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
+    for configuration in configurations(&WebhookPlace::Service, "") {
+        let request = http::Request::get(write_object_path(&configuration)?).body(Vec::new());
+        let request = request.map_err(|error| Failure::internal(error.to_string()))?;
+        match client.request::<Value>(request).await {
+            // Who may not look has no right to install either, and is told so.
+            Err(_) => {}
+            Ok(found) if ObjectView::of(&found).find_label(MANAGED_BY) != Some(MANAGED_BY_TENURE) => {}
+            Ok(_) => {
+                return Err(Failure::usage(format!(
+                    "{} is there, and these controllers wouldn't answer it: what it is about would be refused",
+                    installation::name(&configuration)
+                ))
+                .hint("say --admission; or take the webhooks away first, as docs/howto/admission-webhooks.md says"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Which controllers run, as it was written, if it can be read.

@@ -121,6 +121,15 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     let refused = create(admin, &system).await.unwrap_err();
     assert!(refused.ends_with("(tenant)"), "{refused}");
 
+    // Controllers that don't answer aren't put in the place of those that do.
+    let digest = "a".repeat(64);
+    let image = format!("registry.example/tenure:0.1.0@sha256:{digest}");
+    cluster.check(
+        &["install", "--image", &image],
+        2,
+        &["wouldn't answer it", "--admission"],
+    );
+
     // Nobody answers any more: what only Tenure judges waits, administrators and all else don't.
     controllers.signal(Signal::SIGKILL);
     assert_eq!(ask_probe(health, "/livez"), None);

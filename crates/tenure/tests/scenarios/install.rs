@@ -79,6 +79,36 @@ fn a_choice_that_makes_no_sense_is_refused() {
         2,
         &["--replicas"],
     );
+    // What may be written follows from Tenants; and who proves to be an API server has to be asked.
+    fails(
+        &[
+            "install",
+            "--export",
+            "--image",
+            IMAGE,
+            "--admission",
+            "--controllers=*,-tenant",
+        ],
+        2,
+        &["--admission", "Tenants"],
+    );
+    fails(
+        &["install", "--export", "--image", IMAGE, "--admission-client-secret=x"],
+        2,
+        &["--admission lets"],
+    );
+    fails(
+        &[
+            "install",
+            "--export",
+            "--image",
+            IMAGE,
+            "--admission",
+            "--admission-client-secret=A",
+        ],
+        2,
+        &["no name of a Secret"],
+    );
 }
 
 /// A server takes all of it, and taking it again changes nothing.
