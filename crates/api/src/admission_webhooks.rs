@@ -221,7 +221,11 @@ impl Topic {
             Self::Accounts | Self::Flux | Self::Writes => {
                 json!({"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}, never]})
             }
-            Self::Managed => json!({"matchExpressions": [{"key": TENANT_LABEL, "operator": "DoesNotExist"}]}),
+            // The Leases of nodes are renewed all the time.
+            Self::Managed => json!({"matchExpressions": [
+                {"key": TENANT_LABEL, "operator": "DoesNotExist"},
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-node-lease"]}
+            ]}),
             Self::Namespaces | Self::Tenants | Self::Spoken => json!({}),
         }
     }
@@ -267,10 +271,13 @@ impl Topic {
                  request.resource.resource == 'secrets' ? (has(object.type) && object.type == 'kubernetes.io/service-account-token') : true"
                     .to_owned(),
             )),
-            // Asked about by itself.
+            // Flux's kinds are asked about by themselves, and nobody has to be asked about Events.
             Self::Writes => Some((
-                "is-not-of-flux",
-                format!("request.operation == 'DELETE' || !(request.resource.group in [{flux}])"),
+                "is-not-of-flux-and-no-event",
+                format!(
+                    "(request.operation == 'DELETE' || !(request.resource.group in [{flux}])) && \
+                     !(request.resource.resource == 'events' && request.resource.group in ['', 'events.k8s.io'])"
+                ),
             )),
             Self::Managed => Some((
                 "is-labelled-as-managed",
