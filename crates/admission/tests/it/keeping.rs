@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_admission::webhook::{TrustKeeper, WebhookDoor, WebhookSettings};
+use tenure_admission::webhook::{
+    Asker, ConfigurationKeeper, Judge, KnownFacts, TrustKeeper, WebhookDoor, WebhookServer, WebhookSettings,
+};
 use tenure_api::admission_webhooks::WebhookPlace;
+use tenure_apiserver::listening::Shown;
 use tenure_tenancy::Settings;
 use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use crate::door::{http_of, reach};
 
@@ -271,4 +277,91 @@ async fn what_somebody_weakens_is_put_back_on_a_real_api_server() {
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
     see_it_put_back(Cluster::take(&kubernetes).await.unwrap()).await;
+}
+
+/// The authority is followed by another one, while somebody is asked about all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_request_fails_while_the_authority_changes() {
+    let cluster = start().await;
+    let admin = &cluster.admin;
+    // It was made so long ago that half a day is left until the next one comes.
+    let begin = Timestamp::now();
+    let ago = |hours: i64| begin.checked_sub(SignedDuration::from_hours(hours)).unwrap();
+    let now = Arc::new(Mutex::new(ago(530 * 24 - 12)));
+    let trust = Arc::new(keeper(&cluster, &now));
+    trust.look().await.unwrap();
+    *now.lock() = ago(1);
+    trust.look().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = WebhookPlace::Address(format!("https://{}", listener.local_addr().unwrap()));
+    let client = reach(&cluster).controller();
+    let known = KnownFacts::new(Settings::default());
+    let judge = Judge::new(known.clone(), Asker::new(client.clone()));
+    let server = Arc::new(WebhookServer::new(judge, None));
+    let (shows, configurations) = (
+        Arc::clone(&trust),
+        ConfigurationKeeper::new(client.clone(), place, Arc::clone(&trust)),
+    );
+    let shown = Shown::Certificate(Arc::new(move || shows.acceptor()));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(server.serve(listener, shown));
+    let following = known.clone();
+    tasks.spawn(async move { following.follow(client).await });
+    eventually(SOON, || async { known.known().map(drop) }).await.unwrap();
+    tasks.spawn(async move { configurations.keep().await });
+
+    let creates = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "probes" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "capsule-namespace-provisioner" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "prober" }]
+    });
+    admin.apply(creates).await.unwrap();
+    let user = admin.impersonating("prober").unwrap();
+    let ask = async |user: &Admin| {
+        let probe = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "probe", "labels": { "capsule.clastix.io/tenant": "no-such" } } });
+        let request = http_of("/api/v1/namespaces?dryRun=All", &probe);
+        match user.client().request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.message.ends_with("(namespace-membership)") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    // Until all authorities are trusted, and then it is asked.
+    let published = async || {
+        let bundle = STANDARD.encode(trust.bundle().borrow().as_bytes());
+        eventually(SOON, || async {
+            let found = [read(admin, MUTATING).await, read(admin, VALIDATING).await];
+            let trusts = |webhooks: &Value| webhooks[0]["clientConfig"]["caBundle"] == bundle.as_str();
+            if found.iter().all(trusts) {
+                Ok(())
+            } else {
+                Err("not trusted yet")
+            }
+        })
+        .await
+        .unwrap();
+    };
+    published().await;
+    ask(&user).await.unwrap();
+    let first = read_secret(admin).await;
+    let (mut bundles, mut certificates) = (Vec::new(), Vec::new());
+    for minutes in [13 * 60, 13 * 60 + 1, 13 * 60 + 20, 13 * 60 + 40] {
+        *now.lock() = begin.checked_add(SignedDuration::from_mins(minutes)).unwrap();
+        // What is shown, and what is trusted, change while others ask.
+        let asking = async {
+            for _ in 0..10 {
+                ask(&user).await.unwrap();
+            }
+        };
+        let (looked, ()) = futures::future::join(trust.look(), asking).await;
+        looked.unwrap();
+        published().await;
+        // As the keeper has noticed by then, too.
+        let bundle = trust.bundle().borrow().clone();
+        trust.note_published(bundle.clone());
+        ask(&user).await.unwrap();
+        bundles.push(count(&bundle));
+        certificates.push(read_secret(admin).await["tls.crt"] != first["tls.crt"]);
+    }
+    assert_eq!(bundles, [2, 2, 2, 1]);
+    assert_eq!(certificates, [false, false, true, true]);
 }
