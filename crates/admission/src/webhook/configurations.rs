@@ -4,6 +4,7 @@
 //! Refuses to overwrite what it hasn't read, and to write without a right that an administrator can take away: without the binding of
 //! `tenure-admission` nothing is put back, which is how an uninstallation begins.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use super::trust::TrustKeeper;
 
 /// The field manager of what is put back.
 const MANAGER: &str = "tenure-webhook";
+/// Who reports events.
+const REPORTER: &str = "tenure-controller";
 /// How long is waited between two looks, whatever happens, and for how long at most.
 const BETWEEN: Duration = Duration::from_millis(100);
 const AT_THE_LATEST: Duration = Duration::from_secs(30);
@@ -87,6 +90,8 @@ impl ConfigurationKeeper {
 
     async fn put_back(&self, changed: &Notify) {
         let mut bundle = self.trust.bundle();
+        let mut problems = self.trust.problem();
+        let (mut told, mut said) = (String::new(), EventHistory::default());
         let mut books = [Book::default(), Book::default()];
         loop {
             let authorities = bundle.borrow_and_update().clone();
@@ -96,9 +101,15 @@ impl ConfigurationKeeper {
                     Err(error) => self.say(&error.to_string()),
                 }
             }
+            let problem = problems.borrow_and_update().clone();
+            if problem != told {
+                self.tell_problem(&problem, &mut said).await;
+                told = problem;
+            }
             tokio::time::sleep(BETWEEN).await;
             tokio::select! {
                 () = changed.notified() => {}
+                _ = problems.changed() => {}
                 _ = bundle.changed() => {}
                 () = tokio::time::sleep(AT_THE_LATEST) => {}
             }
@@ -158,6 +169,14 @@ impl ConfigurationKeeper {
         }
     }
 
+    /// Says what was wrong with the certificate, of what the API server trusts.
+    async fn tell_problem(&self, problem: &str, history: &mut EventHistory) {
+        let event = describe_event("AdmissionCertificate", problem.to_owned());
+        let object = describe_object(&Value::Null, "ValidatingWebhookConfiguration");
+        let recorder = EventRecorder::new(self.client.clone(), REPORTER);
+        recorder.record(history, &object, &event).await;
+    }
+
     async fn tell(&self, wanted: &Value, found: Option<&Value>, difference: &Difference, history: &mut EventHistory) {
         let kind = ObjectView::of(wanted).read_text("/kind");
         let Difference::Weakened(what) = difference else {
@@ -168,16 +187,20 @@ impl ConfigurationKeeper {
         let by = by.map_or_else(String::new, |manager| format!(", by field manager {manager:?}"));
         let message = format!("{what}{by}: it was put back; --admission-address says whether Tenure keeps it");
         tracing::warn!(kind, message, "the admission webhook's configuration was changed");
-        let event = ObjectEvent {
-            kind: EventKind::Warning,
-            reason: "AdmissionPutBack".to_owned(),
-            message,
-            annotations: std::collections::BTreeMap::new(),
-            related: None,
-        };
+        let event = describe_event("AdmissionPutBack", message);
         let object = found.unwrap_or(wanted);
-        let recorder = EventRecorder::new(self.client.clone(), "tenure-controller");
+        let recorder = EventRecorder::new(self.client.clone(), REPORTER);
         recorder.record(history, &describe_object(object, kind), &event).await;
+    }
+}
+
+fn describe_event(reason: &str, message: String) -> ObjectEvent {
+    ObjectEvent {
+        kind: EventKind::Warning,
+        reason: reason.to_owned(),
+        message,
+        annotations: BTreeMap::new(),
+        related: None,
     }
 }
 

@@ -56,6 +56,8 @@ pub struct TrustKeeper {
     state: Mutex<State>,
     /// The authorities that have to be trusted.
     bundle: watch::Sender<String>,
+    /// What was wrong last, for people.
+    problem: watch::Sender<String>,
 }
 
 #[derive(Default)]
@@ -93,6 +95,7 @@ impl TrustKeeper {
             clock,
             state: Mutex::default(),
             bundle: watch::Sender::new(String::new()),
+            problem: watch::Sender::new(String::new()),
         }
     }
 
@@ -106,6 +109,12 @@ impl TrustKeeper {
     #[must_use]
     pub fn bundle(&self) -> watch::Receiver<String> {
         self.bundle.subscribe()
+    }
+
+    /// What was wrong last with what is kept, as it comes; it may be mended by then.
+    #[must_use]
+    pub fn problem(&self) -> watch::Receiver<String> {
+        self.problem.subscribe()
     }
 
     /// Says that all configurations trust these authorities.
@@ -132,6 +141,7 @@ impl TrustKeeper {
         if state.said != problem {
             problem.clone_into(&mut state.said);
             tracing::warn!(problem, "the certificate of the admission webhook");
+            self.problem.send_replace(problem.to_owned());
         }
     }
 

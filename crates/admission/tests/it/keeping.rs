@@ -279,6 +279,40 @@ async fn what_somebody_weakens_is_put_back_on_a_real_api_server() {
     see_it_put_back(Cluster::take(&kubernetes).await.unwrap()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_ended_is_made_anew_and_told_of() {
+    let cluster = start().await;
+    let admin = &cluster.admin;
+    let years_ago = Timestamp::now()
+        .checked_sub(SignedDuration::from_hours(24 * 2000))
+        .unwrap();
+    let now = Arc::new(Mutex::new(years_ago));
+    keeper(&cluster, &now).look().await.unwrap();
+    let ended = read_secret(admin).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let settings = WebhookSettings {
+        tenancy: Settings::default(),
+        place: WebhookPlace::Address(format!("https://{}", listener.local_addr().unwrap())),
+        gate: None,
+    };
+    let door = WebhookDoor::new(reach(&cluster).controller(), settings);
+    let told = eventually(SOON, || async {
+        let all = admin.list(("v1", "Event"), "default").await.unwrap();
+        let told = all.iter().find(|event| event["reason"] == "AdmissionCertificate");
+        told.map(|event| event["message"].to_string()).ok_or("not told yet")
+    });
+    let told = tokio::select! {
+        () = door.open(listener) => panic!("it ended"),
+        told = told => told.unwrap(),
+    };
+    assert!(
+        told.contains("ended at") && told.contains("another one is made"),
+        "{told}"
+    );
+    assert!(door.is_ready());
+    assert_ne!(read_secret(admin).await["tls.crt"], ended["tls.crt"]);
+}
+
 /// The authority is followed by another one, while somebody is asked about all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_request_fails_while_the_authority_changes() {
