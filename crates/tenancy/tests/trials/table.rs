@@ -117,6 +117,22 @@ pub(crate) struct Case {
     pub(crate) deny: Option<String>,
     #[serde(default)]
     pub(crate) saying: String,
+    /// What the policies say, where that is something else.
+    pub(crate) policy: Option<ByPolicy>,
+}
+
+/// What the policies say of a case where they don't say the same as the rules.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ByPolicy {
+    /// They refuse it, and why that has to be.
+    Refuses(String),
+    /// They leave it to others, since they can't know what.
+    Leaves(String),
+    /// They refuse it, too, and say this.
+    Says(String),
+    /// The server refuses it before they are asked, and why.
+    Server(String),
 }
 
 impl Object {
