@@ -39,6 +39,10 @@ pub(crate) struct Install {
     /// be given again. The main ones see to what is in none of them.
     #[arg(long = "shard", value_name = "NAME")]
     shards: Vec<ShardName>,
+    /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, which hold also while nobody of Tenure's answers. The controllers make them,
+    /// once what they read stands on the namespaces.
+    #[arg(long)]
+    policies: bool,
     #[command(flatten)]
     workload: workload::Flags,
     /// What `tenure run` is told in the Pods: its flags, after --.
@@ -84,7 +88,11 @@ impl Install {
                 .map(tenure_controllers::read_switches)
                 .transpose();
             let switches = switches.map_err(|error| Failure::usage(error.to_string()))?;
-            return installation::list_objects(&switches.unwrap_or_default(), &shards);
+            let mut objects = installation::list_objects(&switches.unwrap_or_default(), &shards)?;
+            if self.policies {
+                objects.extend(installation::list_policing());
+            }
+            return Ok(objects);
         }
         let chosen = self.workload.read(&self.list_arguments()?, &shards)?;
         for note in &chosen.notes {
@@ -95,21 +103,35 @@ impl Install {
         if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
         }
+        if self.policies {
+            objects.extend(installation::list_policing());
+        }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(objects)
     }
 
     /// What `tenure run` is told: what runs, and what no more than that is granted to, is said once.
     fn list_arguments(&self) -> Result<Vec<String>, Failure> {
+        if self.arguments.iter().any(|argument| argument == "--policies") {
+            return Err(
+                Failure::usage("--policies comes before --: rights are given for it, too")
+                    .hint("tenure run is told of it"),
+            );
+        }
+        let mut arguments = Vec::new();
+        if self.policies {
+            arguments.push("--policies".to_owned());
+        }
         let Some(controllers) = &self.controllers else {
-            return Ok(self.arguments.clone());
+            arguments.extend(self.arguments.iter().cloned());
+            return Ok(arguments);
         };
         let is_said = |argument: &String| argument == "--controllers" || argument.starts_with("--controllers=");
         if self.arguments.iter().any(is_said) {
             return Err(Failure::usage("--controllers is said twice: before -- and after it")
                 .hint("say it once; what is granted follows from it, and tenure run is told of it"));
         }
-        let mut arguments = vec![format!("--controllers={controllers}")];
+        arguments.push(format!("--controllers={controllers}"));
         arguments.extend(self.arguments.iter().cloned());
         Ok(arguments)
     }

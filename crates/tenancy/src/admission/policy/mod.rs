@@ -29,7 +29,7 @@ use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use super::Rule;
 
 /// How names of policies and bindings begin.
-const PREFIX: &str = "tenure-";
+pub const POLICY_PREFIX: &str = "tenure-";
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
 /// All policies, each followed by its binding. The platform's namespace is no tenant's, whatever its labels say.
@@ -88,7 +88,7 @@ struct Validation {
 
 impl Policy {
     fn write(self, platform: &str) -> [Value; 2] {
-        let name = format!("{PREFIX}{}", self.name);
+        let name = format!("{POLICY_PREFIX}{}", self.name);
         let metadata = json!({ "name": name, "labels": { MANAGED_BY: MANAGED_BY_TENURE } });
         let about = self.about.iter().map(|about| {
             json!({
