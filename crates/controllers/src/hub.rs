@@ -61,6 +61,8 @@ pub(crate) struct Hub {
     pub(crate) policies: Cache<DynamicObject>,
     /// What binds them.
     pub(crate) policy_bindings: Cache<DynamicObject>,
+    /// The Kustomizations that refused edits by hand when policies were last looked at, by namespace and name.
+    pub(crate) refusing: Mutex<BTreeSet<(String, String)>>,
     /// Something that policies follow from, or one of them, may have changed.
     pub(crate) policy_news: Arc<Notify>,
     /// The lane that has its rights, by namespace.
@@ -100,6 +102,7 @@ impl Hub {
             lane_accounts: Cache::default(),
             policies: Cache::default(),
             policy_bindings: Cache::default(),
+            refusing: Mutex::default(),
             policy_news: Arc::default(),
             admitted: Mutex::default(),
             kinds,

@@ -422,6 +422,7 @@ impl Manager {
         };
         let Some(key) = key else { return };
         self.hub.tell_dependents(&key);
+        self.tell_policies(&key);
         if !self.hub.means.switches.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
             return;
         }
@@ -436,6 +437,13 @@ impl Manager {
         }
     }
 
+    /// What policies read may follow from an object that changed.
+    fn tell_policies(&self, changed: &Key) {
+        if self.hub.means.settings.has_policies && policies::concerns(&self.hub, changed) {
+            self.hub.policy_news.notify_one();
+        }
+    }
+
     /// An object of a reconciled kind changed: its own reconciler is told, and those in the hub that look at it.
     fn take_own<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, told: Told<'_>) -> Option<Key> {
         let key = match told {
@@ -447,6 +455,7 @@ impl Manager {
             }
         };
         self.hub.tell_dependents(&key);
+        self.tell_policies(&key);
         if !self.hub.means.switches.is_on(entry.kind.name) {
             return Some(key);
         }

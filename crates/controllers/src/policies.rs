@@ -1,22 +1,26 @@
 //! Keeps tenancy's policies in force: the facts that they read, on namespaces, and the policies themselves. Carries out what
 //! [`tenure_planner::policies`] decides, as the controller; refuses to hold more of namespaces and policies than watches tell.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
-use tenure_api::ObjectView;
-use tenure_api::metadata::TENURE_CONTROLLER;
+use tenure_api::metadata::{HAND_EDITS, SURFACE_LABEL, TENURE_CONTROLLER};
+use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface};
 use tenure_cluster::{Client, ClusterError, EventHistory, EventRecorder};
 use tenure_planner::Event;
 use tenure_planner::policies::{SeenNamespace, Snapshot, Write, plan};
 use tenure_tenancy::Facts;
+use tenure_tenancy::admission::policy::Refusing;
 
 use crate::cache::Cache;
 use crate::hub::Hub;
+use crate::key::Key;
 use crate::own::describe_event;
+use crate::reconciled::Reconciled as _;
 
 /// The kinds, in the order in which they are written.
 pub(crate) const POLICY: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
@@ -50,6 +54,62 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
         tokio::time::sleep(pause).await;
         pause = pause.saturating_mul(2).min(PAUSES.1);
     }
+}
+
+/// Whether what policies read may follow from an object that changed: from a Surface, or a Kustomization that refuses edits by hand, or did.
+pub(crate) fn concerns(hub: &Hub, changed: &Key) -> bool {
+    if changed.kind != Kustomization::KIND {
+        return changed.kind == Surface::KIND;
+    }
+    let known = hub.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+    let was_so = known.contains(&(changed.namespace.clone(), changed.name.clone()));
+    drop(known);
+    let shard = hub.find_shard(&changed.namespace);
+    let now = shard.and_then(|shard| {
+        shard
+            .caches
+            .of::<Kustomization>()
+            .get(&changed.namespace, &changed.name)
+    });
+    was_so || now.is_some_and(|kustomization| read_refusing(hub, &kustomization).is_some())
+}
+
+/// A Kustomization that refuses edits by hand, with its Surface. Others, which are most, aren't looked into.
+fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Option<Value>)> {
+    let metadata = &kustomization.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let surface = metadata.labels.as_ref().and_then(|labels| labels.get(SURFACE_LABEL));
+    let surface = surface.and_then(|name| hub.caches.of::<Surface>().get(namespace, name));
+    let says = |metadata: &ObjectMeta| {
+        metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|said| said.contains_key(HAND_EDITS))
+    };
+    if !says(metadata) && !surface.as_ref().is_some_and(|surface| says(&surface.metadata)) {
+        return None;
+    }
+    let surface = surface.and_then(|surface| serde_json::to_value(surface.as_ref()).ok());
+    let kustomization = serde_json::to_value(kustomization).ok()?;
+    Refusing::is_said(&kustomization, surface.as_ref()).then_some((kustomization, surface))
+}
+
+/// All that refuse edits by hand.
+fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
+    let (mut refusing, mut known) = (Refusing::default(), BTreeSet::new());
+    for shard in hub.list_shards() {
+        for kustomization in shard.caches.of::<Kustomization>().all() {
+            let Some((object, surface)) = read_refusing(hub, &kustomization) else {
+                continue;
+            };
+            refusing.add(facts, &object, surface.as_ref());
+            let metadata = &kustomization.metadata;
+            let name = |name: &Option<String>| name.clone().unwrap_or_default();
+            known.insert((name(&metadata.namespace), name(&metadata.name)));
+        }
+    }
+    *hub.refusing.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    refusing
 }
 
 fn observe(hub: &Hub) -> Snapshot {
@@ -89,6 +149,7 @@ fn observe(hub: &Hub) -> Snapshot {
         annotations: namespace.metadata.annotations.clone().unwrap_or_default(),
     });
     Snapshot {
+        refusing: collect_refusing(hub, &facts),
         facts,
         namespaces: namespaces.collect(),
         live,

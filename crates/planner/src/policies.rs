@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_tenancy::Facts;
-use tenure_tenancy::admission::policy::{FACTS_PREFIX, POLICY_PREFIX, describe_namespace, list_policies};
+use tenure_tenancy::admission::policy::{FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespace, list_policies};
 
 use crate::merge_patch::find_difference;
 use crate::plan::{Event, EventKind, EventPlace};
@@ -19,6 +19,8 @@ use crate::plan::{Event, EventKind, EventPlace};
 pub struct Snapshot {
     /// Tenants and namespaces.
     pub facts: Facts,
+    /// What refuses edits by hand, by namespace.
+    pub refusing: Refusing,
     /// All namespaces, and what stands on them.
     pub namespaces: Vec<SeenNamespace>,
     /// The policies and bindings that bear names of ours, as they are stored.
@@ -76,7 +78,7 @@ pub fn plan(snapshot: &Snapshot) -> Vec<Write> {
     let facts: Vec<Write> = snapshot
         .namespaces
         .iter()
-        .filter_map(|namespace| write_facts(&snapshot.facts, namespace))
+        .filter_map(|namespace| write_facts(snapshot, namespace))
         .collect();
     let is_first = snapshot.live.is_empty();
     // While it is the first time, nothing is refused yet.
@@ -91,8 +93,8 @@ pub fn plan(snapshot: &Snapshot) -> Vec<Write> {
 }
 
 /// The change of a namespace's facts, if there is one.
-fn write_facts(facts: &Facts, namespace: &SeenNamespace) -> Option<Write> {
-    let wanted = describe_namespace(facts, &namespace.name);
+fn write_facts(snapshot: &Snapshot, namespace: &SeenNamespace) -> Option<Write> {
+    let wanted = describe_namespace(&snapshot.facts, &snapshot.refusing, &namespace.name);
     let standing = namespace
         .annotations
         .iter()
@@ -204,7 +206,7 @@ mod tests {
         Snapshot {
             facts,
             namespaces: vec![seen("blue"), seen("nobody")],
-            live: Vec::new(),
+            ..Snapshot::default()
         }
     }
 

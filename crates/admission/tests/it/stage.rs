@@ -69,8 +69,9 @@ impl Stage {
                 admin.apply(self.write(version, &kind, &right)).await.unwrap();
             }
         }
+        let refusing = self.table.collect_refusing(&facts);
         for namespace in &realm.namespaces {
-            let written = policy::describe_namespace(&facts, &namespace.name);
+            let written = policy::describe_namespace(&facts, &refusing, &namespace.name);
             let patch = json!({ "metadata": { "annotations": written } });
             if !written.is_empty() && namespace.name != "left-over" {
                 admin

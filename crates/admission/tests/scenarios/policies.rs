@@ -56,6 +56,7 @@ async fn the_policies_answer_as_the_table_says() {
     check_facts(&stage).await;
     check_unwritten(&stage).await;
     check_minting(&stage).await;
+    check_managers(&stage).await;
     stage.cluster.remove_policies().await.unwrap();
 }
 
@@ -198,5 +199,48 @@ async fn check_minting(stage: &Stage) {
         stage.cluster.admin.apply(account).await.unwrap();
         let target = format!("/api/v1/namespaces/{namespace}/serviceaccounts/minted/token");
         expect(stage, ("controller", Method::POST, &target), &request, part).await;
+    }
+}
+
+/// Neither who takes the name of Git's manager nor who throws managedFields away edits what Git manages.
+async fn check_managers(stage: &Stage) {
+    let admin = &stage.cluster.admin;
+    let map = |git: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "strict-too", "namespace": "blue", "labels": {
+                "kustomize.toolkit.fluxcd.io/name": "strict", "kustomize.toolkit.fluxcd.io/namespace": "blue"
+            } },
+            "data": { "git": git }
+        })
+    };
+    let stored = admin.apply_as("kustomize-controller", map("1")).await.unwrap();
+    let refused = Some("what Kustomization blue/strict applied here is managed by Git");
+    let target = "/api/v1/namespaces/blue/configmaps/strict-too";
+    for (what, part) in [
+        ("/data/own", None),
+        ("/metadata/annotations/own", None),
+        ("/data/git", refused),
+        ("/metadata/labels/kustomize.toolkit.fluxcd.io~1name", refused),
+    ] {
+        let mut edited = stored.clone();
+        let (parent, key) = what.rsplit_once('/').unwrap();
+        edited["metadata"]["annotations"] = json!({});
+        edited.pointer_mut(parent).unwrap()[key.replace("~1", "/")] = json!("x");
+        edited["metadata"].as_object_mut().unwrap().remove("managedFields");
+        expect(stage, ("dev", Method::PUT, target), &edited, part).await;
+        if part.is_some() {
+            edited["metadata"]["managedFields"] = json!([{}]);
+            expect(stage, ("dev", Method::PUT, target), &edited, part).await;
+        }
+    }
+    for manager in ["kustomize-controller", "me"] {
+        let request = http::Request::patch(format!("{target}?dryRun=All&force=true&fieldManager={manager}"))
+            .header("content-type", "application/apply-patch+yaml")
+            .header("impersonate-user", "dora")
+            .header("impersonate-group", "blue-devs");
+        let request = request.body(map("2").to_string().into_bytes()).unwrap();
+        let answer = admin.client().request::<Value>(request).await.unwrap_err();
+        assert!(answer.to_string().contains("is managed by Git"), "{manager}: {answer}");
     }
 }

@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
 
 use crate::stage::{Stage, condition};
-use crate::tenants::{TENANT, surface, surface_ready, tenant};
+use crate::tenants::{SURFACE, TENANT, surface, surface_ready, tenant};
 
 const POLICY: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
 const BINDING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 
 /// What comes of a dry run as somebody: nothing, or the message that refuses it.
-async fn ask(stage: &Stage, who: &str, target: &str, body: &Value) -> Result<(), String> {
+async fn ask(stage: &Stage, (method, who): (Method, &str), target: &str, body: &Value) -> Result<(), String> {
     let request = Request::builder()
-        .method(Method::POST)
+        .method(method)
         .uri(format!("{target}?dryRun=All"))
         .header("content-type", "application/json")
         .header("impersonate-user", who)
@@ -30,8 +30,17 @@ async fn ask(stage: &Stage, who: &str, target: &str, body: &Value) -> Result<(),
 
 /// Asks until it is refused by a policy with these words, or, without any, until it is allowed.
 async fn until_answered(stage: &Stage, who: &str, target: &str, body: &Value, part: Option<&str>) {
+    until(stage, (Method::POST, who), target, body, part).await;
+}
+
+/// The same of an object that is there, with the whole of it.
+async fn until_edited(stage: &Stage, who: &str, target: &str, body: &Value, part: Option<&str>) {
+    until(stage, (Method::PUT, who), target, body, part).await;
+}
+
+async fn until(stage: &Stage, (method, who): (Method, &str), target: &str, body: &Value, part: Option<&str>) {
     let asked = eventually(SOON, || async {
-        let answer = ask(stage, who, target, body).await;
+        let answer = ask(stage, (method.clone(), who), target, body).await;
         let is_right = match (&answer, part) {
             (Ok(()), None) => true,
             (Err(message), Some(part)) => {
@@ -100,10 +109,36 @@ async fn policies_hold_with_what_is_written_for_them() {
     // A surface works: what its lane writes is refused by none.
     let files = [(
         "map.yaml",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: policed }\n",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: policed }\ndata: { git: 'yes' }\n",
     )];
     let _repository = surface(&stage, "policed-blue", "app", &files, json!({})).await;
     surface_ready(&stage, ("policed-blue", "app")).await;
+
+    // What it applies is refused to be edited once the Surface says so, and free again with the Surface suspended.
+    let edited =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "policed" }, "data": { "git": "no" } });
+    let said = |suspend: bool| json!({ "metadata": { "annotations": { "tenure.dev/hand-edits": "refuse" } }, "spec": { "suspend": suspend } });
+    let target = "/api/v1/namespaces/policed-blue/configmaps/policed";
+    until_edited(&stage, owner, target, &edited, None).await;
+    stage
+        .admin
+        .patch(SURFACE, ("policed-blue", "app"), said(false))
+        .await
+        .unwrap();
+    until_edited(
+        &stage,
+        owner,
+        target,
+        &edited,
+        Some("is managed by Git: change it there"),
+    )
+    .await;
+    stage
+        .admin
+        .patch(SURFACE, ("policed-blue", "app"), said(true))
+        .await
+        .unwrap();
+    until_edited(&stage, owner, target, &edited, None).await;
 
     // What follows from the Tenant follows it.
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });

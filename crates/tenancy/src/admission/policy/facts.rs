@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::super::account::account_of;
+use super::managed::Refusing;
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
@@ -35,16 +36,27 @@ pub(super) const REFERENCES: &str = "references";
 /// Where the Tenant is cordoned, its owners, a line each.
 pub(super) const CORDONED: &str = "cordoned";
 
+/// The Kustomizations that refuse edits by hand of what they applied here, and who may edit it, a line each.
+pub(super) const REFUSING: &str = "refusing";
+
 /// How long a list may get: an object has room for 256 KiB of annotations, and each namespace of a tenant has all of its lists.
-const LONGEST_LIST: usize = 16 << 10;
+pub(super) const LONGEST_LIST: usize = 16 << 10;
 /// Stands for everybody, where those whom it stands for are too many.
 pub(super) const EVERYBODY: &str = "*";
 /// What is written for a thing that is so.
 pub(super) const YES: &str = "true";
 
-/// What is to stand on a namespace: nothing, unless it is labelled for a tenant and may be one's.
+/// What is to stand on a namespace: whose it is, where it is labelled for a tenant and may be one's, and what refuses edits by hand there.
 #[must_use]
-pub fn describe_namespace(facts: &Facts, namespace: &str) -> BTreeMap<String, String> {
+pub fn describe_namespace(facts: &Facts, refusing: &Refusing, namespace: &str) -> BTreeMap<String, String> {
+    let mut written = describe_membership(facts, namespace);
+    if let Some(lines) = refusing.describe(namespace) {
+        written.insert(format!("{FACTS_PREFIX}{REFUSING}"), lines);
+    }
+    written
+}
+
+fn describe_membership(facts: &Facts, namespace: &str) -> BTreeMap<String, String> {
     let mut written = BTreeMap::new();
     let is_labelled = facts
         .find_namespace(namespace)
@@ -140,7 +152,8 @@ pub(super) fn unwritten(platform: &str) -> Policy {
         "{} in variables.facts && variables.tenant in ['', variables.label]",
         quote(&format!("{FACTS_PREFIX}{TENANT}"))
     );
-    let own = quote(&format!("system:serviceaccount:{platform}:tenure-"));
+    let mut conditions = vec![("no-event", "request.resource.resource != 'events'".to_owned())];
+    conditions.extend(not_free(platform));
     Policy {
         name: "namespace-facts".to_owned(),
         place: Where::InTenants,
@@ -149,18 +162,7 @@ pub(super) fn unwritten(platform: &str) -> Policy {
             resources: vec!["*", "serviceaccounts/token", "pods/ephemeralcontainers"],
             operations: vec!["CREATE", "UPDATE"],
         }],
-        conditions: vec![
-            ("no-event", "request.resource.resource != 'events'".to_owned()),
-            // They keep what is there in order, and no tenant is one of them.
-            (
-                "not-kubernetes-itself",
-                format!(
-                    "!{USER}.startsWith('system:serviceaccount:kube-system:') && !{USER}.startsWith('system:node:') && \
-                     !{USER}.startsWith('system:kube-') && {USER} != 'system:apiserver'"
-                ),
-            ),
-            ("not-tenure-itself", format!("!{USER}.startsWith({own})")),
-        ],
+        conditions,
         variables,
         validations: vec![Validation {
             holds: format!("({is_known}) || {}", may(ADOPT, Some("variables.label"))),
@@ -172,4 +174,20 @@ pub(super) fn unwritten(platform: &str) -> Policy {
             remedy: quote("try again in a moment, or let an administrator see whether Tenure runs"),
         }],
     }
+}
+
+/// Conditions that Kubernetes' own controllers and nodes, and Tenure, don't meet: they keep what is there in order, and no tenant is one of
+/// them.
+pub(super) fn not_free(platform: &str) -> [(&'static str, String); 2] {
+    let own = quote(&format!("system:serviceaccount:{platform}:tenure-"));
+    [
+        (
+            "not-kubernetes-itself",
+            format!(
+                "!{USER}.startsWith('system:serviceaccount:kube-system:') && !{USER}.startsWith('system:node:') && \
+                 !{USER}.startsWith('system:kube-') && {USER} != 'system:apiserver'"
+            ),
+        ),
+        ("not-tenure-itself", format!("!{USER}.startsWith({own})")),
+    ]
 }

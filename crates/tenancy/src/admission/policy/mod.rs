@@ -16,12 +16,14 @@ mod cordon;
 mod expression;
 mod facts;
 mod flux;
+mod managed;
 mod namespace;
 mod rights;
 mod tenant;
 
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace};
+pub use managed::Refusing;
 pub use rights::{PROVISION, SHOW_TOKEN, list_roles, list_tenant_rights};
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
@@ -43,6 +45,7 @@ pub fn list_policies(platform: &str) -> Vec<Value> {
         account::taken(),
         account::spoken_for(),
         account::minted(platform),
+        managed::managed(platform),
     ];
     policies.extend(flux::kinds());
     let written = policies.into_iter();
@@ -54,6 +57,8 @@ pub fn list_policies(platform: &str) -> Vec<Value> {
 enum Where {
     /// Those in namespaces that are labelled for a tenant, and that may be one's.
     InTenants,
+    /// Those in any namespace.
+    InNamespaces,
     /// Those in any namespace, and those in none.
     Anywhere,
 }
@@ -93,11 +98,11 @@ impl Policy {
         let about = self.about.iter().map(|about| {
             json!({
                 "apiGroups": about.groups, "apiVersions": ["*"], "resources": about.resources, "operations": about.operations,
-                "scope": if self.place == Where::InTenants { "Namespaced" } else { "*" }
+                "scope": if self.place == Where::Anywhere { "*" } else { "Namespaced" }
             })
         });
         let selector = match self.place {
-            Where::Anywhere => json!({}),
+            Where::Anywhere | Where::InNamespaces => json!({}),
             // A policy that fails there could keep a cluster from repairing itself.
             Where::InTenants => json!({ "matchExpressions": [
                 { "key": TENANT_LABEL, "operator": "Exists" },
