@@ -27,6 +27,8 @@ pub(crate) const POLICY: (&str, &str) = ("admissionregistration.k8s.io/v1", "Val
 pub(crate) const BINDING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
 /// How many writes are under way at the same time.
 const AT_ONCE: usize = 8;
+/// How long news are gathered: a tenant may change what some of them follow from as often as it likes.
+const GATHERED: Duration = Duration::from_millis(100);
 /// How soon what failed is tried again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
@@ -48,6 +50,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
         if is_well {
             pause = PAUSES.0;
             hub.policy_news.notified().await;
+            tokio::time::sleep(GATHERED).await;
             continue;
         }
         // Whatever news there are meanwhile, what was refused is not asked for all the time.

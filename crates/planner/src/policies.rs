@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_tenancy::Facts;
-use tenure_tenancy::admission::policy::{FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespace, list_policies};
+use tenure_tenancy::admission::policy::{FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespaces, list_policies};
 
 use crate::merge_patch::find_difference;
 use crate::plan::{Event, EventKind, EventPlace};
@@ -75,10 +75,11 @@ pub fn is_ours(name: &str) -> bool {
 /// What is to be written now; nothing where all is as it should be.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Vec<Write> {
-    let facts: Vec<Write> = snapshot
-        .namespaces
-        .iter()
-        .filter_map(|namespace| write_facts(snapshot, namespace))
+    let names = snapshot.namespaces.iter().map(|namespace| namespace.name.as_str());
+    let described = describe_namespaces(&snapshot.facts, &snapshot.refusing, names);
+    let described = snapshot.namespaces.iter().zip(described);
+    let facts: Vec<Write> = described
+        .filter_map(|(namespace, wanted)| write_facts(namespace, &wanted))
         .collect();
     let is_first = snapshot.live.is_empty();
     // While it is the first time, nothing is refused yet.
@@ -93,14 +94,13 @@ pub fn plan(snapshot: &Snapshot) -> Vec<Write> {
 }
 
 /// The change of a namespace's facts, if there is one.
-fn write_facts(snapshot: &Snapshot, namespace: &SeenNamespace) -> Option<Write> {
-    let wanted = describe_namespace(&snapshot.facts, &snapshot.refusing, &namespace.name);
+fn write_facts(namespace: &SeenNamespace, wanted: &BTreeMap<String, String>) -> Option<Write> {
     let standing = namespace
         .annotations
         .iter()
         .filter(|(key, _)| key.starts_with(FACTS_PREFIX));
     let mut annotations = Map::new();
-    for (key, value) in &wanted {
+    for (key, value) in wanted {
         if namespace.annotations.get(key) != Some(value) {
             annotations.insert(key.clone(), json!(value));
         }

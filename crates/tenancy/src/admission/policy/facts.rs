@@ -46,17 +46,41 @@ pub(super) const EVERYBODY: &str = "*";
 /// What is written for a thing that is so.
 pub(super) const YES: &str = "true";
 
+/// What is to stand on each of these namespaces, in their order. What namespaces of one tenant have in common is put together once.
+#[must_use]
+pub fn describe_namespaces<'a>(
+    facts: &Facts,
+    refusing: &Refusing,
+    names: impl Iterator<Item = &'a str>,
+) -> Vec<BTreeMap<String, String>> {
+    let mut lists = BTreeMap::new();
+    names.map(|name| describe(facts, refusing, name, &mut lists)).collect()
+}
+
 /// What is to stand on a namespace: whose it is, where it is labelled for a tenant and may be one's, and what refuses edits by hand there.
 #[must_use]
 pub fn describe_namespace(facts: &Facts, refusing: &Refusing, namespace: &str) -> BTreeMap<String, String> {
-    let mut written = describe_membership(facts, namespace);
+    describe(facts, refusing, namespace, &mut BTreeMap::new())
+}
+
+fn describe(
+    facts: &Facts,
+    refusing: &Refusing,
+    namespace: &str,
+    lists: &mut BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut written = describe_membership(facts, namespace, lists);
     if let Some(lines) = refusing.describe(namespace) {
         written.insert(format!("{FACTS_PREFIX}{REFUSING}"), lines);
     }
     written
 }
 
-fn describe_membership(facts: &Facts, namespace: &str) -> BTreeMap<String, String> {
+fn describe_membership(
+    facts: &Facts,
+    namespace: &str,
+    lists: &mut BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let mut written = BTreeMap::new();
     let is_labelled = facts
         .find_namespace(namespace)
@@ -85,7 +109,16 @@ fn describe_membership(facts: &Facts, namespace: &str) -> BTreeMap<String, Strin
     write(HOME, tenant.home().to_owned());
     write(ACCOUNT, account);
     write(ACTS_AS, acts_as);
-    write(NAMESPACES, list_namespaces(facts, tenant, namespace));
+    let names = lists
+        .entry(tenant.name.clone())
+        .or_insert_with(|| list_namespaces(facts, tenant));
+    // Where they are too many, this one alone: then a policy refuses what leads to the others.
+    let names = if names.len() <= LONGEST_LIST {
+        names.as_str()
+    } else {
+        namespace
+    };
+    write(NAMESPACES, names.to_owned());
     if tenant.exclusive_account {
         write(EXCLUSIVE, YES.to_owned());
     }
@@ -106,16 +139,11 @@ fn describe_membership(facts: &Facts, namespace: &str) -> BTreeMap<String, Strin
     written
 }
 
-/// All of the tenant's namespaces, or this one alone where they are too many: then a policy refuses what leads to the others.
-fn list_namespaces(facts: &Facts, tenant: &TenantFacts, own: &str) -> String {
+/// All of the tenant's namespaces.
+fn list_namespaces(facts: &Facts, tenant: &TenantFacts) -> String {
     let mut names: Vec<&str> = facts.list_namespaces(tenant).map(|known| known.name.as_str()).collect();
     names.sort_unstable();
-    let names = names.join(",");
-    if names.len() <= LONGEST_LIST {
-        names
-    } else {
-        own.to_owned()
-    }
+    names.join(",")
 }
 
 /// `User alice`, a line each. Where they are too many, everybody is kept out.
@@ -190,4 +218,56 @@ pub(super) fn not_free(platform: &str) -> [(&'static str, String); 2] {
         ),
         ("not-tenure-itself", format!("!{USER}.startsWith({own})")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::allow_attributes,
+        reason = "tests may panic"
+    )]
+
+    use super::*;
+    use crate::realm::{NamespaceFacts, Settings, TenantOwnerFacts, TenantOwnerReference};
+
+    #[test]
+    fn what_is_too_long_allows_nothing() {
+        let mut facts = Facts::new(Settings::default());
+        let owner = |number: usize| TenantOwnerFacts {
+            kind: "User".to_owned(),
+            name: format!("{number}-{}", "x".repeat(200)),
+        };
+        let mut tenant = TenantFacts {
+            name: "blue".to_owned(),
+            uid: "t".to_owned(),
+            cordoned: true,
+            owners: (0..3).map(owner).collect(),
+            ..TenantFacts::default()
+        };
+        facts.set_tenant(tenant.clone());
+        let name = |number: usize| format!("blue-{number}-{}", "n".repeat(40));
+        for number in 0..400 {
+            facts.set_namespace(NamespaceFacts {
+                name: name(number),
+                tenant_label: Some("blue".to_owned()),
+                tenant_owners: vec![TenantOwnerReference {
+                    name: "blue".to_owned(),
+                    uid: "t".to_owned(),
+                }],
+                ..NamespaceFacts::default()
+            });
+        }
+        let names: Vec<String> = (0..400).map(name).collect();
+        let all = describe_namespaces(&facts, &Refusing::default(), names.iter().map(String::as_str));
+        assert_eq!(all[7]["facts.tenure.dev/namespaces"], names[7]);
+        assert_eq!(all[7]["facts.tenure.dev/cordoned"].lines().count(), 3);
+        assert_eq!(all[7], describe_namespace(&facts, &Refusing::default(), &names[7]));
+        tenant.owners = (0..100).map(owner).collect();
+        facts.set_tenant(tenant);
+        let one = describe_namespace(&facts, &Refusing::default(), &names[7]);
+        assert_eq!(one["facts.tenure.dev/cordoned"], "*");
+        assert!(one.values().map(String::len).sum::<usize>() < 64 << 10);
+    }
 }

@@ -22,7 +22,7 @@ mod rights;
 mod tenant;
 
 use expression::{phrase, quote};
-pub use facts::{FACTS_PREFIX, describe_namespace};
+pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
 pub use managed::Refusing;
 pub use rights::{PROVISION, SHOW_TOKEN, list_roles, list_tenant_rights};
 use serde_json::{Value, json};

@@ -148,9 +148,7 @@ fn list_validations(platform: &str) -> Vec<Validation> {
                 "{} owns Tenants, and namespace {} names none",
                 &[USER, "variables.name"],
             ),
-            quote(&format!(
-                "label it {TENANT_LABEL}=<tenant>, with an ownerReference to it"
-            )),
+            quote(&format!("label it {TENANT_LABEL}=<tenant>")),
         ),
         membership(
             format!(
