@@ -114,6 +114,19 @@ async fn policies_hold_with_what_is_written_for_them() {
     let _repository = surface(&stage, "policed-blue", "app", &files, json!({})).await;
     surface_ready(&stage, ("policed-blue", "app")).await;
 
+    // Also in a shard, whose label its lane doesn't write.
+    let shard = json!({ "metadata": { "labels": { "sharding.fluxcd.io/key": "two" } } });
+    stage.admin.patch(TENANT, ("", "policed-blue"), shard).await.unwrap();
+    let is_in_shard =
+        |namespace: Option<&Value>| namespace.is_some_and(|namespace| fact(namespace, "shard") == Some("two"));
+    stage.until(NAMESPACE, ("", "policed-blue"), is_in_shard).await;
+    let more = [(
+        "map.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: policed-too }\n",
+    )];
+    let _other = surface(&stage, "policed-blue", "late", &more, json!({})).await;
+    surface_ready(&stage, ("policed-blue", "late")).await;
+
     // What it applies is refused to be edited once the Surface says so, and free again with the Surface suspended.
     let edited =
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "policed" }, "data": { "git": "no" } });
