@@ -126,6 +126,14 @@ impl Cluster {
         }
     }
 
+    /// No policy of ours judges any more.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being removed.
+    pub async fn remove_policies(&self) -> anyhow::Result<()> {
+        remove_policies(&self.admin).await
+    }
+
     /// A folder that is removed with the cluster.
     #[must_use]
     pub fn folder(&self) -> &Path {
@@ -244,6 +252,7 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
             admin.delete(kind, ("", WEBHOOKS)).await?;
         }
     }
+    remove_policies(admin).await?;
     for kind in KINDS {
         for object in admin.list(kind, "").await? {
             let text = |pointer: &str| {
@@ -269,6 +278,21 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
         if let (true, Some(name)) = (is_labelled(&namespace, TEST_LABEL), name) {
             // Not waited for: a test that wants one of the same name waits.
             admin.delete(NAMESPACE, ("", name)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Policies of ours would judge what is done to the rest. Without their bindings none does.
+async fn remove_policies(admin: &Admin) -> anyhow::Result<()> {
+    for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+        let kind = ("admissionregistration.k8s.io/v1", kind);
+        for object in admin.list(kind, "").await? {
+            let label = object.pointer("/metadata/labels/app.kubernetes.io~1managed-by");
+            let name = object.pointer("/metadata/name").and_then(Value::as_str);
+            if let (Some(true), Some(name)) = (label.map(|label| label == "tenure"), name) {
+                admin.delete(kind, ("", name)).await?;
+            }
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     clippy::allow_attributes,
     reason = "tests may panic"
 )]
@@ -11,7 +12,9 @@
 mod door;
 mod embedded;
 mod keeping;
+mod policies;
 mod reviews;
+#[allow(dead_code, reason = "the policies' scenarios use the rest of it")]
 mod stage;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]

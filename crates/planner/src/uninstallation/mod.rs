@@ -20,6 +20,7 @@ use tenure_api::metadata::{
     NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE,
     TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
+use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
 /// ClusterRoles of the installation that people and tenants hold: they go with the kinds, not with the controllers.
 const HELD_BY_OTHERS: [&str; 3] = [
@@ -79,6 +80,12 @@ pub struct Snapshot {
     pub role_bindings: Vec<SeenObject>,
     /// All that is in the platform namespace.
     pub inside: Vec<SeenObject>,
+    /// The policies that the controllers keep in force, and what binds them.
+    pub policies: Vec<SeenObject>,
+    /// The namespaces on which something stands for policies to read.
+    pub stated: Vec<SeenObject>,
+    /// What policies know a Tenant's owners and account by, in no namespace.
+    pub tenant_rights: Vec<SeenObject>,
     /// How often something was written to an object already, by its path.
     pub attempts: BTreeMap<String, u32>,
     /// The ClusterRoleBindings of accounts of the platform namespace.
@@ -145,6 +152,9 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
         open_the_way(snapshot),
         delete_webhooks(snapshot),
         snapshot.deployments.iter().filter_map(delete).collect(),
+        // Nobody keeps what they read any more: from here on they could only refuse.
+        snapshot.policies.iter().filter_map(delete).collect(),
+        withdraw(snapshot),
         release(snapshot, kinds, namespace),
         delete_rights(snapshot, kinds, namespace),
         delete_kinds(snapshot, kinds, &mut plan),
@@ -243,6 +253,16 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
         plan.goes.push(format!("{count} {kind} in {PLATFORM_NAMESPACE}"));
     }
     NamespaceVerdict::Goes
+}
+
+/// What policies read, once there are none.
+fn withdraw(snapshot: &Snapshot) -> Vec<Step> {
+    let facts = snapshot.stated.iter().filter_map(|seen| {
+        let mut release = Release::of(&seen.object);
+        release.take_facts();
+        release.finish(seen)
+    });
+    facts.chain(snapshot.tenant_rights.iter().filter_map(delete)).collect()
 }
 
 /// Finalizers and owners that would keep objects for ever, or take others along.
@@ -414,6 +434,19 @@ impl<'a> Release<'a> {
             let version = owner.read_text("/apiVersion");
             version.split_once('/').is_some_and(|(named, _)| named == group) && owner.read_text("/kind") == kind
         });
+    }
+
+    fn take_facts(&mut self) {
+        let annotations = self.object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let facts = annotations
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| key.starts_with(FACTS_PREFIX));
+        let gone: serde_json::Map<String, Value> = facts.map(|(key, _)| (key.clone(), Value::Null)).collect();
+        if !gone.is_empty() {
+            self.metadata.insert("annotations".to_owned(), Value::Object(gone));
+            self.says.push("without what policies read");
+        }
     }
 
     fn suspend(&mut self) {

@@ -473,3 +473,42 @@ fn the_webhooks_go_before_who_answers_them() {
         "{stages:?}"
     );
 }
+
+#[test]
+fn policies_go_before_what_they_read() {
+    let mut snapshot = whole();
+    let named = |kind: &str, name: &str| seen(object(kind, "", name));
+    snapshot.policies = vec![
+        named("ValidatingAdmissionPolicyBinding", "tenure-cordoned"),
+        named("ValidatingAdmissionPolicy", "tenure-cordoned"),
+    ];
+    snapshot.tenant_rights = vec![named("ClusterRole", "tenure:shop:own")];
+    let stated = with(
+        object("Namespace", "", "shop"),
+        "/metadata/annotations",
+        json!({ "facts.tenure.dev/tenant": "shop", "another": "stays" }),
+    );
+    snapshot.stated = vec![seen(stated)];
+    let plan = plan(&snapshot, KindChoice::Own).unwrap();
+    let said = says(&plan);
+    assert_eq!(
+        said[1..3],
+        [
+            vec![
+                "ValidatingAdmissionPolicyBinding tenure-cordoned: deleted".to_owned(),
+                "ValidatingAdmissionPolicy tenure-cordoned: deleted".to_owned(),
+            ],
+            vec![
+                "Namespace shop: without what policies read".to_owned(),
+                "ClusterRole tenure:shop:own: deleted".to_owned(),
+            ],
+        ]
+    );
+    let Action::Patch(patch) = &find(&plan, "Namespace shop: without").action else {
+        panic!("a patch")
+    };
+    assert_eq!(
+        patch["metadata"]["annotations"],
+        json!({ "facts.tenure.dev/tenant": null })
+    );
+}

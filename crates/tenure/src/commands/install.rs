@@ -47,6 +47,10 @@ pub(crate) struct Install {
     /// what a tenant may not write is refused before it is stored. The webhooks themselves are written by `tenure run`, once it answers.
     #[arg(long)]
     admission: bool,
+    /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, which hold also while nobody of Tenure's answers. The controllers make them,
+    /// once what they read stands on the namespaces.
+    #[arg(long)]
+    policies: bool,
     #[command(flatten)]
     workload: workload::Flags,
     /// What `tenure run` is told in the Pods: its flags, after --.
@@ -100,6 +104,9 @@ impl Install {
                 .unwrap_or_default();
             let mut objects = installation::list_objects(&switches, &shards)?;
             objects.extend(self.list_admission(&switches)?);
+            if self.policies {
+                objects.extend(installation::list_policing());
+            }
             return Ok(objects);
         }
         let mut chosen = self.workload.read(&self.list_arguments()?, &shards)?;
@@ -116,6 +123,9 @@ impl Install {
         // Who asks is found out in the same way, for metrics and for artifacts.
         if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
+        }
+        if self.policies {
+            objects.extend(installation::list_policing());
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(objects)
@@ -135,15 +145,26 @@ impl Install {
 
     /// What `tenure run` is told: what runs, and what no more than that is granted to, is said once.
     fn list_arguments(&self) -> Result<Vec<String>, Failure> {
+        if self.arguments.iter().any(|argument| argument == "--policies") {
+            return Err(
+                Failure::usage("--policies comes before --: rights are given for it, too")
+                    .hint("tenure run is told of it"),
+            );
+        }
+        let mut arguments = Vec::new();
+        if self.policies {
+            arguments.push("--policies".to_owned());
+        }
         let Some(controllers) = &self.controllers else {
-            return Ok(self.arguments.clone());
+            arguments.extend(self.arguments.iter().cloned());
+            return Ok(arguments);
         };
         let is_said = |argument: &String| argument == "--controllers" || argument.starts_with("--controllers=");
         if self.arguments.iter().any(is_said) {
             return Err(Failure::usage("--controllers is said twice: before -- and after it")
                 .hint("say it once; what is granted follows from it, and tenure run is told of it"));
         }
-        let mut arguments = vec![format!("--controllers={controllers}")];
+        arguments.push(format!("--controllers={controllers}"));
         arguments.extend(self.arguments.iter().cloned());
         Ok(arguments)
     }

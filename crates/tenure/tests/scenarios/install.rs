@@ -53,6 +53,7 @@ fn what_is_installed_can_be_read_before() {
 
 #[test]
 fn a_choice_that_makes_no_sense_is_refused() {
+    fails(&["up", "--policies"], 2, &["judged in the server"]);
     fails(&["install", "--export"], 2, &["--image"]);
     fails(
         &["install", "--export", "--image=tenure:1"],
@@ -73,6 +74,18 @@ fn a_choice_that_makes_no_sense_is_refused() {
         &["install", "--export", "--image", IMAGE, "--", "--data=/tmp"],
         2,
         &["after --", "--data"],
+    );
+    fails(
+        &[
+            "install",
+            "--export",
+            "--policies",
+            "--controllers=*,-Tenant",
+            "--image",
+            IMAGE,
+        ],
+        2,
+        &["--policies", "switched off"],
     );
     fails(
         &["install", "--export", "--image", IMAGE, "--replicas=0"],
