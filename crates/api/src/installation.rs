@@ -1,6 +1,7 @@
 //! What an installation consists of, as data: the kinds, the platform namespace, the controller's ServiceAccount and its rights.
 //! The embedded control plane applies it at every start, `deploy/` is written from it. It refuses rights that nothing uses.
 
+mod admission;
 mod choice;
 
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::metadata::{
     SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
+pub use admission::{ADMISSION_ROLE, admission};
 pub(crate) use choice::ControllerChoice;
 pub use choice::is_watched;
 
@@ -24,6 +26,8 @@ const LANE_TOKENS_ROLE: &str = "tenure-lane-tokens";
 const EVENTS_ROLE: &str = "tenure-events";
 /// The ClusterRole by which the controller lets owners make namespaces.
 const PROVISIONING_ROLE: &str = "tenure-provisioning";
+/// The ClusterRole by which the controller keeps policies in force.
+const POLICING_ROLE: &str = "tenure-policies";
 /// What lets the controllers ask who somebody is that asks for metrics.
 const METRICS_REVIEWS_BINDING: &str = "tenure-metrics-reviews";
 /// Where events about objects are that are in no namespace.
@@ -176,6 +180,45 @@ pub fn provisioning() -> Vec<Value> {
         }),
         controller_cluster_role_binding_to(PROVISIONING_ROLE),
     ]
+}
+
+/// What the controllers do to keep tenancy's policies in force: the policies and bindings of these names, and what owners and accounts are known
+/// by. A ClusterRole is made for each Tenant, with no right in it that the controllers don't have. In place of [`provisioning`], which is a part of it.
+#[must_use]
+pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
+    let names = |kind: &str| -> Vec<Value> {
+        let of_kind = policies
+            .iter()
+            .filter(|object| object.get("kind").is_some_and(|known| known == kind));
+        of_kind
+            .filter_map(|object| object.pointer("/metadata/name").cloned())
+            .collect()
+    };
+    let bound: Vec<Value> = roles
+        .iter()
+        .filter_map(|role| role.pointer("/metadata/name").cloned())
+        .collect();
+    let group = json!(["admissionregistration.k8s.io"]);
+    let both = json!(["validatingadmissionpolicies", "validatingadmissionpolicybindings"]);
+    let mut objects = roles.to_vec();
+    objects.extend([
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": POLICING_ROLE, "labels": labels()},
+            "rules": [
+                // Who may create can't be bound to names.
+                {"apiGroups": group, "resources": both, "verbs": ["get", "list", "watch", "create"]},
+                {"apiGroups": group, "resources": both, "verbs": ["patch"],
+                 "resourceNames": names("ValidatingAdmissionPolicy")},
+                {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
+                 "verbs": ["get", "create", "patch"]},
+                {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
+                 "resourceNames": bound}
+            ]
+        }),
+        controller_cluster_role_binding_to(POLICING_ROLE),
+    ]);
+    objects
 }
 
 /// How the controllers find out who asks for metrics, and whether that one may: Kubernetes' own role for who asks so. Only for an installation

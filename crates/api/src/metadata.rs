@@ -140,5 +140,7 @@ pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
 pub const VIEW_CLUSTER_ROLE: &str = "tenure-view";
 /// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";
+/// The ClusterRole of an account that its Tenant keeps exclusive: by it policies know who has to show a token.
+pub const SHOW_TOKEN_CLUSTER_ROLE: &str = "tenure-show-token";
 /// Capsule's ClusterRole of owners that lets them make namespaces: only where what they make is judged.
 pub const NAMESPACE_PROVISIONER_CLUSTER_ROLE: &str = "capsule-namespace-provisioner";

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
+use crate::admission_webhooks;
 use crate::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, SHARD_LABEL, SHARD_LEASE_PREFIX,
     SHARDING_KEY,
@@ -29,6 +30,8 @@ pub const ARTIFACT_PORT: u16 = 9743;
 pub const OPEN_ARTIFACT_PORT: u16 = 9790;
 /// The Service of artifacts.
 pub const ARTIFACT_SERVICE: &str = "tenure-artifacts";
+/// Where the certificate is in a Pod of the authority that an API server proves itself by.
+const ADMISSION_CLIENTS: &str = "/etc/tenure/admission-clients";
 /// Where the certificate for artifacts is in a Pod.
 const ARTIFACT_CERTIFICATE: &str = "/etc/tenure/artifacts";
 /// What Flux's helm-controller is labelled with.
@@ -82,6 +85,10 @@ pub struct Workload {
     pub helm_controller: Option<String>,
     /// The Secret with the certificate under which artifacts are served to who may get them, if they are.
     pub artifact_secret: Option<String>,
+    /// Whether the API server asks about what is written.
+    pub admission: bool,
+    /// The Secret with the authority, `ca.crt`, of whose certificates the API server shows one, if it does.
+    pub admission_client_secret: Option<String>,
     /// What `tenure run` is told besides.
     pub arguments: Vec<String>,
     /// Where the API server is; nothing stands for every address, on its usual ports.
@@ -154,6 +161,9 @@ pub fn objects(workload: &Workload) -> Vec<Value> {
     if workload.has_artifacts() {
         objects.push(artifact_service(workload));
     }
+    if workload.admission {
+        objects.push(admission_service());
+    }
     objects.extend(
         parts
             .iter()
@@ -169,6 +179,17 @@ fn hook_service() -> Value {
         "spec": {
             "type": "ClusterIP", "selector": selector(),
             "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "hooks"}]
+        }
+    })
+}
+
+/// Where the API server asks.
+fn admission_service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata(admission_webhooks::SERVICE),
+        "spec": {
+            "type": "ClusterIP", "selector": selector(),
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": "admission"}]
         }
     })
 }
@@ -290,6 +311,11 @@ impl Part<'_> {
             // From anywhere: each request proves itself.
             ingress.push(json!({"ports": tcp(&[ARTIFACT_PORT])}));
         }
+        if workload.admission && self.shard.is_none() {
+            // From anywhere: where an API server's connections come from is another thing in every cluster, and no selector finds it. Who makes a
+            // review up is told nothing by it.
+            ingress.push(json!({"ports": tcp(&[admission_webhooks::PORT])}));
+        }
         if !ingress.is_empty()
             && let Some(spec) = policy.get_mut("spec").and_then(Value::as_object_mut)
         {
@@ -341,6 +367,20 @@ impl Part<'_> {
             ports.push(json!({"name": "artifacts-https", "containerPort": ARTIFACT_PORT, "protocol": "TCP"}));
             mounts.push(json!({"name": "artifacts", "mountPath": ARTIFACT_CERTIFICATE, "readOnly": true}));
             volumes.push(json!({"name": "artifacts", "secret": {"secretName": secret, "defaultMode": 0o440}}));
+        }
+        if workload.admission && self.shard.is_none() {
+            arguments.push(format!("--admission-address={}", admission_webhooks::PORT));
+            ports.push(json!({"name": "admission", "containerPort": admission_webhooks::PORT, "protocol": "TCP"}));
+            if let Some(secret) = &workload.admission_client_secret {
+                arguments.push(format!("--admission-client-ca={ADMISSION_CLIENTS}/ca.crt"));
+                mounts.push(json!({"name": "admission-clients", "mountPath": ADMISSION_CLIENTS, "readOnly": true}));
+                // The authority alone: its key, if somebody put it there, is nobody's here.
+                let items = json!([{"key": "ca.crt", "path": "ca.crt"}]);
+                volumes.push(json!({"name": "admission-clients", "secret": {"secretName": secret, "defaultMode": 0o440, "items": items}}));
+            }
+        }
+        if workload.admission && self.shard.is_some() {
+            arguments.push("--admission-elsewhere".to_owned());
         }
         match self.shard {
             Some(shard) => arguments.push(format!("--watch-label-selector={SHARDING_KEY}={shard}")),

@@ -30,6 +30,7 @@ mod json_patch;
 mod keys;
 mod kinds;
 mod ledger;
+pub mod listening;
 mod long_work;
 mod metrics;
 mod operation;

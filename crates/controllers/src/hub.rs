@@ -57,6 +57,14 @@ pub(crate) struct Hub {
     pub(crate) lane_bindings: Cache<DynamicObject>,
     /// The accounts of lanes.
     pub(crate) lane_accounts: Cache<DynamicObject>,
+    /// Tenancy's policies, where they are kept in force.
+    pub(crate) policies: Cache<DynamicObject>,
+    /// What binds them.
+    pub(crate) policy_bindings: Cache<DynamicObject>,
+    /// The Kustomizations that refused edits by hand when policies were last looked at, by namespace and name.
+    pub(crate) refusing: Mutex<BTreeSet<(String, String)>>,
+    /// Something that policies follow from, or one of them, may have changed.
+    pub(crate) policy_news: Arc<Notify>,
     /// The lane that has its rights, by namespace.
     admitted: Mutex<HashMap<String, LaneAccount>>,
     /// The kinds that are reconciled here.
@@ -92,6 +100,10 @@ impl Hub {
             service_accounts: Cache::default(),
             lane_bindings: Cache::default(),
             lane_accounts: Cache::default(),
+            policies: Cache::default(),
+            policy_bindings: Cache::default(),
+            refusing: Mutex::default(),
+            policy_news: Arc::default(),
             admitted: Mutex::default(),
             kinds,
             lane_kinds,
@@ -260,11 +272,12 @@ impl Hub {
         }
         let (means, news) = (Arc::clone(&self.means), Arc::clone(&self.realm_news));
         let fleet = self.fleet().cloned();
-        let changed = Arc::clone(&self.realm_changed);
+        let (changed, policy_news) = (Arc::clone(&self.realm_changed), Arc::clone(&self.policy_news));
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED).await;
             news.store(false, Ordering::Release);
             changed.notify_one();
+            policy_news.notify_one();
             means.mailboxes.wake_all();
             if let Some(fleet) = fleet {
                 fleet.place_all();

@@ -63,6 +63,7 @@ mod means;
 mod oci_repository;
 mod origin;
 mod own;
+mod policies;
 mod preview;
 mod provider;
 mod realm;

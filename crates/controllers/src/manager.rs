@@ -12,6 +12,7 @@ use serde_json::Value;
 use tenure_api::metadata::{LANE_BINDING, LANE_LABEL, LANE_PREFIX, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_api::{Tenant, installation};
 use tenure_cluster::{ClusterError, Seen, WatchEvent, watch};
+use tenure_planner::policies::is_ours;
 use tenure_sources::StorageError;
 use tenure_tenancy::{Instance, NamespaceFacts};
 use tokio::sync::watch as signal;
@@ -32,6 +33,7 @@ use crate::kinds::{self, KindTable};
 use crate::lane::Shard;
 use crate::lane_mode::LANE_FOLDERS;
 use crate::means::Means;
+use crate::policies;
 use crate::reconciled::{Home, Reconciled as _};
 use crate::rights;
 use crate::sharding::{self, Grounds, SeenRevisions, ShardBoard};
@@ -162,6 +164,19 @@ impl Manager {
                 }),
             );
         }
+        let keeps_policies = self.keeps_policies(board.as_deref());
+        if keeps_policies {
+            synced.push(
+                self.watch((policies::POLICY.0, policies::POLICY.1, None), |manager, told| {
+                    manager.take_policy(|hub| &hub.policies, told);
+                }),
+            );
+            synced.push(
+                self.watch((policies::BINDING.0, policies::BINDING.1, None), |manager, told| {
+                    manager.take_policy(|hub| &hub.policy_bindings, told);
+                }),
+            );
+        }
         self.keep_rights(&self.hub.means.settings.platform_namespace);
         for (at, entry) in self.hub.kinds.iter().enumerate() {
             if !is_watched(entry.kind.name) {
@@ -200,12 +215,23 @@ impl Manager {
         if let Some(fleet) = self.hub.fleet() {
             fleet.begin();
         }
+        if keeps_policies {
+            let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
+            self.tasks
+                .spawn(async move { end.run_until_cancelled(policies::keep(hub)).await.map(drop) });
+        }
         if let Some(board) = board.filter(|_| !self.estates.is_all()) {
             let grounds: Arc<dyn Grounds> = Arc::new(self.clone());
             let end = self.end.clone();
             self.tasks
                 .spawn(async move { end.run_until_cancelled(sharding::keep(grounds, board)).await.map(drop) });
         }
+    }
+
+    /// Whether policies are kept in force here: of several instances one does it for all.
+    fn keeps_policies(&self, board: Option<&ShardBoard>) -> bool {
+        let is_of_shard = board.is_some_and(|board| matches!(board.instance, Instance::Shard(_)));
+        self.hub.means.settings.has_policies && !is_of_shard
     }
 
     /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten.
@@ -312,6 +338,17 @@ impl Manager {
         if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
             self.hub.realm_changed();
         }
+        let annotations = |namespace: &Option<Arc<Namespace>>| namespace.as_ref()?.metadata.annotations.clone();
+        if annotations(&change.old) != annotations(&change.new) {
+            self.hub.policy_news.notify_one();
+        }
+    }
+
+    /// A policy or a binding changed. Others than ours are not kept.
+    fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: Told<'_>) {
+        if is_ours(told.name()) && told.take(cache(&self.hub)).is_some() {
+            self.hub.policy_news.notify_one();
+        }
     }
 
     /// An object that bears the label of a Tenant changed: that Tenant is told, and the one whose label it bore before.
@@ -385,6 +422,7 @@ impl Manager {
         };
         let Some(key) = key else { return };
         self.hub.tell_dependents(&key);
+        self.tell_policies(&key);
         if !self.hub.means.switches.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
             return;
         }
@@ -399,6 +437,13 @@ impl Manager {
         }
     }
 
+    /// What policies read may follow from an object that changed.
+    fn tell_policies(&self, changed: &Key) {
+        if self.hub.means.settings.has_policies && policies::concerns(&self.hub, changed) {
+            self.hub.policy_news.notify_one();
+        }
+    }
+
     /// An object of a reconciled kind changed: its own reconciler is told, and those in the hub that look at it.
     fn take_own<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, told: Told<'_>) -> Option<Key> {
         let key = match told {
@@ -410,6 +455,7 @@ impl Manager {
             }
         };
         self.hub.tell_dependents(&key);
+        self.tell_policies(&key);
         if !self.hub.means.switches.is_on(entry.kind.name) {
             return Some(key);
         }

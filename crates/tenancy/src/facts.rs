@@ -119,7 +119,7 @@ impl Facts {
         self.list_namespaces(tenant).count()
     }
 
-    fn list_namespaces<'a>(&'a self, tenant: &'a TenantFacts) -> impl Iterator<Item = &'a NamespaceFacts> {
+    pub(crate) fn list_namespaces<'a>(&'a self, tenant: &'a TenantFacts) -> impl Iterator<Item = &'a NamespaceFacts> {
         let claims = self.claims.get(&tenant.name).into_iter().flatten();
         let known = claims.filter_map(|name| self.namespaces.get(name));
         known.filter(|facts| self.tenant_of(&facts.name).is_some_and(|owner| owner.uid == tenant.uid))

@@ -54,6 +54,17 @@ impl ReferenceGrant {
         let names_it = self.name.as_ref().is_none_or(|granted| granted.as_str() == name);
         is_named && names_it && self.kind == kind && self.namespace.as_str() == namespace
     }
+
+    /// What a namespace of a tenant may refer to by it, as `NAMESPACE/KIND/NAME`, if it is granted to that one.
+    pub(crate) fn find_target(&self, (from, tenant): (&str, &str)) -> Option<String> {
+        let is_named = match &self.from {
+            GrantedTo::Everybody => true,
+            GrantedTo::Tenant(granted) => granted.as_str() == tenant,
+            GrantedTo::Namespace(granted) => granted.as_str() == from,
+        };
+        let name = self.name.as_ref().map_or(ANY, ObjectName::as_str);
+        is_named.then(|| format!("{}/{}/{name}", self.namespace, self.kind))
+    }
 }
 
 impl FromStr for ReferenceGrant {

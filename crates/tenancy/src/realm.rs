@@ -32,6 +32,8 @@ pub struct Settings {
     pub external_grants: Vec<ExternalGrant>,
     /// Whether everything that is written in the cluster is judged by [`crate::admission`] first.
     pub is_guarded: bool,
+    /// Whether policies of [`crate::admission::policy`] are kept in force in the cluster.
+    pub has_policies: bool,
 }
 
 impl Default for Settings {
@@ -42,6 +44,7 @@ impl Default for Settings {
             reference_grants: Vec::new(),
             external_grants: Vec::new(),
             is_guarded: false,
+            has_policies: false,
         }
     }
 }

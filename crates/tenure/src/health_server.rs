@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::StatusCode;
-use tenure_cluster::ControllerHealth;
 
 use crate::failure::Failure;
 use crate::plain_http::{self, Answer, write_text};
@@ -16,11 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Listens, and answers until the future is dropped.
 pub(crate) async fn serve_probes(
     address: SocketAddr,
-    health: ControllerHealth,
+    is_ready: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Result<impl Future<Output = ()>, Failure> {
     let listener = plain_http::listen(address, "--health-address").await?;
     Ok(plain_http::serve(listener, PATIENCE, move |request| {
-        std::future::ready(answer(request.uri().path(), health.is_good()))
+        std::future::ready(answer(request.uri().path(), is_ready()))
     }))
 }
 

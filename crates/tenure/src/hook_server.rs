@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,18 +14,20 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tenure_apiserver::listening::{ListenerBounds, Shown, accept_all};
 use tenure_controllers::{Admission, HEADERS, Hooks, Verdict};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-use crate::callers::CallerTable;
 use crate::failure::Failure;
 use crate::plain_http::listen;
 
-/// How many connections there are at the same time; others wait.
-const CONNECTIONS: usize = 256;
-/// How many of them come from one address: from nobody else's, or from a proxy that waits for whole requests itself.
-const OF_ONE: usize = 96;
+/// How many connections there are at the same time, and how many of one address: of nobody else's, or of a proxy that waits for whole requests
+/// itself.
+const BOUNDS: ListenerBounds = ListenerBounds {
+    connections: 256,
+    of_one: 96,
+    handshake: HEAD,
+};
 /// How long a connection may take to send the head of its request.
 const HEAD: Duration = Duration::from_secs(5);
 /// How long a body may take to arrive.
@@ -45,23 +46,9 @@ pub(crate) async fn serve_hooks(address: SocketAddr, hooks: Hooks) -> Result<imp
 }
 
 async fn answer_hooks(listener: TcpListener, hooks: Hooks) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let callers = CallerTable::new(OF_ONE);
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let Ok((stream, peer)) = listener.accept().await else {
-            // Out of descriptors, or gone before it was looked at: another one may do better.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        // Closed at once: it is answered nothing, since that would be read as slowly as it sends.
-        let Some(caller) = callers.admit(peer.ip()) else {
-            continue;
-        };
+    accept_all(listener, BOUNDS, Shown::Nothing, move |stream, _| {
         let hooks = hooks.clone();
-        tokio::spawn(async move {
+        async move {
             let service = service_fn(|request: Request<Incoming>| {
                 let hooks = hooks.clone();
                 async move { Ok::<_, Infallible>(describe(answer(&hooks, request).await)) }
@@ -74,9 +61,9 @@ async fn answer_hooks(listener: TcpListener, hooks: Hooks) {
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
             let _whatever_became_of_it = tokio::time::timeout(ALL, connection).await;
-            drop((place, caller));
-        });
-    }
+        }
+    })
+    .await;
 }
 
 /// What is answered: a request, or why it was not even one.

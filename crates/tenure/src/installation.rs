@@ -13,6 +13,7 @@ use tenure_cluster::{Connection, Installation, Token};
 use tenure_controllers::{ArtifactEndpoint, Hooks, LaneServer, Switches};
 use tenure_planner::artifact_address::ArtifactBase;
 use tenure_sources::Endpoint;
+use tenure_tenancy::admission::policy;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +56,12 @@ pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> R
 pub(crate) fn list_objects(switches: &Switches, shards: &[String]) -> Result<Vec<Value>, Failure> {
     let objects = tenure_api::installation::objects_of_shards(&|kind| switches.is_on(kind), shards);
     objects.map_err(|error| Failure::internal(chain(&error)))
+}
+
+/// What is installed besides, where policies are kept in force: rights. The policies are made by the controllers, once what they read is written.
+pub(crate) fn list_policing() -> Vec<Value> {
+    let policies = policy::list_policies(tenure_api::metadata::PLATFORM_NAMESPACE);
+    tenure_api::installation::policing(&policies, &policy::list_roles())
 }
 
 /// Applies objects one after the other and tells what was applied: what is refused comes after all that was not.

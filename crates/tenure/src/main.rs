@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod admission_server;
 mod advertised;
 mod allocator;
 mod artifact_server;
-mod callers;
 mod columns;
 mod commands;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! A cluster for one test: embedded in a temporary folder, or an existing one. Refuses an existing one that nobody has marked as
 //! made for tests: what they leave there is removed, and they can't tell it from what somebody needs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,6 +14,7 @@ use tenure_apiserver::{ApiService, Config, Server};
 use tenure_tenancy::Settings;
 
 use crate::admin::{Admin, AdminError};
+use crate::kubernetes::Kubernetes;
 use crate::sentry::Sentry;
 use crate::{SOON, eventually};
 
@@ -54,15 +55,31 @@ impl Cluster {
     /// # Errors
     /// As [`Cluster::start`].
     pub async fn start_judged_by(settings: Settings) -> anyhow::Result<Self> {
+        let existing = std::env::var_os(TEST_KUBECONFIG).map(PathBuf::from);
+        Self::open(existing.as_deref(), settings).await
+    }
+
+    /// Takes a real control plane that a test has started for itself.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn take(kubernetes: &Kubernetes) -> anyhow::Result<Self> {
+        let labels = json!({ "metadata": { "labels": { DISPOSABLE_LABEL: "true" } } });
+        let admin = Admin::new(kubernetes.client().await?);
+        admin.patch(NAMESPACE, ("", "default"), labels).await?;
+        Self::open(Some(kubernetes.kubeconfig()), Settings::default()).await
+    }
+
+    async fn open(existing: Option<&Path>, settings: Settings) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        let (kind, client) = match std::env::var(TEST_KUBECONFIG) {
-            Ok(path) => {
-                let config = Kubeconfig::read_from(&path).with_context(|| format!("{TEST_KUBECONFIG}={path}"))?;
+        let (kind, client) = match existing {
+            Some(path) => {
+                let config = Kubeconfig::read_from(path).with_context(|| path.display().to_string())?;
                 let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
                 let client = kube::Client::try_from(config.clone())?;
                 (Kind::Existing(Box::new(config)), client)
             }
-            Err(_) => {
+            None => {
                 let (sentry, send_away) = Sentry::post(settings);
                 let config = Config {
                     workload_status: true,
@@ -107,6 +124,14 @@ impl Cluster {
         if let Kind::Embedded(_, send_away) = &self.kind {
             send_away.store(true, Ordering::Release);
         }
+    }
+
+    /// No policy of ours judges any more.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being removed.
+    pub async fn remove_policies(&self) -> anyhow::Result<()> {
+        remove_policies(&self.admin).await
     }
 
     /// A folder that is removed with the cluster.
@@ -190,6 +215,9 @@ const KINDS: [(&str, &str); 11] = [
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 
+/// The name of Tenure's webhook configurations.
+const WEBHOOKS: &str = tenure_api::admission_webhooks::CONFIGURATION;
+
 /// The label of namespaces that tests made on an existing cluster.
 const TEST_LABEL: &str = "tenure.dev/test";
 
@@ -217,6 +245,14 @@ async fn served(admin: &Admin) -> anyhow::Result<()> {
 }
 
 async fn clear(admin: &Admin) -> anyhow::Result<()> {
+    // Of webhooks that nobody answers any more.
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        let kind = ("admissionregistration.k8s.io/v1", kind);
+        if admin.get(kind, ("", WEBHOOKS)).await?.is_some() {
+            admin.delete(kind, ("", WEBHOOKS)).await?;
+        }
+    }
+    remove_policies(admin).await?;
     for kind in KINDS {
         for object in admin.list(kind, "").await? {
             let text = |pointer: &str| {
@@ -242,6 +278,21 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
         if let (true, Some(name)) = (is_labelled(&namespace, TEST_LABEL), name) {
             // Not waited for: a test that wants one of the same name waits.
             admin.delete(NAMESPACE, ("", name)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Policies of ours would judge what is done to the rest. Without their bindings none does.
+async fn remove_policies(admin: &Admin) -> anyhow::Result<()> {
+    for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+        let kind = ("admissionregistration.k8s.io/v1", kind);
+        for object in admin.list(kind, "").await? {
+            let label = object.pointer("/metadata/labels/app.kubernetes.io~1managed-by");
+            let name = object.pointer("/metadata/name").and_then(Value::as_str);
+            if let (Some(true), Some(name)) = (label.map(|label| label == "tenure"), name) {
+                admin.delete(kind, ("", name)).await?;
+            }
         }
     }
     Ok(())

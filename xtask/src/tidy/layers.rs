@@ -96,7 +96,13 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "tenure-admission",
         "crates/admission",
-        &["tenure-api", "tenure-tenancy", "tenure-apiserver"],
+        &[
+            "tenure-api",
+            "tenure-tenancy",
+            "tenure-apiserver",
+            "tenure-cluster",
+            "tenure-planner",
+        ],
     ),
     (
         "tenure-testkit",

@@ -4,12 +4,19 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     clippy::allow_attributes,
     reason = "tests may panic"
 )]
 
+mod door;
 mod embedded;
+mod keeping;
+mod policies;
+mod reviews;
+#[allow(dead_code, reason = "the policies' scenarios use the rest of it")]
 mod stage;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;
+mod webhook;

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use serde_json::{Value, json};
-use tenure_testkit::Cluster;
+use tenure_tenancy::admission::policy;
+use tenure_tenancy::{Facts, Settings};
+use tenure_testkit::{Cluster, SOON, eventually};
 
 use crate::table::{Actor, Case, FLUX, Object, Table};
 
@@ -18,6 +20,10 @@ pub(crate) enum Answer {
     Refused(u64, String, String),
 }
 
+fn read_table() -> Table {
+    serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap()
+}
+
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     table: Table,
@@ -27,9 +33,19 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn set() -> Self {
-        let table: Table = serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap();
+        let table = read_table();
+        let cluster = Cluster::start_judged_by(table.realm.settings.clone()).await.unwrap();
+        Self::furnish(cluster, table).await
+    }
+
+    /// A server on which nobody judges yet.
+    pub(crate) async fn set_on(cluster: Cluster) -> Self {
+        Self::furnish(cluster, read_table()).await
+    }
+
+    async fn furnish(cluster: Cluster, table: Table) -> Self {
         let mut stage = Self {
-            cluster: Cluster::start_judged_by(table.realm.settings.clone()).await.unwrap(),
+            cluster,
             table,
             uids: BTreeMap::new(),
         };
@@ -38,6 +54,99 @@ impl Stage {
         stage.make_actors().await;
         stage.make_objects().await;
         stage
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        self.table.realm.settings.clone()
+    }
+
+    /// From now on nobody but policies judges: with what they read on namespaces, and the rights by which they know people. Waits until the
+    /// last of them is met.
+    pub(crate) async fn hand_over_to_policies(&self) {
+        self.cluster.send_guard_away();
+        let admin = &self.cluster.admin;
+        let realm = &self.table.realm;
+        let mut facts = Facts::new(realm.settings.clone());
+        realm
+            .tenants
+            .iter()
+            .cloned()
+            .for_each(|tenant| facts.set_tenant(tenant));
+        let namespaces = realm.namespaces.iter().cloned();
+        namespaces.for_each(|namespace| facts.set_namespace(namespace));
+        for role in policy::list_roles() {
+            admin.apply(role).await.unwrap();
+        }
+        let is_made = |uid: &str| self.uids.contains_key(uid);
+        for tenant in realm.tenants.iter().filter(|tenant| is_made(&tenant.uid)) {
+            for right in policy::list_tenant_rights(tenant) {
+                let (version, kind) = (
+                    "rbac.authorization.k8s.io/v1",
+                    right["kind"].as_str().unwrap().to_owned(),
+                );
+                admin.apply(self.write(version, &kind, &right)).await.unwrap();
+            }
+        }
+        let refusing = self.table.collect_refusing(&facts);
+        for namespace in &realm.namespaces {
+            let written = policy::describe_namespace(&facts, &refusing, &namespace.name);
+            let patch = json!({ "metadata": { "annotations": written } });
+            if !written.is_empty() && namespace.name != "left-over" {
+                admin
+                    .patch(("v1", "Namespace"), ("", &namespace.name), patch)
+                    .await
+                    .unwrap();
+            }
+        }
+        for object in policy::list_policies(&realm.settings.platform_namespace) {
+            admin.apply(object).await.unwrap();
+        }
+        self.meet_a_policy().await;
+    }
+
+    /// A server follows policies in the order in which they were written: who meets this one meets those before it.
+    async fn meet_a_policy(&self) {
+        let admin = &self.cluster.admin;
+        let labels = json!({ "app.kubernetes.io/managed-by": "tenure" });
+        let version = "admissionregistration.k8s.io/v1";
+        for (kind, spec) in [
+            (
+                "ValidatingAdmissionPolicy",
+                json!({
+                    "matchConstraints": { "resourceRules": [{
+                        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]
+                    }] },
+                    "matchConditions": [{ "name": "it", "expression": "object.metadata.name == 'meets-a-policy'" }],
+                    "validations": [{ "expression": "false" }]
+                }),
+            ),
+            (
+                "ValidatingAdmissionPolicyBinding",
+                json!({ "policyName": "tenure-met", "validationActions": ["Deny"] }),
+            ),
+        ] {
+            let metadata = json!({ "name": "tenure-met", "labels": labels });
+            let object = json!({ "apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec });
+            admin.apply(object).await.unwrap();
+        }
+        let probe = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "meets-a-policy", "namespace": "nobody" }
+        });
+        let asked = eventually(SOON, || async {
+            let body = Body::from(probe.to_string().into_bytes());
+            let request = Request::post("/api/v1/namespaces/nobody/configmaps?dryRun=All")
+                .header("content-type", "application/json");
+            match read(admin.client().send(request.body(body).unwrap()).await.unwrap()).await {
+                Answer::Refused(_, _, message) if message.contains("'tenure-met'") => Ok(()),
+                other => Err(other),
+            }
+        });
+        asked.await.unwrap();
+    }
+
+    /// Somebody of the table.
+    pub(crate) fn actor(&self, name: &str) -> &Actor {
+        &self.table.actors[name]
     }
 
     pub(crate) fn cases(&self) -> impl Iterator<Item = (usize, &Case)> {
@@ -325,7 +434,7 @@ impl Stage {
     }
 
     /// Sends a request as an actor: with a token, where the table says that one is shown, else by impersonation.
-    async fn send(&self, actor: &Actor, method: Method, target: &str, body: &Value) -> Answer {
+    pub(crate) async fn send(&self, actor: &Actor, method: Method, target: &str, body: &Value) -> Answer {
         let mut request = Request::builder()
             .method(method)
             .uri(target)
@@ -391,10 +500,12 @@ fn lay_over(mut stored: Value, wanted: &Value) -> Value {
         labels.insert("capsule.clastix.io/tenant".to_owned(), label.clone());
     }
     metadata.remove("ownerReferences");
-    for key in ["ownerReferences", "annotations"] {
-        if let Some(value) = wanted["metadata"].get(key) {
-            metadata.insert(key.to_owned(), value.clone());
-        }
+    if let Some(owners) = wanted["metadata"].get("ownerReferences") {
+        metadata.insert("ownerReferences".to_owned(), owners.clone());
+    }
+    if let Some(added) = wanted["metadata"].get("annotations").and_then(Value::as_object) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        annotations.as_object_mut().unwrap().extend(added.clone());
     }
     stored
 }

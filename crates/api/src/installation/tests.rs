@@ -202,3 +202,21 @@ fn what_nobody_uses_is_not_granted() {
     assert!(!has(&tenants, &format!("{hub} source.toolkit.fluxcd.io")));
     assert!(!has(&tenants, &format!("{lane} source.toolkit.fluxcd.io")));
 }
+
+/// Whoever keeps policies changes those of their names, deletes none, and puts no right into a role that it doesn't have.
+#[test]
+fn who_keeps_policies_has_no_more_than_that() {
+    let policy = json!({"kind": "ValidatingAdmissionPolicy", "metadata": {"name": "tenure-a"}});
+    let role = json!({"kind": "ClusterRole", "metadata": {"name": "shown"}, "rules": []});
+    let objects = policing(&[policy], &[role]);
+    let rights = list_rights(&objects);
+    let of = |words: &str| -> Vec<&String> { rights.iter().filter(|right| right.contains(words)).collect() };
+    assert_eq!(of(" validatingadmissionpolicies patch").len(), 1);
+    assert!(
+        of(" patch tenure-a").len() == 2 && of(" bind shown").len() == 1,
+        "{rights:?}"
+    );
+    for refused in [" delete ", " escalate ", " impersonate ", " * "] {
+        assert!(of(refused).is_empty(), "{refused}: {rights:?}");
+    }
+}

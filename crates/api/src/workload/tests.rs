@@ -10,6 +10,8 @@ fn workload() -> Workload {
         hooks: false,
         helm_controller: None,
         artifact_secret: None,
+        admission: false,
+        admission_client_secret: None,
         arguments: vec!["--flux-namespace=gitops".to_owned()],
         shards: Vec::new(),
         api_servers: Vec::new(),
@@ -51,6 +53,40 @@ fn metrics_are_reached_from_one_namespace() {
     assert!(
         policy["spec"]["ingress"][0]["from"].is_array(),
         "who asks for hooks doesn't open the metrics"
+    );
+}
+
+/// API servers reach the main Pods, and no shard's; whose certificate counts is mounted without a key.
+#[test]
+fn api_servers_ask_the_main_pods() {
+    let none = objects(&workload());
+    assert!(none.iter().all(|object| object["metadata"]["name"] != "tenure-webhook"));
+    let asked = objects(&Workload {
+        admission: true,
+        admission_client_secret: Some("api-server".to_owned()),
+        shards: vec!["a".to_owned()],
+        ..workload()
+    });
+    let service = find(&asked, "Service", "tenure-webhook");
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], "admission");
+    let policy = find(&asked, "NetworkPolicy", "tenure-controller");
+    assert_eq!(
+        policy["spec"]["ingress"],
+        json!([{"ports": [{"protocol": "TCP", "port": 9443}]}])
+    );
+    let pod = |name: &str| find(&asked, "Deployment", name)["spec"]["template"]["spec"].clone();
+    let main = pod("tenure-controller").to_string();
+    for told in [
+        "--admission-address=9443",
+        "--admission-client-ca=/etc/tenure/admission-clients/ca.crt",
+        "\"secretName\":\"api-server\"",
+    ] {
+        assert!(main.contains(told), "{told}: {main}");
+    }
+    let shard = pod("tenure-controller-shard-a").to_string();
+    assert!(
+        shard.contains("--admission-elsewhere") && !shard.contains("--admission-address"),
+        "{shard}"
     );
 }
 

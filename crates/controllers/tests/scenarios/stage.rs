@@ -8,6 +8,7 @@ use tenure_cluster::{Connection, Token};
 use tenure_controllers::{Budgets, Config, Figures, Hooks, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
+use tenure_tenancy::admission::policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_testkit::{Admin, Cluster, SOON, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -53,6 +54,8 @@ struct Means {
     budgets: Budgets,
     /// References to other namespaces that an administrator allows.
     grants: Vec<ReferenceGrant>,
+    /// Whether they keep policies in force, in place of a guard.
+    policies: bool,
     /// Artifacts of other controllers that an administrator allows.
     externals: Vec<ExternalGrant>,
     way: Way,
@@ -125,6 +128,15 @@ impl Stage {
         Self::set_with(namespace, more, means).await
     }
 
+    /// As [`Stage::set`], where nobody judges what is written but policies that the controllers keep in force.
+    pub(crate) async fn set_policed(namespace: &str) -> Self {
+        let means = Means {
+            policies: true,
+            ..Means::default()
+        };
+        Self::set_with(namespace, &[], means).await
+    }
+
     async fn set_with(namespace: &str, more: &[String], mut means: Means) -> Self {
         let cluster = Cluster::start().await.unwrap();
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
@@ -143,6 +155,13 @@ impl Stage {
             // Somebody else's by the time the program listens, if somebody wants it that much.
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             means.hook_address = Some(free.local_addr().unwrap());
+        }
+        if means.policies {
+            cluster.send_guard_away();
+            let policies = policy::list_policies("tenure-system");
+            for object in tenure_api::installation::policing(&policies, &policy::list_roles()) {
+                cluster.admin.apply(object).await.unwrap();
+            }
         }
         let faults = Faults::default();
         let controllers = start(&cluster, &means, &faults);
@@ -394,6 +413,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     let life = Life::default();
     if let (Some(program), Way::Direct) = (program::find(), means.way)
         && means.budgets == Budgets::default()
+        && !means.policies
     {
         let end = CancellationToken::new();
         let running = tokio::spawn(program::run(
@@ -429,6 +449,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.figures = means.figures.clone();
     config.settings.reference_grants = means.grants.clone();
     config.settings.external_grants = means.externals.clone();
+    config.settings.has_policies = means.policies;
     let end = CancellationToken::new();
     let running = tokio::spawn({
         let end = end.clone();

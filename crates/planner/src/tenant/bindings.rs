@@ -12,6 +12,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::TenantFacts;
+use tenure_tenancy::admission::policy::list_tenant_rights;
 use tenure_tenancy::realm::name_gitops_account;
 
 use super::namespaces::Taken;
@@ -63,7 +64,10 @@ pub(super) fn list_wanted(
         });
     }
     let mut wanted = Vec::new();
-    if snapshot.realm.settings.is_guarded {
+    let settings = &snapshot.realm.settings;
+    if settings.has_policies {
+        wanted.extend(list_tenant_rights(facts).into_iter().filter_map(cluster_wide));
+    } else if settings.is_guarded {
         wanted.push(bind_provisioners(snapshot, facts));
     }
     let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
@@ -154,6 +158,16 @@ fn owner_subject(owner: &TenantOwner) -> Result<Value, String> {
             "spec.owners: {other:?} is not a kind of owner: User, Group or ServiceAccount"
         )),
     }
+}
+
+/// What is in no namespace, and of a kind of RBAC's.
+fn cluster_wide(object: Value) -> Option<Wanted> {
+    let id = ObjectId::of(&object).ok()?;
+    Some(Wanted {
+        id,
+        version: "v1",
+        object,
+    })
 }
 
 /// Lets the owners make namespaces, where admission sees to it that these are the tenant's. Without owners it binds nobody, so that it

@@ -13,7 +13,8 @@ use crate::plan::{EventKind, Next, Withheld};
 /// `Cordoned` where that is acted on.
 fn name_state(snapshot: &Snapshot) -> &'static str {
     let is_cordoned = snapshot.tenant.spec.cordoned.unwrap_or_default();
-    match is_cordoned && snapshot.realm.settings.is_guarded {
+    let settings = &snapshot.realm.settings;
+    match is_cordoned && (settings.is_guarded || settings.has_policies) {
         true => "Cordoned",
         false => "Active",
     }
@@ -22,16 +23,19 @@ fn name_state(snapshot: &Snapshot) -> &'static str {
 /// The fields that only admission can act on, where nothing that is written is judged.
 fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
     let spec = &snapshot.tenant.spec;
+    let settings = &snapshot.realm.settings;
+    let (is_guarded, has_policies) = (settings.is_guarded, settings.has_policies);
+    // Whether policies see to it, too.
     let fields = [
-        ("cordoned", spec.cordoned),
-        ("forceTenantPrefix", spec.force_tenant_prefix),
-        ("preventDeletion", spec.prevent_deletion),
+        ("cordoned", spec.cordoned, true),
+        ("forceTenantPrefix", spec.force_tenant_prefix, false),
+        ("preventDeletion", spec.prevent_deletion, true),
     ];
-    let is_guarded = snapshot.realm.settings.is_guarded;
-    let set = fields
-        .into_iter()
-        .filter(move |(_, value)| !is_guarded && value.unwrap_or_default());
-    set.map(|(name, _)| name)
+    let set = fields.into_iter().filter(move |(_, value, by_policy)| {
+        let is_acted_on = is_guarded || (has_policies && *by_policy);
+        !is_acted_on && value.unwrap_or_default()
+    });
+    set.map(|(name, _, _)| name)
 }
 
 /// The end of a plan: the status, and when to look again.

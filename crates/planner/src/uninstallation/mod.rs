@@ -2,7 +2,8 @@
 //!
 //! Objects of Flux's kinds carry the controllers' finalizer: with nobody to take it off they could never be deleted; and while somebody
 //! reconciles, deleting them deletes what they applied. What Surfaces and Tenants made is owned by them: where they go, the garbage
-//! collector takes it along, namespaces with all that is in them. So the controllers end first and are kept from coming back; then finalizers and
+//! collector takes it along, namespaces with all that is in them. While webhooks of nobody stand, writes fail; so the right to put them back goes
+//! first, and then they. Then the controllers end and are kept from coming back; then finalizers and
 //! owners are taken off; only then something is deleted, and no Kustomization is deleted that isn't suspended, which whoever reconciles
 //! it, Flux too, takes as "its objects are left".
 //!
@@ -12,10 +13,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
+use tenure_api::admission_webhooks::CONFIGURATION;
+use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE,
+    TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
+use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
 /// ClusterRoles of the installation that people and tenants hold: they go with the kinds, not with the controllers.
 const HELD_BY_OTHERS: [&str; 3] = [
@@ -75,6 +80,12 @@ pub struct Snapshot {
     pub role_bindings: Vec<SeenObject>,
     /// All that is in the platform namespace.
     pub inside: Vec<SeenObject>,
+    /// The policies that the controllers keep in force, and what binds them.
+    pub policies: Vec<SeenObject>,
+    /// The namespaces on which something stands for policies to read.
+    pub stated: Vec<SeenObject>,
+    /// What policies know a Tenant's owners and account by, in no namespace.
+    pub tenant_rights: Vec<SeenObject>,
     /// How often something was written to an object already, by its path.
     pub attempts: BTreeMap<String, u32>,
     /// The ClusterRoleBindings of accounts of the platform namespace.
@@ -138,7 +149,12 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
     let mut plan = Plan::default();
     let namespace = judge_namespace(snapshot, &mut plan);
     plan.stages = vec![
+        open_the_way(snapshot),
+        delete_webhooks(snapshot),
         snapshot.deployments.iter().filter_map(delete).collect(),
+        // Nobody keeps what they read any more: from here on they could only refuse.
+        snapshot.policies.iter().filter_map(delete).collect(),
+        withdraw(snapshot),
         release(snapshot, kinds, namespace),
         delete_rights(snapshot, kinds, namespace),
         delete_kinds(snapshot, kinds, &mut plan),
@@ -150,6 +166,32 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
     give_up_fights(snapshot, &mut plan);
     plan.stages.retain(|stage| !stage.is_empty());
     Ok(plan)
+}
+
+/// What is of the installation, of this kind and name.
+fn find_installed<'a>(snapshot: &'a Snapshot, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a SeenObject> {
+    snapshot.installed.iter().filter(move |seen| {
+        let object = ObjectView::of(&seen.object);
+        object.read_text("/kind") == kind
+            && object.read_text("/metadata/name") == name
+            && object.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+    })
+}
+
+/// The right to put the webhooks back, and the one that owners have because everything that they make is judged.
+fn open_the_way(snapshot: &Snapshot) -> Vec<Step> {
+    let keeping = find_installed(snapshot, "ClusterRoleBinding", ADMISSION_ROLE);
+    let making = find_installed(snapshot, "ClusterRole", NAMESPACE_PROVISIONER_CLUSTER_ROLE);
+    keeping.chain(making).filter_map(delete).collect()
+}
+
+/// The webhooks, before those end who answer: else what only they allow would be refused until somebody deletes them.
+fn delete_webhooks(snapshot: &Snapshot) -> Vec<Step> {
+    let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    let webhooks = kinds
+        .into_iter()
+        .flat_map(|kind| find_installed(snapshot, kind, CONFIGURATION));
+    webhooks.filter_map(delete).collect()
 }
 
 /// Leaves objects of tenants as somebody insists that they are. What is the platform's own is waited for as long as it takes.
@@ -211,6 +253,16 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
         plan.goes.push(format!("{count} {kind} in {PLATFORM_NAMESPACE}"));
     }
     NamespaceVerdict::Goes
+}
+
+/// What policies read, once there are none.
+fn withdraw(snapshot: &Snapshot) -> Vec<Step> {
+    let facts = snapshot.stated.iter().filter_map(|seen| {
+        let mut release = Release::of(&seen.object);
+        release.take_facts();
+        release.finish(seen)
+    });
+    facts.chain(snapshot.tenant_rights.iter().filter_map(delete)).collect()
 }
 
 /// Finalizers and owners that would keep objects for ever, or take others along.
@@ -382,6 +434,19 @@ impl<'a> Release<'a> {
             let version = owner.read_text("/apiVersion");
             version.split_once('/').is_some_and(|(named, _)| named == group) && owner.read_text("/kind") == kind
         });
+    }
+
+    fn take_facts(&mut self) {
+        let annotations = self.object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let facts = annotations
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| key.starts_with(FACTS_PREFIX));
+        let gone: serde_json::Map<String, Value> = facts.map(|(key, _)| (key.clone(), Value::Null)).collect();
+        if !gone.is_empty() {
+            self.metadata.insert("annotations".to_owned(), Value::Object(gone));
+            self.says.push("without what policies read");
+        }
     }
 
     fn suspend(&mut self) {

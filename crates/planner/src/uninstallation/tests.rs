@@ -418,3 +418,97 @@ fn nobody_holds_up_the_end_by_putting_things_back() {
             .contains(&"ClusterRoleBinding tenure-controller: deleted".to_owned())
     );
 }
+
+/// Webhooks of nobody would refuse what is written next; and nobody puts them back, or makes namespaces that nobody judges.
+#[test]
+fn the_webhooks_go_before_who_answers_them() {
+    let mut snapshot = whole();
+    let ours = |kind: &str, name: &str| {
+        seen(with(
+            object(kind, "", name),
+            "/metadata/labels",
+            json!({MANAGED_BY: MANAGED_BY_TENURE}),
+        ))
+    };
+    let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    snapshot.installed.extend([
+        ours("ClusterRole", NAMESPACE_PROVISIONER_CLUSTER_ROLE),
+        ours("ClusterRole", ADMISSION_ROLE),
+        ours("ClusterRoleBinding", ADMISSION_ROLE),
+        ours(kinds[0], CONFIGURATION),
+        ours(kinds[1], CONFIGURATION),
+    ]);
+    let told = |plan: &Plan| -> Vec<Vec<String>> {
+        let says = |step: &Step| step.says.clone();
+        plan.stages
+            .iter()
+            .map(|stage| stage.iter().map(says).collect())
+            .collect()
+    };
+    let stages = told(&plan(&snapshot, KindChoice::Own).unwrap());
+    assert_eq!(
+        stages[0],
+        [
+            "ClusterRoleBinding tenure-admission: deleted",
+            "ClusterRole capsule-namespace-provisioner: deleted"
+        ]
+    );
+    assert_eq!(stages[1], kinds.map(|kind| format!("{kind} tenure: deleted")));
+    assert!(stages[2][0].starts_with("Deployment"), "{stages:?}");
+    // Somebody else's of the same name are his.
+    for seen in &mut snapshot.installed {
+        if ObjectView::of(&seen.object)
+            .read_text("/kind")
+            .ends_with("Configuration")
+        {
+            seen.object["metadata"]["labels"] = json!({});
+        }
+    }
+    let stages = told(&plan(&snapshot, KindChoice::Own).unwrap());
+    assert!(
+        stages
+            .concat()
+            .iter()
+            .all(|step| !step.contains("WebhookConfiguration")),
+        "{stages:?}"
+    );
+}
+
+#[test]
+fn policies_go_before_what_they_read() {
+    let mut snapshot = whole();
+    let named = |kind: &str, name: &str| seen(object(kind, "", name));
+    snapshot.policies = vec![
+        named("ValidatingAdmissionPolicyBinding", "tenure-cordoned"),
+        named("ValidatingAdmissionPolicy", "tenure-cordoned"),
+    ];
+    snapshot.tenant_rights = vec![named("ClusterRole", "tenure:shop:own")];
+    let stated = with(
+        object("Namespace", "", "shop"),
+        "/metadata/annotations",
+        json!({ "facts.tenure.dev/tenant": "shop", "another": "stays" }),
+    );
+    snapshot.stated = vec![seen(stated)];
+    let plan = plan(&snapshot, KindChoice::Own).unwrap();
+    let said = says(&plan);
+    assert_eq!(
+        said[1..3],
+        [
+            vec![
+                "ValidatingAdmissionPolicyBinding tenure-cordoned: deleted".to_owned(),
+                "ValidatingAdmissionPolicy tenure-cordoned: deleted".to_owned(),
+            ],
+            vec![
+                "Namespace shop: without what policies read".to_owned(),
+                "ClusterRole tenure:shop:own: deleted".to_owned(),
+            ],
+        ]
+    );
+    let Action::Patch(patch) = &find(&plan, "Namespace shop: without").action else {
+        panic!("a patch")
+    };
+    assert_eq!(
+        patch["metadata"]["annotations"],
+        json!({ "facts.tenure.dev/tenant": null })
+    );
+}

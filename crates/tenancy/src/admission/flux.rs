@@ -15,13 +15,15 @@ use crate::reference::{self, Referrer};
 use crate::{identity, reach};
 
 /// Where it stands who an object acts as.
-const ACCOUNT: &str = "/spec/serviceAccountName";
+pub(super) const ACCOUNT: &str = "/spec/serviceAccountName";
 
 /// How an object refers to others.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(super) enum Way {
     /// As to a source: kind, name and namespace.
     Source,
+    /// As to several sources.
+    Sources,
     /// As to one that comes before: name and namespace.
     Dependency,
     /// As to one whose events it tells.
@@ -31,18 +33,18 @@ enum Way {
 }
 
 /// What is judged of a kind.
-struct Judged {
-    group: &'static str,
-    resource: &'static str,
+pub(super) struct Judged {
+    pub(super) group: &'static str,
+    pub(super) resource: &'static str,
     /// Whether `spec.serviceAccountName` says who it acts as.
-    acts: bool,
+    pub(super) acts: bool,
     /// Where a reference, or a list of some, stands; and the kind where it says none.
-    references: &'static [(&'static str, &'static str, Way)],
+    pub(super) references: &'static [(&'static str, &'static str, Way)],
     /// Where namespaces stand that it writes to.
-    targets: &'static [&'static str],
+    pub(super) targets: &'static [&'static str],
 }
 
-const KINDS: [Judged; 11] = [
+pub(super) const KINDS: [Judged; 11] = [
     Judged {
         group: "kustomize.toolkit.fluxcd.io",
         resource: "kustomizations",
@@ -82,7 +84,7 @@ const KINDS: [Judged; 11] = [
         group: "source.extensions.fluxcd.io",
         resource: "artifactgenerators",
         acts: false,
-        references: &[("/spec/sources", "", Way::Source)],
+        references: &[("/spec/sources", "", Way::Sources)],
         targets: &[],
     },
     Judged {
@@ -281,7 +283,7 @@ fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, obje
             let (kind, name) = (text("kind").unwrap_or(default_kind), text("name").unwrap_or_default());
             let other = text("namespace");
             let checked = match way {
-                Way::Source => reference::check_source(referrer, kind, other, name),
+                Way::Source | Way::Sources => reference::check_source(referrer, kind, other, name),
                 Way::Dependency => reference::check_dependency(referrer, other, name),
                 Way::Event => reference::check_event_source(placement, namespace, other, (kind, name)),
                 Way::Request => reference::check_receiver_resource(placement, namespace, other, (kind, name)),

@@ -135,7 +135,7 @@ fn find_changed(old: &Value, new: &Value) -> Option<String> {
 }
 
 /// Whether it applies now: in this cluster, and neither suspended nor on its way out.
-fn is_at_work(kustomization: ObjectView<'_>) -> bool {
+pub(super) fn is_at_work(kustomization: ObjectView<'_>) -> bool {
     !kustomization.is_true("/spec/suspend")
         && !kustomization.is_being_deleted()
         && !kustomization.has("/spec/kubeConfig")

@@ -17,6 +17,7 @@ mod cordon;
 mod flux;
 mod managed;
 mod namespace;
+pub mod policy;
 mod request;
 pub mod rights;
 mod tenant;

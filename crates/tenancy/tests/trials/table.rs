@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tenure_tenancy::Realm;
 use tenure_tenancy::admission::make_owner_reference;
+use tenure_tenancy::admission::policy::Refusing;
+use tenure_tenancy::{Facts, Realm};
 use tenure_trials::name_of_line;
 
 #[derive(Deserialize)]
@@ -117,6 +118,45 @@ pub(crate) struct Case {
     pub(crate) deny: Option<String>,
     #[serde(default)]
     pub(crate) saying: String,
+    /// What the policies say, where that is something else.
+    pub(crate) policy: Option<ByPolicy>,
+}
+
+/// What the policies say of a case where they don't say the same as the rules.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ByPolicy {
+    /// They refuse it, and why that has to be.
+    Refuses(String),
+    /// They leave it to others, since they can't know what.
+    Leaves(String),
+    /// They refuse it, too, and say this.
+    Says(String),
+    /// The server refuses it before they are asked, and why.
+    Server(String),
+}
+
+impl Table {
+    /// What the table's Kustomizations refuse, as policies read it.
+    pub(crate) fn collect_refusing(&self, facts: &Facts) -> Refusing {
+        let mut refusing = Refusing::default();
+        let text = |object: &Value, path: &str| {
+            object
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        for object in self.objects.iter().filter(|object| object["kind"] == "Kustomization") {
+            let surface = self.objects.iter().find(|surface| {
+                surface["kind"] == "Surface"
+                    && text(surface, "/metadata/name") == text(object, "/metadata/labels/tenure.dev~1surface")
+                    && surface["metadata"]["namespace"] == object["metadata"]["namespace"]
+            });
+            refusing.add(facts, object, surface);
+        }
+        refusing
+    }
 }
 
 impl Object {

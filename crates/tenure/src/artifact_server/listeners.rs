@@ -1,8 +1,7 @@
-//! The listeners, and their connections. Owns how many there are at the same time, in all and of one address, and the certificate that one
-//! listener shows, which is read again as it is renewed; refuses to answer anything itself.
+//! The listeners, and their connections. Owns how many there may be, and the certificate that one listener shows, which is read again as it is
+//! renewed; refuses to answer anything itself.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -18,28 +17,28 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tenure_apiserver::authentication::ClientCertificates;
+use tenure_apiserver::listening::{Caller, ListenerBounds, Shown, Stream, accept_all};
 use tenure_controllers::ArtifactEndpoint;
 use tenure_planner::artifact_address::ArtifactBase;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use super::Service;
 use super::flags::{ArtifactSettings, TlsFiles};
 use super::gate::Gate;
 use super::transfer::Deadline;
-use super::{Caller, Service};
-use crate::callers::CallerTable;
 use crate::failure::{Failure, chain};
 use crate::plain_http::listen;
 
-/// How many connections a listener has at the same time; others wait.
-const CONNECTIONS: usize = 256;
-/// How many of them come from one address: from nobody else's, or from all of a tenant's Pods behind one node.
-const OF_ONE: usize = 64;
-/// How long the head of a request may take, the handshake before it, and all that comes before an artifact.
+/// How many connections a listener has at the same time, and how many of one address: of nobody else's, or of all of a tenant's Pods behind one
+/// node.
+const BOUNDS: ListenerBounds = ListenerBounds {
+    connections: 256,
+    of_one: 64,
+    handshake: Duration::from_secs(5),
+};
+/// How long the head of a request may take, and all that comes before an artifact.
 const HEAD: Duration = Duration::from_secs(5);
-const HANDSHAKE: Duration = Duration::from_secs(5);
 const BEFORE: Duration = Duration::from_secs(45);
 /// How long the head of a request may be, in bytes, and how many headers it may have.
 const HEAD_BYTES: usize = 32 << 10;
@@ -125,59 +124,32 @@ impl Bound {
 }
 
 async fn answer_all(listener: TcpListener, tls: Option<Arc<Tls>>, service: Service) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let callers = CallerTable::new(OF_ONE);
     let service = Arc::new(service);
-    let mut renewal = tokio::time::interval(RENEWED);
-    loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = renewal.tick() => {
-                if let Some(tls) = &tls {
-                    tls.renew();
-                }
-                continue;
-            }
-        };
-        let Ok((stream, peer)) = accepted else {
-            // Out of descriptors, or gone before it was looked at: another one may do better.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        // Closed at once: it is answered nothing, since that would be read as slowly as it sends.
-        let Some(caller) = callers.admit(peer.ip()) else {
-            continue;
-        };
-        let (tls, service) = (tls.clone(), Arc::clone(&service));
-        tokio::spawn(async move {
+    let shown = tls.clone().map_or(Shown::Nothing, |tls| {
+        Shown::Certificate(Arc::new(move || Some(tls.acceptor())))
+    });
+    let answering = accept_all(listener, BOUNDS, shown, move |stream, caller| {
+        let service = Arc::clone(&service);
+        async move {
             // What one does wrong concerns nobody else.
-            let _whatever_became_of_it = answer_one(stream, peer, tls, service).await;
-            drop((place, caller));
-        });
+            let _whatever_became_of_it = answer_on(stream, caller, service).await;
+        }
+    });
+    let Some(tls) = tls else { return answering.await };
+    let renewing = async {
+        let mut renewal = tokio::time::interval(RENEWED);
+        loop {
+            renewal.tick().await;
+            tls.renew();
+        }
+    };
+    tokio::select! {
+        () = answering => {}
+        () = renewing => {}
     }
 }
 
-async fn answer_one(stream: TcpStream, peer: SocketAddr, tls: Option<Arc<Tls>>, service: Arc<Service>) -> Option<()> {
-    let address = peer.ip().to_canonical();
-    let Some(tls) = tls else {
-        let certificates = Vec::new();
-        return answer_on(stream, Caller { address, certificates }, service).await;
-    };
-    let accepting = tls.acceptor().accept(stream);
-    let stream = tokio::time::timeout(HANDSHAKE, accepting).await.ok()?.ok()?;
-    let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let certificates: Vec<CertificateDer<'static>> = shown.iter().map(|one| one.clone().into_owned()).collect();
-    answer_on(stream, Caller { address, certificates }, service).await
-}
-
-async fn answer_on(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    caller: Caller,
-    service: Arc<Service>,
-) -> Option<()> {
+async fn answer_on(stream: Stream, caller: Caller, service: Arc<Service>) -> Option<()> {
     let deadline = Deadline::of(BEFORE);
     let answering = service_fn(|request: Request<Incoming>| {
         let answering = service.answer(&caller, request, &deadline);

@@ -9,7 +9,6 @@ mod gate;
 mod listeners;
 mod transfer;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +16,7 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, RET
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
-use rustls::pki_types::CertificateDer;
+use tenure_apiserver::listening::Caller;
 use tenure_controllers::{ArtifactEndpoint, ArtifactRefusal, ServedArtifact};
 use tenure_planner::artifact_address::ArtifactAddress;
 
@@ -28,13 +27,6 @@ use transfer::{Deadline, send};
 
 /// What is answered.
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
-
-/// Who asks, as far as the connection says.
-struct Caller {
-    address: IpAddr,
-    /// What was shown while the connection was made.
-    certificates: Vec<CertificateDer<'static>>,
-}
 
 /// What one listener answers with.
 struct Service {

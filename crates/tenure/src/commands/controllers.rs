@@ -63,6 +63,10 @@ pub(crate) struct Flags {
     /// The address is reached as a source's: one of the cluster needs --allow-source, too.
     #[arg(long = "allow-external-artifact", value_name = "NAMESPACE/NAME=URL")]
     allowed_external_artifacts: Vec<ExternalGrant>,
+    /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, and write on namespaces what they read. `tenure install --policies` gives
+    /// the rights for it.
+    #[arg(long)]
+    policies: bool,
     /// What one rendering may make all together before it is given up.
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
@@ -105,6 +109,8 @@ pub(crate) struct ControllerSettings {
     reference_grants: Vec<ReferenceGrant>,
     /// Which artifacts of other controllers are used.
     external_grants: Vec<ExternalGrant>,
+    /// Whether policies are kept in force.
+    policies: bool,
     guards: Guards,
     applying: ApplySettings,
     strict_sops: bool,
@@ -125,6 +131,12 @@ impl Flags {
             )
             .hint("leave out --lanes process, or --traces-endpoint"));
         }
+        if self.policies && !self.switches.is_on("Tenant") {
+            return Err(Failure::usage(
+                "--policies: what policies read follows from Tenants, which are switched off here",
+            )
+            .hint("leave out --policies, or let --controllers have Tenant"));
+        }
         Ok(ControllerSettings {
             switches: self.switches.clone(),
             lanes: self.lanes,
@@ -135,6 +147,7 @@ impl Flags {
             default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
             reference_grants: self.allowed_references.clone(),
             external_grants: self.allowed_external_artifacts.clone(),
+            policies: self.policies,
             guards: self.guards.guards(),
             applying: self.applying.read_settings()?,
             #[cfg(feature = "traces")]
@@ -164,6 +177,7 @@ impl ControllerSettings {
             default_service_accounts: BTreeMap::new(),
             reference_grants: Vec::new(),
             external_grants: Vec::new(),
+            policies: false,
             guards: Guards::default(),
             applying: ApplySettings::default(),
             strict_sops: false,
@@ -178,6 +192,11 @@ impl ControllerSettings {
     #[cfg(feature = "traces")]
     pub(crate) fn start_traces(&self) -> Result<Option<traces::Sending>, Failure> {
         self.traces_endpoint.as_deref().map(traces::start).transpose()
+    }
+
+    /// Whether policies are kept in force.
+    pub(crate) fn has_policies(&self) -> bool {
+        self.policies
     }
 
     /// Which controllers run.
@@ -254,6 +273,7 @@ impl ControllerSettings {
             default_service_accounts: self.default_service_accounts.clone(),
             reference_grants: self.reference_grants.clone(),
             external_grants: self.external_grants.clone(),
+            has_policies: self.policies,
             ..tenure_tenancy::Settings::default()
         }
     }

@@ -5,12 +5,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
+use tenure_api::ObjectView;
+use tenure_api::admission_webhooks::{WebhookPlace, configurations};
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_cluster::Installation;
 use tenure_tenancy::{ShardName, identity};
 
 use super::workload;
 use crate::connect::Connect;
 use crate::failure::Failure;
+use crate::object_path::write_object_path;
 use crate::{installation, output};
 
 /// Put the controllers into a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
@@ -39,6 +43,14 @@ pub(crate) struct Install {
     /// be given again. The main ones see to what is in none of them.
     #[arg(long = "shard", value_name = "NAME")]
     shards: Vec<ShardName>,
+    /// Let the API server ask Tenure about what is written, by webhooks at the Service tenure-webhook: owners then make their own namespaces, and
+    /// what a tenant may not write is refused before it is stored. The webhooks themselves are written by `tenure run`, once it answers.
+    #[arg(long)]
+    admission: bool,
+    /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, which hold also while nobody of Tenure's answers. The controllers make them,
+    /// once what they read stands on the namespaces.
+    #[arg(long)]
+    policies: bool,
     #[command(flatten)]
     workload: workload::Flags,
     /// What `tenure run` is told in the Pods: its flags, after --.
@@ -56,7 +68,11 @@ impl Install {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let installation = Installation::new(self.connect.client().await?, identity::use_for_installation());
+        let client = self.connect.client().await?;
+        if !self.admission && !self.without_deployment {
+            check_nobody_asks(&client).await?;
+        }
+        let installation = Installation::new(client, identity::use_for_installation());
         let tell = |name| output::print_line(format!("applied {name}"));
         installation::apply_in_order(&installation, &objects, tell).await?;
         if !self.without_deployment {
@@ -83,36 +99,96 @@ impl Install {
                 .as_deref()
                 .map(tenure_controllers::read_switches)
                 .transpose();
-            let switches = switches.map_err(|error| Failure::usage(error.to_string()))?;
-            return installation::list_objects(&switches.unwrap_or_default(), &shards);
+            let switches = switches
+                .map_err(|error| Failure::usage(error.to_string()))?
+                .unwrap_or_default();
+            let mut objects = installation::list_objects(&switches, &shards)?;
+            objects.extend(self.list_admission(&switches)?);
+            if self.policies {
+                objects.extend(installation::list_policing());
+            }
+            return Ok(objects);
         }
-        let chosen = self.workload.read(&self.list_arguments()?, &shards)?;
+        let mut chosen = self.workload.read(&self.list_arguments()?, &shards)?;
+        if chosen.workload.admission_client_secret.is_some() && !self.admission {
+            return Err(Failure::usage("--admission-client-secret: nobody is asked")
+                .hint("--admission lets the API server ask"));
+        }
+        chosen.workload.admission = self.admission;
         for note in &chosen.notes {
             output::print_note(note);
         }
         let mut objects = installation::list_objects(&chosen.switches, &shards)?;
+        objects.extend(self.list_admission(&chosen.switches)?);
         // Who asks is found out in the same way, for metrics and for artifacts.
         if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
+        }
+        if self.policies {
+            objects.extend(installation::list_policing());
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(objects)
     }
 
+    /// What admission webhooks need, if there are to be any.
+    fn list_admission(&self, switches: &tenure_controllers::Switches) -> Result<Vec<Value>, Failure> {
+        match (self.admission, switches.is_on("Tenant")) {
+            (false, _) => Ok(Vec::new()),
+            (true, true) => Ok(tenure_api::installation::admission()),
+            (true, false) => Err(Failure::usage(
+                "--admission: what may be written follows from Tenants, and they are off",
+            )
+            .hint("let --controllers have tenant, or leave --admission away")),
+        }
+    }
+
     /// What `tenure run` is told: what runs, and what no more than that is granted to, is said once.
     fn list_arguments(&self) -> Result<Vec<String>, Failure> {
+        if self.arguments.iter().any(|argument| argument == "--policies") {
+            return Err(
+                Failure::usage("--policies comes before --: rights are given for it, too")
+                    .hint("tenure run is told of it"),
+            );
+        }
+        let mut arguments = Vec::new();
+        if self.policies {
+            arguments.push("--policies".to_owned());
+        }
         let Some(controllers) = &self.controllers else {
-            return Ok(self.arguments.clone());
+            arguments.extend(self.arguments.iter().cloned());
+            return Ok(arguments);
         };
         let is_said = |argument: &String| argument == "--controllers" || argument.starts_with("--controllers=");
         if self.arguments.iter().any(is_said) {
             return Err(Failure::usage("--controllers is said twice: before -- and after it")
                 .hint("say it once; what is granted follows from it, and tenure run is told of it"));
         }
-        let mut arguments = vec![format!("--controllers={controllers}")];
+        arguments.push(format!("--controllers={controllers}"));
         arguments.extend(self.arguments.iter().cloned());
         Ok(arguments)
     }
+}
+
+/// Controllers that don't answer are no exchange for those that do: what only they allow would be refused.
+async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
+    for configuration in configurations(&WebhookPlace::Service, "") {
+        let request = http::Request::get(write_object_path(&configuration)?).body(Vec::new());
+        let request = request.map_err(|error| Failure::internal(error.to_string()))?;
+        match client.request::<Value>(request).await {
+            // Who may not look has no right to install either, and is told so.
+            Err(_) => {}
+            Ok(found) if ObjectView::of(&found).find_label(MANAGED_BY) != Some(MANAGED_BY_TENURE) => {}
+            Ok(_) => {
+                return Err(Failure::usage(format!(
+                    "{} is there, and these controllers wouldn't answer it: what it is about would be refused",
+                    installation::name(&configuration)
+                ))
+                .hint("say --admission; or take the webhooks away first, as docs/howto/admission-webhooks.md says"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Which controllers run, as it was written, if it can be read.

@@ -25,7 +25,7 @@ use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
-use crate::{allocator, artifact_server, output, plain_http, plane};
+use crate::{admission_server, allocator, artifact_server, output, plain_http, plane};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
 ///
@@ -50,6 +50,8 @@ pub(crate) struct Run {
     hook_address: Option<SocketAddr>,
     #[command(flatten)]
     artifacts: artifact_server::Flags,
+    #[command(flatten)]
+    admission: admission_server::Flags,
     /// Which shard this instance sees to: sharding.fluxcd.io/key=NAME, or !sharding.fluxcd.io/key for what is in none. The key is that of
     /// a Tenant, or of a namespace that is nobody's; without this, everything is seen to, and there may be no other instance.
     #[arg(long, value_name = "SELECTOR")]
@@ -76,6 +78,7 @@ impl Run {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let mut settings = self.reconciling.controllers.read_settings()?;
         let artifacts = self.artifacts.read_settings()?;
+        let admission = self.admission.read_settings()?;
         settings.settle_lanes(DEFAULT_OF_RUN, Circumstances::here(false))?;
         #[cfg(feature = "traces")]
         let traces = settings.start_traces()?;
@@ -95,8 +98,15 @@ impl Run {
         config.instance = self.watch_label_selector.clone().unwrap_or_default();
         let election = self.prepare_election(&config.switches)?;
         let mut servers: Vec<BoxFuture<'static, ()>> = Vec::new();
+        config.settings.is_guarded = self.admission.is_on();
+        let admission = match admission {
+            Some(settings) => Some(admission_server::open(settings, &config).await?),
+            None => None,
+        };
         if let Some(address) = self.health_address {
-            servers.push(serve_probes(address, health).await?.boxed());
+            let door = admission.as_ref().map(admission_server::OpenDoor::watch);
+            let is_ready = move || health.is_good() && door.as_ref().is_none_or(|door| door.is_ready());
+            servers.push(serve_probes(address, is_ready).await?.boxed());
         }
         if let Some(address) = self.metrics_address {
             let figures = config.figures.clone();
@@ -127,6 +137,9 @@ impl Run {
         output::print_note("ending: what is under way ends first, then the Lease is given back");
         shutdown.cancel();
         let ended = leading.await;
+        if let Some(admission) = admission {
+            admission.linger().await;
+        }
         #[cfg(feature = "traces")]
         if let Some(traces) = traces {
             traces.finish().await;

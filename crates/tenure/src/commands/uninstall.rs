@@ -19,7 +19,7 @@ const SHOWN: usize = 15;
 
 /// Take the controllers, their rights and their namespace out of a cluster. What Kustomizations applied stays, and runs on.
 ///
-/// The controllers end first. Then their finalizer is taken off what they reconcile, so that it can be deleted later; then the rest goes.
+/// Admission webhooks go first, then the controllers end. Then their finalizer is taken off what they reconcile, so that it can be deleted later; then the rest goes.
 /// Flux's and Capsule's kinds stay with all their objects, unless --delete-kinds is given.
 #[derive(Debug, Args)]
 pub(crate) struct Uninstall {
@@ -71,7 +71,7 @@ impl Uninstall {
             ask()?;
         }
         let mut leadership = Leadership::new();
-        cluster.end_controllers(&plan).await?;
+        cluster.end_controllers(&plan, kinds).await?;
         leadership.win(&cluster, Duration::from_secs(self.wait)).await?;
         let told = |done: &str| output::print_line(done);
         let finished = match leadership.win_shards(&cluster, Duration::from_secs(self.wait)).await {

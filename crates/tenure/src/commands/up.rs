@@ -72,6 +72,12 @@ impl Up {
             (None, None) => PathBuf::from("tenure-data"),
         };
         let controllers = self.controllers.read_settings()?;
+        if controllers.has_policies() {
+            return Err(
+                Failure::usage("--policies: here everything is judged in the server, before it is stored")
+                    .hint("leave it out; it is for tenure run"),
+            );
+        }
         let artifacts = self.artifacts.read_settings()?;
         if self.bare && artifacts.is_on() {
             return Err(

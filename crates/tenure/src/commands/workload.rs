@@ -42,6 +42,10 @@ pub(crate) struct Flags {
     /// certificate in this Secret (kubernetes.io/tls) of namespace tenure-system.
     #[arg(long, value_name = "NAME")]
     artifact_secret: Option<String>,
+    /// The API server shows a certificate, and is answered only with one of the authority in this Secret (`ca.crt`) of namespace tenure-system.
+    /// Without it, whoever reaches the port can send a review, which tells him nothing.
+    #[arg(long, value_name = "NAME")]
+    admission_client_secret: Option<String>,
     /// The PriorityClass of the Pods.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
@@ -94,13 +98,11 @@ impl Flags {
             NamespaceName::new(namespace.as_str())
                 .map_err(|error| Failure::usage(format!("--helm-controller {namespace:?}: {error}")))?;
         }
-        if let Some(name) = &self.artifact_secret {
-            let known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
-            if name.is_empty() || name.len() > 253 || !name.bytes().all(known) {
-                return Err(Failure::usage(format!(
-                    "--artifact-secret {name:?}: it is no name of a Secret"
-                )));
-            }
+        for (flag, name) in [
+            ("--artifact-secret", &self.artifact_secret),
+            ("--admission-client-secret", &self.admission_client_secret),
+        ] {
+            check_secret(flag, name.as_deref())?;
         }
         let artifacts = match (&self.helm_controller, &self.artifact_secret) {
             (Some(_), _) => Some("--helm-controller"),
@@ -164,6 +166,8 @@ impl Flags {
             hooks: self.hooks,
             helm_controller: self.helm_controller.clone(),
             artifact_secret: self.artifact_secret.clone(),
+            admission: false,
+            admission_client_secret: self.admission_client_secret.clone(),
             priority_class: self.priority_class.clone(),
             arguments: arguments.to_vec(),
             api_servers: self.api_servers.clone(),
@@ -180,6 +184,17 @@ impl Flags {
             switches: settings.switches().clone(),
             notes,
         })
+    }
+}
+
+/// A name that can be that of a Secret.
+fn check_secret(flag: &str, name: Option<&str>) -> Result<(), Failure> {
+    let known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
+    match name {
+        Some(name) if name.is_empty() || name.len() > 253 || !name.bytes().all(known) => {
+            Err(Failure::usage(format!("{flag} {name:?}: it is no name of a Secret")))
+        }
+        _ => Ok(()),
     }
 }
 

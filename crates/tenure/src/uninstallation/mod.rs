@@ -5,10 +5,13 @@ mod leadership;
 mod observe;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tenure_api::installation::ADMISSION_ROLE;
+use tenure_api::metadata::NAMESPACE_PROVISIONER_CLUSTER_ROLE;
 use tenure_planner::election::LeaseRecord;
 use tenure_planner::uninstallation::{Action, KindChoice, Plan, Step, plan};
 use tenure_tenancy::Installer;
@@ -23,6 +26,10 @@ const FIELD_MANAGER: &str = "tenure-uninstall";
 const AT_ONCE: usize = 8;
 /// After so many writes the Lease is renewed: they take seconds, and it holds for two minutes.
 const WRITES_PER_RENEWAL: usize = 500;
+/// What paths of webhooks have in common; how often it is looked whether they are gone, and how soon.
+const WEBHOOKS: &str = "webhookconfigurations/";
+const LOOKS: usize = 8;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 /// How often it is looked again: others change what is released, and each time it is read anew.
 const ROUNDS: usize = 30;
 
@@ -59,12 +66,23 @@ impl Uninstallation {
         })
     }
 
-    /// Carries out the first stage, that of the controllers themselves, if it is the next one.
-    pub(crate) async fn end_controllers(&self, plan: &Plan) -> Result<(), Failure> {
-        match plan.stages.first() {
-            Some(stage) if is_of_deployment(stage) => self.write_all(stage, |_| ()).await,
-            _ => Ok(()),
+    /// Carries out the stages up to that of the controllers themselves, as far as they come first.
+    pub(crate) async fn end_controllers(&self, plan: &Plan, kinds: KindChoice) -> Result<(), Failure> {
+        let mut first: Vec<Vec<Step>> = plan.stages.clone();
+        for _ in 0..LOOKS {
+            first.retain(|stage| is_before_the_end(stage));
+            let has_webhooks = first.iter().flatten().any(|step| step.path.contains(WEBHOOKS));
+            for stage in &first {
+                self.write_all(stage, |_| ()).await?;
+            }
+            if !has_webhooks {
+                break;
+            }
+            // An API server goes by rights for a moment that are gone already, and who had them may have put a webhook back.
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+            first = self.plan(kinds).await?.stages;
         }
+        Ok(())
     }
 
     /// Stage after stage, each planned from what is there then, until nothing is left to do.
@@ -164,6 +182,13 @@ impl Uninstallation {
     }
 }
 
-fn is_of_deployment(stage: &[Step]) -> bool {
-    stage.iter().all(|step| step.path.contains("/deployments/"))
+/// Whether a stage is for what is done while the controllers still run: to their webhooks, and to themselves.
+fn is_before_the_end(stage: &[Step]) -> bool {
+    let is_of_admission = |path: &str| {
+        path.contains(WEBHOOKS)
+            || path.ends_with(&format!("/clusterrolebindings/{ADMISSION_ROLE}"))
+            || path.ends_with(&format!("/clusterroles/{NAMESPACE_PROVISIONER_CLUSTER_ROLE}"))
+    };
+    let mut steps = stage.iter();
+    steps.all(|step| step.path.contains("/deployments/") || is_of_admission(&step.path))
 }

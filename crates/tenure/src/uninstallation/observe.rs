@@ -6,16 +6,20 @@ use std::collections::BTreeMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
+use tenure_api::admission_webhooks::{WebhookPlace, configurations};
 use tenure_api::metadata::{
     CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
-    SHARD_LABEL, SOURCE_CONTROLLER_LEASE,
+    SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL,
 };
 use tenure_api::workload::Workload;
+use tenure_planner::policies::is_ours;
 use tenure_planner::uninstallation::{SeenObject, Snapshot};
 use tenure_tenancy::ShardName;
+use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
 use super::Uninstallation;
 use crate::failure::{Failure, chain};
+use crate::installation::list_policing;
 use crate::object_path::write_object_path;
 use crate::resources::{self, Resource};
 
@@ -46,6 +50,7 @@ const PROVIDERS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/providers"
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
 const SURFACES: &str = "/apis/tenure.dev/v1alpha1/surfaces";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
 const RIGHTS: &str = "/apis/rbac.authorization.k8s.io/v1";
 
 impl Uninstallation {
@@ -76,11 +81,27 @@ impl Uninstallation {
             }
         }
         let mut owned_by_tenants = self.list("/api/v1/namespaces", &[]).await?;
+        let stated: Vec<SeenObject> = owned_by_tenants
+            .iter()
+            .filter(|seen| seen.object.pointer("/metadata/annotations").is_some())
+            .cloned()
+            .collect();
         owned_by_tenants.extend(self.list("/api/v1/serviceaccounts", &[labelled]).await?);
         owned_by_tenants.extend(role_bindings.iter().cloned());
         owned_by_tenants.retain(|seen| seen.object.pointer("/metadata/ownerReferences").is_some());
         let mut cluster_role_bindings = self.list(&format!("{RIGHTS}/clusterrolebindings"), &[]).await?;
         cluster_role_bindings.retain(|seen| seen.object.to_string().contains(PLATFORM_NAMESPACE));
+        let mut policies = Vec::new();
+        for kind in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
+            policies.extend(self.list(&format!("{POLICIES}/{kind}"), &[labelled]).await?);
+        }
+        policies.retain(|seen| is_ours(ObjectView::of(&seen.object).read_text("/metadata/name")));
+        let of_tenants = format!("{MANAGED_BY}={MANAGED_BY_TENURE},{TENANT_LABEL}");
+        let mut tenant_rights = Vec::new();
+        for kind in ["clusterrolebindings", "clusterroles"] {
+            let selector = ("labelSelector", of_tenants.as_str());
+            tenant_rights.extend(self.list(&format!("{RIGHTS}/{kind}"), &[selector]).await?);
+        }
         let [flux_namespace, capsule_namespace] = &self.namespaces_of_others;
         let mut flux = self.find_live_holder(flux_namespace, SOURCE_CONTROLLER_LEASE).await?;
         if flux.is_none() {
@@ -97,6 +118,9 @@ impl Uninstallation {
             counts,
             owned_by_tenants,
             role_bindings,
+            policies,
+            stated,
+            tenant_rights,
             // Counted by who writes.
             attempts: BTreeMap::new(),
             inside,
@@ -124,10 +148,14 @@ impl Uninstallation {
         named.extend(tenure_api::workload::objects(&Workload {
             hooks: true,
             helm_controller: Some(String::new()),
+            admission: true,
             shards: self.list_shards().await?,
             ..Workload::default()
         }));
         named.push(tenure_api::installation::metrics_reviews());
+        named.extend(tenure_api::installation::admission());
+        named.extend(configurations(&WebhookPlace::Service, ""));
+        named.extend(list_policing());
         let (mut deployments, mut installed) = (Vec::new(), Vec::new());
         for object in &named {
             let path = write_object_path(object)?;
@@ -273,6 +301,19 @@ fn keep(object: &Value) -> Value {
         .filter_map(|field| Some(((*field).to_owned(), object.pointer("/metadata")?.get(field)?.clone())))
         .collect();
     let mut kept = json!({ "metadata": metadata });
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    let facts = annotations
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| key.starts_with(FACTS_PREFIX));
+    let facts: Map<String, Value> = facts.map(|(key, value)| (key.clone(), value.clone())).collect();
+    if let Some(metadata) = kept
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .filter(|_| !facts.is_empty())
+    {
+        metadata.insert("annotations".to_owned(), Value::Object(facts));
+    }
     if let Some(fields) = kept.as_object_mut() {
         for field in ["apiVersion", "kind", "subjects"] {
             if let Some(value) = object.get(field) {

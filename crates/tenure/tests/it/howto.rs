@@ -120,3 +120,34 @@ fn a_cluster_that_is_there_already() {
     let exported = std::fs::read_to_string(folder.path().join("tenure.yaml")).unwrap();
     assert!(exported.contains("--allow-source"), "{exported}");
 }
+
+/// The webhooks come, die, come back and go, as the page says.
+#[test]
+fn admission_webhooks_on_a_cluster_that_has_tenants() {
+    if !has_program("kubectl") || !has_program("curl") {
+        println!("skipped: there is no kubectl or no curl on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("cluster");
+    let _up = crate::process::Up::start(&data, &["--bare"]);
+    let script = shell_blocks(&read_page("admission-webhooks.md"))
+        .replace("127.0.0.1:9440", &format!("127.0.0.1:{}", free_port()))
+        .replace("127.0.0.1:9443", &format!("127.0.0.1:{}", free_port()));
+    let said = run_script(folder.path(), &script, |command| {
+        command.env("KUBECONFIG", data.join("kubeconfig"));
+    });
+    for words in [
+        "namespace/orchard-dev created",
+        "capsule.clastix.io/tenant=orchard",
+        "RBAC comes first",
+        "waits for the webhook",
+        "failed calling webhook",
+        "namespace/quarry created",
+        "configmap/goes-on created",
+        "namespace/orchard-late created",
+        "Namespace tenure-system: deleted",
+    ] {
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+}

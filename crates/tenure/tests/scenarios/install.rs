@@ -53,6 +53,7 @@ fn what_is_installed_can_be_read_before() {
 
 #[test]
 fn a_choice_that_makes_no_sense_is_refused() {
+    fails(&["up", "--policies"], 2, &["judged in the server"]);
     fails(&["install", "--export"], 2, &["--image"]);
     fails(
         &["install", "--export", "--image=tenure:1"],
@@ -75,9 +76,51 @@ fn a_choice_that_makes_no_sense_is_refused() {
         &["after --", "--data"],
     );
     fails(
+        &[
+            "install",
+            "--export",
+            "--policies",
+            "--controllers=*,-Tenant",
+            "--image",
+            IMAGE,
+        ],
+        2,
+        &["--policies", "switched off"],
+    );
+    fails(
         &["install", "--export", "--image", IMAGE, "--replicas=0"],
         2,
         &["--replicas"],
+    );
+    // What may be written follows from Tenants; and who proves to be an API server has to be asked.
+    fails(
+        &[
+            "install",
+            "--export",
+            "--image",
+            IMAGE,
+            "--admission",
+            "--controllers=*,-tenant",
+        ],
+        2,
+        &["--admission", "Tenants"],
+    );
+    fails(
+        &["install", "--export", "--image", IMAGE, "--admission-client-secret=x"],
+        2,
+        &["--admission lets"],
+    );
+    fails(
+        &[
+            "install",
+            "--export",
+            "--image",
+            IMAGE,
+            "--admission",
+            "--admission-client-secret=A",
+        ],
+        2,
+        &["no name of a Secret"],
     );
 }
 

@@ -12,6 +12,7 @@
     reason = "tests may panic, and share what starts processes with others"
 )]
 
+mod admission;
 mod artifacts;
 mod install;
 #[cfg(target_os = "linux")]

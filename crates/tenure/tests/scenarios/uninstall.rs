@@ -364,3 +364,67 @@ async fn nobody_holds_it_up_by_putting_things_back() {
     take_finalizers_off(admin, &object).await;
     expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
 }
+
+/// Policies bind everybody: they go before what they read does, and nothing of either is left.
+#[tokio::test]
+async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let installed = ["applied ClusterRole tenure-policies", "applied Deployment"];
+    cluster.check(&["install", "--policies", "--image", IMAGE], 0, &installed);
+    // Who is granted nothing for it can't be told to do it.
+    let told = ["install", "--export", "--image", IMAGE, "--", "--policies"];
+    cluster.check(&told, 2, &["--policies comes before --"]);
+    let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
+    admin.wait_for_leader(&leader.candidate).await;
+    let mut tenant = named("capsule.clastix.io/v1beta2", "Tenant", "", "stated");
+    tenant["spec"] = json!({ "owners": [{ "kind": "User", "name": "stated-owner" }] });
+    admin.apply(tenant).await;
+    let namespace = named("v1", "Namespace", "", "stated");
+    let account = "/metadata/annotations/facts.tenure.dev~1account";
+    admin
+        .wait_for(namespace.clone(), |found| {
+            found.pointer(account).is_some_and(|account| account == "stated-gitops")
+        })
+        .await;
+    let group = "admissionregistration.k8s.io/v1";
+    let kept = [
+        named(group, "ValidatingAdmissionPolicy", "", "tenure-namespaces"),
+        named(group, "ValidatingAdmissionPolicyBinding", "", "tenure-namespaces"),
+        named("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure:stated:own"),
+        named(
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            "",
+            "tenure:stated:own",
+        ),
+    ];
+    for object in &kept {
+        admin.wait_for(object.clone(), |_| true).await;
+    }
+    assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
+    cluster.check(
+        &["uninstall", "--yes"],
+        0,
+        &[
+            "ValidatingAdmissionPolicyBinding tenure-namespaces: deleted",
+            "ValidatingAdmissionPolicy tenure-namespaces: deleted",
+            "Namespace stated: without what policies read",
+            "ClusterRole tenure:stated:own: deleted",
+            "ClusterRole tenure-policies: deleted",
+        ],
+    );
+    for object in &kept {
+        expect_gone(&cluster, object).await;
+    }
+    let left = admin.find(&namespace).await.unwrap();
+    let annotations = left["metadata"]["annotations"].as_object();
+    let facts = annotations
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| key.starts_with("facts.tenure.dev/"));
+    assert_eq!(facts.count(), 0, "{left}");
+    admin
+        .delete(&named("capsule.clastix.io/v1beta2", "Tenant", "", "stated"))
+        .await;
+}

@@ -1,0 +1,338 @@
+//! Keeps the two webhook configurations as they have to be. Owns how soon: within a second of being seen otherwise. A configuration meets no
+//! admission, so that only RBAC keeps others from weakening one; whoever may, is named in an event, and undone.
+//!
+//! Refuses to overwrite what it hasn't read, and to write without a right that an administrator can take away: without the binding of
+//! `tenure-admission` nothing is put back, which is how an uninstallation begins.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::admission_webhooks::{CONFIGURATION, WebhookPlace, configurations};
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
+use tenure_cluster::{
+    Client, ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource, WatchEvent, watch,
+};
+use tokio::sync::Notify;
+
+use super::trust::TrustKeeper;
+
+/// The field manager of what is put back.
+const MANAGER: &str = "tenure-webhook";
+/// Who reports events.
+const REPORTER: &str = "tenure-controller";
+/// How long is waited between two looks, whatever happens, and for how long at most.
+const BETWEEN: Duration = Duration::from_millis(100);
+const AT_THE_LATEST: Duration = Duration::from_secs(30);
+/// How many names a message tells.
+const NAMES_TOLD: usize = 8;
+
+/// Keeps the configurations.
+pub struct ConfigurationKeeper {
+    client: Client,
+    place: WebhookPlace,
+    trust: Arc<TrustKeeper>,
+    said: parking_lot::Mutex<String>,
+}
+
+impl std::fmt::Debug for ConfigurationKeeper {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ConfigurationKeeper")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ConfigurationKeeper {
+    /// Keeps those that lead to this place, and trust what `trust` shows.
+    #[must_use]
+    pub fn new(client: Client, place: WebhookPlace, trust: Arc<TrustKeeper>) -> Self {
+        Self {
+            client,
+            place,
+            trust,
+            said: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// Keeps them until it is dropped.
+    pub async fn keep(&self) {
+        let changed = Notify::new();
+        let following = futures::future::join_all(
+            ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"].map(|kind| self.follow(kind, &changed)),
+        );
+        tokio::select! {
+            _ = following => {}
+            () = self.put_back(&changed) => {}
+        }
+    }
+
+    async fn follow(&self, kind: &str, changed: &Notify) {
+        let resource = loop {
+            match self.client.resource("admissionregistration.k8s.io/v1", kind).await {
+                Ok(resource) => break resource,
+                Err(error) => self.say(&error.to_string()),
+            }
+            tokio::time::sleep(AT_THE_LATEST).await;
+        };
+        // One that loses its label is told of as gone.
+        let labels = format!("{MANAGED_BY}={MANAGED_BY_TENURE}");
+        let sink = |event: WatchEvent| {
+            if !matches!(event, WatchEvent::Progress { .. } | WatchEvent::Failed(_)) {
+                changed.notify_one();
+            }
+        };
+        match watch(&self.client, &resource, None, Some(&labels), sink).await {}
+    }
+
+    async fn put_back(&self, changed: &Notify) {
+        let mut bundle = self.trust.bundle();
+        let mut problems = self.trust.problem();
+        let (mut told, mut said) = (String::new(), EventHistory::default());
+        let mut books = [Book::default(), Book::default()];
+        loop {
+            let authorities = bundle.borrow_and_update().clone();
+            if !authorities.is_empty() {
+                match self.look(&authorities, &mut books).await {
+                    Ok(()) => self.trust.note_published(authorities),
+                    Err(error) => self.say(&error.to_string()),
+                }
+            }
+            let problem = problems.borrow_and_update().clone();
+            if problem != told {
+                self.tell_problem(&problem, &mut said).await;
+                told = problem;
+            }
+            tokio::time::sleep(BETWEEN).await;
+            tokio::select! {
+                () = changed.notified() => {}
+                _ = problems.changed() => {}
+                _ = bundle.changed() => {}
+                () = tokio::time::sleep(AT_THE_LATEST) => {}
+            }
+        }
+    }
+
+    fn say(&self, problem: &str) {
+        let mut said = self.said.lock();
+        if *said != problem {
+            problem.clone_into(&mut said);
+            tracing::warn!(problem, "the configurations of the admission webhook can't be kept");
+        }
+    }
+
+    /// Looks at both once, and puts back what isn't as it has to be.
+    async fn look(&self, authorities: &str, books: &mut [Book; 2]) -> Result<(), ClusterError> {
+        let wanted = configurations(&self.place, authorities);
+        for (wanted, book) in wanted.iter().zip(books) {
+            let resource = self.client.resource_of(wanted).await?;
+            let found = self.client.find(&resource, "", CONFIGURATION).await?;
+            let Some(difference) = describe_difference(found.as_ref(), wanted, book.was_kept) else {
+                book.was_kept = true;
+                continue;
+            };
+            if !self.write(&resource, found.as_ref(), wanted).await? {
+                // Somebody was faster, and is told of by the watch.
+                continue;
+            }
+            book.was_kept = true;
+            self.tell(wanted, found.as_ref(), &difference, &mut book.history).await;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, resource: &Resource, found: Option<&Value>, wanted: &Value) -> Result<bool, ClusterError> {
+        let written = match found {
+            None => self.client.create(wanted, MANAGER).await,
+            Some(found) => {
+                let patch = json!({
+                    "metadata": {
+                        "resourceVersion": ObjectView::of(found).read_text("/metadata/resourceVersion"),
+                        "labels": {MANAGED_BY: MANAGED_BY_TENURE}
+                    },
+                    "webhooks": wanted.get("webhooks")
+                });
+                self.client
+                    .merge_patch(resource, ("", CONFIGURATION), None, MANAGER, &patch)
+                    .await
+            }
+        };
+        match written {
+            Ok(_) => Ok(true),
+            Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says what was wrong with the certificate, of what the API server trusts.
+    async fn tell_problem(&self, problem: &str, history: &mut EventHistory) {
+        let event = describe_event("AdmissionCertificate", problem.to_owned());
+        let object = describe_object(&Value::Null, "ValidatingWebhookConfiguration");
+        let recorder = EventRecorder::new(self.client.clone(), REPORTER);
+        recorder.record(history, &object, &event).await;
+    }
+
+    async fn tell(&self, wanted: &Value, found: Option<&Value>, difference: &Difference, history: &mut EventHistory) {
+        let kind = ObjectView::of(wanted).read_text("/kind");
+        let Difference::Weakened(what) = difference else {
+            tracing::info!(kind, "the admission webhook's configuration was written");
+            return;
+        };
+        let by = found.and_then(find_last_writer);
+        let by = by.map_or_else(String::new, |manager| format!(", by field manager {manager:?}"));
+        let message = format!("{what}{by}: it was put back; --admission-address says whether Tenure keeps it");
+        tracing::warn!(kind, message, "the admission webhook's configuration was changed");
+        let event = describe_event("AdmissionPutBack", message);
+        let object = found.unwrap_or(wanted);
+        let recorder = EventRecorder::new(self.client.clone(), REPORTER);
+        recorder.record(history, &describe_object(object, kind), &event).await;
+    }
+}
+
+fn describe_event(reason: &str, message: String) -> ObjectEvent {
+    ObjectEvent {
+        kind: EventKind::Warning,
+        reason: reason.to_owned(),
+        message,
+        annotations: BTreeMap::new(),
+        related: None,
+    }
+}
+
+/// The object that an event is about.
+fn describe_object(object: &Value, kind: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+        "metadata": {"name": CONFIGURATION, "uid": ObjectView::of(object).read_text("/metadata/uid")}
+    })
+}
+
+/// What is remembered of one configuration.
+#[derive(Default)]
+struct Book {
+    history: EventHistory,
+    /// Whether it was as it has to be, since this process began.
+    was_kept: bool,
+}
+
+/// How a configuration isn't as it has to be.
+#[derive(Debug, PartialEq, Eq)]
+enum Difference {
+    /// It isn't there yet, or trusts other authorities: nobody did anything wrong.
+    Expected,
+    /// Somebody changed it.
+    Weakened(String),
+}
+
+fn describe_difference(found: Option<&Value>, wanted: &Value, was_kept: bool) -> Option<Difference> {
+    let Some(found) = found else {
+        return Some(if was_kept {
+            Difference::Weakened("it was gone".to_owned())
+        } else {
+            Difference::Expected
+        });
+    };
+    let webhooks = |object: &Value| -> Vec<Value> {
+        let all = object.get("webhooks").and_then(Value::as_array);
+        all.cloned().unwrap_or_default()
+    };
+    let (is, has_to_be) = (webhooks(found), webhooks(wanted));
+    let is_labelled = ObjectView::of(found).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
+    if is == has_to_be && is_labelled {
+        return None;
+    }
+    let without_trust = |webhook: &Value| {
+        let mut webhook = webhook.clone();
+        if let Some(client) = webhook.get_mut("clientConfig").and_then(Value::as_object_mut) {
+            client.remove("caBundle");
+        }
+        webhook
+    };
+    let name = |webhook: &Value| ObjectView::of(webhook).read_text("/name").to_owned();
+    let changed: Vec<String> = has_to_be
+        .iter()
+        .filter(|webhook| !is.iter().any(|other| without_trust(other) == without_trust(webhook)))
+        .map(name)
+        .collect();
+    let added: Vec<String> = is
+        .iter()
+        .map(name)
+        .filter(|name| {
+            !has_to_be
+                .iter()
+                .any(|webhook| ObjectView::of(webhook).read_text("/name") == name)
+        })
+        .collect();
+    let tell = |names: &[String]| names.iter().take(NAMES_TOLD).cloned().collect::<Vec<_>>().join(", ");
+    Some(match (changed.as_slice(), added.as_slice(), is_labelled) {
+        ([], [], true) => Difference::Expected,
+        ([], [], false) => Difference::Weakened(format!("its label {MANAGED_BY} was taken away")),
+        ([], added, _) => Difference::Weakened(format!("there were more webhooks in it: {}", tell(added))),
+        (changed, _, _) => Difference::Weakened(format!("webhooks were changed or gone: {}", tell(changed))),
+    })
+}
+
+/// Who wrote last, as he called himself.
+fn find_last_writer(object: &Value) -> Option<String> {
+    let fields = ObjectView::of(object).list("/metadata/managedFields");
+    let mut writers: Vec<(&str, &str)> = fields
+        .iter()
+        .map(|entry| {
+            let entry = ObjectView::of(entry);
+            (entry.read_text("/time"), entry.read_text("/manager"))
+        })
+        .filter(|(_, manager)| *manager != MANAGER)
+        .collect();
+    writers.sort_unstable();
+    writers.last().map(|(_, manager)| (*manager).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_weakened_is_named() {
+        let [_, wanted] = configurations(&WebhookPlace::Service, "one");
+        let [_, other] = configurations(&WebhookPlace::Service, "other");
+        assert_eq!(describe_difference(Some(&wanted), &wanted, true), None);
+        assert_eq!(
+            describe_difference(Some(&other), &wanted, true),
+            Some(Difference::Expected)
+        );
+        let told = |change: &dyn Fn(&mut Value)| {
+            let mut found = wanted.clone();
+            change(&mut found);
+            match describe_difference(Some(&found), &wanted, true) {
+                Some(Difference::Weakened(what)) => what,
+                other => panic!("{other:?}"),
+            }
+        };
+        let ignored = told(&|found| found["webhooks"][0]["failurePolicy"] = json!("Ignore"));
+        assert_eq!(
+            ignored,
+            "webhooks were changed or gone: namespaces.admission.tenure.dev"
+        );
+        let gone = told(&|found| drop(found["webhooks"].as_array_mut().unwrap().remove(2)));
+        assert!(gone.contains("tenants.admission.tenure.dev"), "{gone}");
+        let more = told(&|found| {
+            let mut webhook = found["webhooks"][0].clone();
+            webhook["name"] = json!("more.example.org");
+            found["webhooks"].as_array_mut().unwrap().push(webhook);
+        });
+        assert!(more.contains("more webhooks in it: more.example.org"), "{more}");
+        let label = told(&|found| found["metadata"]["labels"] = json!({}));
+        assert!(label.contains("label"), "{label}");
+        assert!(matches!(
+            describe_difference(None, &wanted, true),
+            Some(Difference::Weakened(_))
+        ));
+        // It is there for the first time.
+        assert_eq!(describe_difference(None, &wanted, false), Some(Difference::Expected));
+    }
+}

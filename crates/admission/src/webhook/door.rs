@@ -1,0 +1,124 @@
+//! All of it together: what is known, what is shown, who answers, and what lets the API server ask. Owns the order: the configurations are
+//! written once there is somebody to ask, since a webhook that isn't there yet is a dead one.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_api::admission_webhooks::{SERVICE, WebhookPlace};
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_apiserver::listening::Shown;
+use tenure_cluster::Client;
+use tenure_tenancy::Settings;
+use tokio::net::TcpListener;
+
+use super::configurations::ConfigurationKeeper;
+use super::facts::KnownFacts;
+use super::judge::Judge;
+use super::questions::Asker;
+use super::server::WebhookServer;
+use super::shown::ClientGate;
+use super::trust::TrustKeeper;
+
+/// How often it is looked whether all is known.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a webhook is told.
+#[derive(Debug)]
+pub struct WebhookSettings {
+    /// What an administrator set about tenants.
+    pub tenancy: Settings,
+    /// Where the API server finds it.
+    pub place: WebhookPlace,
+    /// Who is answered; whoever comes, without it.
+    pub gate: Option<ClientGate>,
+}
+
+/// A webhook.
+#[derive(Debug)]
+pub struct WebhookDoor {
+    client: Client,
+    known: KnownFacts,
+    trust: Arc<TrustKeeper>,
+    server: Arc<WebhookServer>,
+    configurations: ConfigurationKeeper,
+}
+
+impl WebhookDoor {
+    /// One that reads, asks and writes by this client.
+    #[must_use]
+    pub fn new(client: Client, settings: WebhookSettings) -> Self {
+        let gate = settings.gate.map(Arc::new);
+        let known = KnownFacts::new(settings.tenancy);
+        let names = list_names(&settings.place);
+        let trust = Arc::new(TrustKeeper::new(client.clone(), names, gate.clone()));
+        let judge = Judge::new(known.clone(), Asker::new(client.clone()));
+        Self {
+            server: Arc::new(WebhookServer::new(judge, gate)),
+            configurations: ConfigurationKeeper::new(client.clone(), settings.place, Arc::clone(&trust)),
+            client,
+            known,
+            trust,
+        }
+    }
+
+    /// Whether reviews can be answered.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.known.known().is_ok() && self.trust.acceptor().is_some()
+    }
+
+    /// Answers on this listener, and keeps all that it takes, until it is dropped.
+    pub async fn open(&self, listener: TcpListener) {
+        let trust = Arc::clone(&self.trust);
+        let shown = Shown::Certificate(Arc::new(move || trust.acceptor()));
+        let letting_ask = async {
+            while !self.is_ready() {
+                tokio::time::sleep(LOOK).await;
+            }
+            self.configurations.keep().await;
+        };
+        futures::future::join4(
+            self.known.follow(self.client.clone()),
+            self.trust.keep(),
+            Arc::clone(&self.server).serve(listener, shown),
+            letting_ask,
+        )
+        .await;
+    }
+}
+
+/// What the API server calls it by, and checks its certificate for.
+fn list_names(place: &WebhookPlace) -> Vec<String> {
+    match place {
+        WebhookPlace::Service => ["", ".cluster.local"]
+            .map(|zone| format!("{SERVICE}.{PLATFORM_NAMESPACE}.svc{zone}"))
+            .to_vec(),
+        WebhookPlace::Address(address) => {
+            let authority = address.split_once("://").map_or(address.as_str(), |(_, rest)| rest);
+            let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let host = host
+                .parse::<IpAddr>()
+                .map_or_else(|_| host.to_owned(), |address| address.to_string());
+            vec![host]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_for_what_the_api_server_calls() {
+        let names = |text: &str| list_names(&WebhookPlace::Address(text.to_owned()));
+        assert_eq!(names("https://127.0.0.1:9443"), ["127.0.0.1"]);
+        assert_eq!(names("https://[::1]:9443"), ["::1"]);
+        assert_eq!(names("https://tenure.example.org:9443"), ["tenure.example.org"]);
+        assert_eq!(
+            list_names(&WebhookPlace::Service).first().map(String::as_str),
+            Some("tenure-webhook.tenure-system.svc")
+        );
+    }
+}

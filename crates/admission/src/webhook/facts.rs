@@ -1,0 +1,214 @@
+//! What is known of Tenants and namespaces, from two watches. Owns when it counts as known: once both have told of everything that is there,
+//! and as long as none has been broken for long. Refuses to hold what was read for one review: a watch alone knows what is newer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use tenure_api::{ObjectMeta, Tenant};
+use tenure_cluster::{Client, Seen, WatchEvent, watch};
+use tenure_tenancy::{Facts, NamespaceFacts, Settings, TenantFacts};
+
+/// How long a watch may be broken before what it told is too old to judge by.
+const BROKEN: Duration = Duration::from_secs(30);
+/// How soon a kind is looked for again that isn't served.
+const ABSENT: Duration = Duration::from_secs(1);
+
+/// Why nothing is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// A watch hasn't told of everything yet.
+    #[error("not all {0} have been seen yet")]
+    Unseen(&'static str),
+    /// A watch is broken.
+    #[error("changes of {0} haven't been seen for more than half a minute")]
+    Old(&'static str),
+}
+
+/// One of the two watches.
+#[derive(Clone, Copy, Debug)]
+enum Followed {
+    Tenants,
+    Namespaces,
+}
+
+impl Followed {
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Tenants => "Tenants",
+            Self::Namespaces => "Namespaces",
+        }
+    }
+
+    fn kind(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Tenants => ("capsule.clastix.io/v1beta2", "Tenant"),
+            Self::Namespaces => ("v1", "Namespace"),
+        }
+    }
+}
+
+/// How a watch is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Health {
+    is_synced: bool,
+    broken_since: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Changed object by object; who still judges by what was known keeps it, and then what changes is made anew.
+    facts: Arc<Facts>,
+    tenants: Health,
+    namespaces: Health,
+}
+
+/// What is known now. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct KnownFacts(Arc<RwLock<State>>);
+
+impl KnownFacts {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self(Arc::new(RwLock::new(State {
+            facts: Arc::new(Facts::new(settings)),
+            tenants: Health::default(),
+            namespaces: Health::default(),
+        })))
+    }
+
+    /// What is known, if that is enough to judge by.
+    ///
+    /// # Errors
+    /// [`Unknown`].
+    pub fn known(&self) -> Result<Arc<Facts>, Unknown> {
+        let state = self.0.read();
+        for (health, followed) in [
+            (state.namespaces, Followed::Namespaces),
+            (state.tenants, Followed::Tenants),
+        ] {
+            if !health.is_synced {
+                return Err(Unknown::Unseen(followed.plural()));
+            }
+            if health.broken_since.is_some_and(|since| since.elapsed() > BROKEN) {
+                return Err(Unknown::Old(followed.plural()));
+            }
+        }
+        Ok(Arc::clone(&state.facts))
+    }
+
+    /// Follows Tenants and namespaces until it is dropped, as whoever the client is.
+    pub async fn follow(&self, client: Client) {
+        futures::future::join(
+            self.follow_one(&client, Followed::Namespaces),
+            self.follow_one(&client, Followed::Tenants),
+        )
+        .await;
+    }
+
+    async fn follow_one(&self, client: &Client, followed: Followed) {
+        let (api_version, kind) = followed.kind();
+        let mut told = false;
+        let resource = loop {
+            match client.resource(api_version, kind).await {
+                Ok(resource) => break resource,
+                Err(error) if !told => {
+                    told = true;
+                    tracing::warn!(%error, "admission webhooks judge nothing until {kind} can be watched");
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(ABSENT).await;
+        };
+        let sink = |event: WatchEvent| self.take(followed, event);
+        match watch(client, &resource, None, None, sink).await {}
+    }
+
+    fn take(&self, followed: Followed, event: WatchEvent) {
+        match event {
+            WatchEvent::Changed(seen) => {
+                // Parsed before anybody has to wait for it.
+                let change = read_change(followed, &seen);
+                self.change(change);
+            }
+            WatchEvent::Deleted { name, .. } => self.change(match followed {
+                Followed::Tenants => Change::TenantGone(name),
+                Followed::Namespaces => Change::NamespaceGone(name),
+            }),
+            WatchEvent::Synced { .. } => self.set_health(followed, |health| {
+                health.is_synced = true;
+                health.broken_since = None;
+            }),
+            WatchEvent::Resumed | WatchEvent::Progress { .. } => {
+                self.set_health(followed, |health| health.broken_since = None);
+            }
+            WatchEvent::Failed(error) => {
+                tracing::debug!(%error, "the watch of {} broke", followed.plural());
+                self.set_health(followed, |health| {
+                    health.broken_since.get_or_insert_with(Instant::now);
+                });
+            }
+            WatchEvent::Listing => {}
+        }
+    }
+
+    fn change(&self, change: Change) {
+        let mut state = self.0.write();
+        change.make(Arc::make_mut(&mut state.facts));
+    }
+
+    fn set_health(&self, followed: Followed, set: impl FnOnce(&mut Health)) {
+        let mut state = self.0.write();
+        set(match followed {
+            Followed::Tenants => &mut state.tenants,
+            Followed::Namespaces => &mut state.namespaces,
+        });
+    }
+}
+
+/// One object as it is now.
+pub(super) enum Change {
+    Tenant(TenantFacts),
+    TenantGone(String),
+    Namespace(NamespaceFacts),
+    NamespaceGone(String),
+}
+
+impl Change {
+    pub(super) fn make(self, facts: &mut Facts) {
+        match self {
+            Self::Tenant(tenant) => facts.set_tenant(tenant),
+            Self::TenantGone(name) => facts.remove_tenant(&name),
+            Self::Namespace(namespace) => facts.set_namespace(namespace),
+            Self::NamespaceGone(name) => facts.remove_namespace(&name),
+        }
+    }
+}
+
+/// What is said of an object by its metadata alone.
+#[derive(serde::Deserialize)]
+struct Head {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+fn read_change(followed: Followed, seen: &Seen) -> Change {
+    let head = || seen.read::<Head>().map(|head| head.metadata).unwrap_or_default();
+    match followed {
+        // One that can't be read is there, and nobody owns it.
+        Followed::Tenants => Change::Tenant(seen.read::<Tenant>().map_or_else(
+            |_| TenantFacts {
+                name: seen.name.clone(),
+                uid: head().uid.unwrap_or_default(),
+                ..TenantFacts::default()
+            },
+            |tenant| TenantFacts::from(&tenant),
+        )),
+        Followed::Namespaces => {
+            let mut facts = NamespaceFacts::from(&head());
+            facts.name.clone_from(&seen.name);
+            Change::Namespace(facts)
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! One review, from its request to what is answered. Owns the rounds of a decision, the namespaces that have to be read since no watch has told
+//! of them yet, and what is told to whom; refuses to add a rule.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tenure_api::{ObjectMeta, Tenant};
+use tenure_cluster::ClusterError;
+use tenure_tenancy::admission::{self, Decision, Operation, Request};
+use tenure_tenancy::{Facts, NamespaceFacts, TenantFacts, owner};
+use tokio::sync::Semaphore;
+
+use super::facts::{Change, KnownFacts, Unknown};
+use super::patch::write_patch;
+use super::questions::{Answers, Asker, Place, Right};
+use super::review::{Phase, Verdict};
+
+/// How many rounds a decision may take, and how much it may ask.
+const ROUNDS: usize = 8;
+const QUESTIONS: usize = 64;
+/// How names of ServiceAccounts begin, as users.
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// Why a review isn't judged. Who asked is told so, and what becomes of the write says the webhook's `failurePolicy`.
+#[derive(Debug, thiserror::Error)]
+pub enum Unanswered {
+    /// It isn't known who is whose.
+    #[error("{0}; try again in a moment")]
+    Unknown(#[from] Unknown),
+    /// The API server, whom the decision needs, doesn't answer.
+    #[error("what the decision needs can't be asked: {0}; try again in a moment")]
+    Cluster(#[from] ClusterError),
+    /// It asks for ever.
+    #[error("the decision asks for more than {QUESTIONS} things; ask an administrator, or change less at once")]
+    TooMuch,
+    /// It takes too long.
+    #[error("there are too many reviews, or the API server is slow; try again in a moment")]
+    Late,
+}
+
+/// How much work a review is: whoever sends much waits for others who do, and keeps nobody waiting who doesn't.
+#[derive(Clone, Copy, Debug)]
+pub enum Effort<'a> {
+    /// It is done at once.
+    Small,
+    /// It has a turn for each part of it, and none while it waits.
+    Large(&'a Semaphore),
+}
+
+impl Effort<'_> {
+    /// Does a part of it.
+    pub(super) async fn work<T>(self, part: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Small => part(),
+            Self::Large(turns) => {
+                let _turn = turns.acquire().await;
+                tokio::task::block_in_place(part)
+            }
+        }
+    }
+}
+
+/// Judges reviews.
+#[derive(Debug)]
+pub struct Judge {
+    known: KnownFacts,
+    asker: Asker,
+}
+
+impl Judge {
+    /// Judges by what is known, and what can be asked.
+    #[must_use]
+    pub fn new(known: KnownFacts, asker: Asker) -> Self {
+        Self { known, asker }
+    }
+
+    /// Judges the `request` of an AdmissionReview. `is_proven` says whether the API server itself has sent it, and not whoever reaches the port.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn judge(
+        &self,
+        phase: Phase,
+        review: &Value,
+        is_proven: bool,
+        effort: Effort<'_>,
+    ) -> Result<Verdict, Unanswered> {
+        let request = match Request::read(review) {
+            Ok(request) => request,
+            Err(error) => {
+                return Ok(Verdict::Deny {
+                    code: 400,
+                    reason: "BadRequest",
+                    message: format!("{error}: nothing is judged without it"),
+                });
+            }
+        };
+        let facts = self.look_up(&request).await?;
+        let user = review.get("userInfo").unwrap_or(&Value::Null);
+        let mut answers = Answers::default();
+        let mut rounds = 0..ROUNDS;
+        let decision = loop {
+            let decision = effort.work(|| admission::decide(&facts, &request, &answers)).await;
+            if answers.is_complete() {
+                break decision;
+            }
+            if rounds.next().is_none() || answers.count() > QUESTIONS {
+                return Err(Unanswered::TooMuch);
+            }
+            answers.fetch(&self.asker, user).await?;
+        };
+        let is_plain =
+            matches!(&decision, Decision::Allow { changes, warnings } if changes.is_empty() && warnings.is_empty());
+        if !is_plain && !is_proven && !self.may_do_it(&request, user).await? {
+            return Ok(Verdict::forbid(format!(
+                "{} may not do what this review says, so no API server that keeps to its rights asks about it: nothing is told about it",
+                request.actor.user
+            )));
+        }
+        Ok(effort.work(|| answer(phase, &request, decision)).await)
+    }
+
+    /// What is known, and of the namespaces that this is about what is there, even if no watch has told of it yet: whoever makes a namespace
+    /// and writes into it at once would else find it nobody's.
+    async fn look_up(&self, request: &Request<'_>) -> Result<Arc<Facts>, Unanswered> {
+        let known = self.known.known()?;
+        let mut changes = Vec::new();
+        for namespace in list_namespaces(request) {
+            let found = match known.find_namespace(namespace) {
+                Some(facts) => facts.clone(),
+                None => match self.asker.find(&place("", "namespaces", namespace)).await? {
+                    Some(object) => {
+                        let facts = NamespaceFacts::from(&read_metadata(&object));
+                        changes.push(Change::Namespace(facts.clone()));
+                        facts
+                    }
+                    None => continue,
+                },
+            };
+            let owners = found.tenant_owners.iter().map(|owner| owner.name.as_str());
+            for name in owners.filter(|name| known.find_tenant(name).is_none()).take(1) {
+                let tenant = self.asker.find(&place("capsule.clastix.io", "tenants", name)).await?;
+                let tenant = tenant.and_then(|tenant| serde_json::from_value::<Tenant>(tenant).ok());
+                changes.extend(tenant.map(|tenant| Change::Tenant(TenantFacts::from(&tenant))));
+            }
+        }
+        if changes.is_empty() {
+            return Ok(known);
+        }
+        let mut facts = known.as_ref().clone();
+        for change in changes {
+            change.make(&mut facts);
+        }
+        Ok(Arc::new(facts))
+    }
+
+    /// Whether the one who is said to ask may do it at all: API servers ask that before they ask anybody here.
+    async fn may_do_it(&self, request: &Request<'_>, user: &Value) -> Result<bool, ClusterError> {
+        let is_whole_namespace = request.resource.group.is_empty() && request.resource.name == "namespaces";
+        let right = |verb: &str, name: &str| Right {
+            verb: verb.to_owned(),
+            group: request.resource.group.to_owned(),
+            resource: request.resource.name.to_owned(),
+            subresource: request.resource.subresource.to_owned(),
+            namespace: if is_whole_namespace { "" } else { request.namespace }.to_owned(),
+            name: name.to_owned(),
+        };
+        let name = request.name;
+        // An apply creates, too, and so does an update of some kinds.
+        let ways: &[(&str, &str)] = match request.operation {
+            Operation::Create => &[("create", ""), ("create", name), ("patch", name), ("update", name)],
+            Operation::Update => &[("update", name), ("patch", name)],
+            Operation::Delete => &[("delete", name), ("deletecollection", "")],
+            Operation::Connect => &[("create", name), ("get", name)],
+        };
+        for (verb, name) in ways {
+            if self.asker.may(user, &right(verb, name)).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn place(group: &str, plural: &str, name: &str) -> Place {
+    Place {
+        group: group.to_owned(),
+        plural: plural.to_owned(),
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
+}
+
+fn read_metadata(object: &Value) -> ObjectMeta {
+    let metadata = object.get("metadata").cloned().unwrap_or_default();
+    serde_json::from_value(metadata).unwrap_or_default()
+}
+
+/// The namespaces by which a request is judged: where it writes, where the account lives that it speaks as, and where the one is that applied
+/// the object.
+fn list_namespaces<'a>(request: &Request<'a>) -> Vec<&'a str> {
+    let is_new = request.operation == Operation::Create && request.resource.name == "namespaces";
+    let own = Some(request.namespace).filter(|namespace| !namespace.is_empty() && !is_new);
+    let named = request.actor.user.strip_prefix(SERVICE_ACCOUNT_PREFIX);
+    let account = named
+        .and_then(|named| named.split_once(':'))
+        .map(|(namespace, _)| namespace);
+    let applier = request.old_object.and_then(owner::read_owner_labels);
+    let applier = applier.map(|(namespace, _)| namespace);
+    let mut all: Vec<&str> = [own, account, applier].into_iter().flatten().collect();
+    all.dedup();
+    all
+}
+
+fn answer(phase: Phase, request: &Request<'_>, decision: Decision) -> Verdict {
+    let (changes, warnings) = match decision {
+        Decision::Deny(refusal) => return Verdict::forbid(refusal.to_string()),
+        Decision::Allow { changes, warnings } => (changes, warnings),
+    };
+    let Some(old) = request.object.filter(|_| !changes.is_empty()) else {
+        // What is said of it is said once, when it is as it will be stored: all that is asked about is asked about then.
+        let warnings = if phase == Phase::Validating {
+            warnings
+        } else {
+            Vec::new()
+        };
+        return Verdict::Allow {
+            patch: Vec::new(),
+            warnings,
+        };
+    };
+    let mut new = old.clone();
+    for change in &changes {
+        change.make(&mut new);
+    }
+    let patch = write_patch(old, &new);
+    match phase {
+        Phase::Mutating => Verdict::Allow {
+            patch,
+            warnings: Vec::new(),
+        },
+        Phase::Validating => {
+            let missing = patch.iter().filter_map(|operation| operation.get("path"));
+            let missing: Vec<String> = missing.map(Value::to_string).collect();
+            Verdict::forbid(format!(
+                "what Tenure sets at {} was taken away again, or its mutating webhook wasn't asked: leave it as it was set, or set it so \
+                 yourself: {} (defaults)",
+                missing.join(", "),
+                json!(patch)
+            ))
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What a decision asks of the cluster. Owns who is asked (the API server, as the controller), how many questions one review may have, and how
+//! long an answer is remembered.
+//!
+//! A decision is pure and can't wait. So what it asks and nobody has answered yet is noted down, the answers are fetched, and it is made again:
+//! with the same facts and the same answers it asks the same, so each round knows more than the last. It refuses to take a missing answer for
+//! one: whoever might gain by it could make answers fail.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_cluster::{Client, ClusterError};
+use tenure_tenancy::admission::{Question, Surroundings};
+use tokio::sync::Semaphore;
+
+/// How many answers are remembered, how long, and how long what was asked may be.
+const REMEMBERED: usize = 4096;
+const FRESH: Duration = Duration::from_secs(5);
+const LONGEST_KEY: usize = 4 << 10;
+/// How many requests there are at the same time.
+const AT_ONCE: usize = 32;
+/// Who writes reviews of access, as managedFields would show it.
+const MANAGER: &str = "tenure-webhook";
+
+/// What objects can be asked for, and how they are read.
+const KINDS: [(&str, &str, &str, &str); 8] = [
+    ("", "namespaces", "v1", "Namespace"),
+    ("capsule.clastix.io", "tenants", "capsule.clastix.io/v1beta2", "Tenant"),
+    (
+        "kustomize.toolkit.fluxcd.io",
+        "kustomizations",
+        "kustomize.toolkit.fluxcd.io/v1",
+        "Kustomization",
+    ),
+    ("tenure.dev", "surfaces", "tenure.dev/v1alpha1", "Surface"),
+    (
+        "source.toolkit.fluxcd.io",
+        "gitrepositories",
+        "source.toolkit.fluxcd.io/v1",
+        "GitRepository",
+    ),
+    (
+        "source.toolkit.fluxcd.io",
+        "ocirepositories",
+        "source.toolkit.fluxcd.io/v1",
+        "OCIRepository",
+    ),
+    (
+        "source.toolkit.fluxcd.io",
+        "buckets",
+        "source.toolkit.fluxcd.io/v1",
+        "Bucket",
+    ),
+    (
+        "source.toolkit.fluxcd.io",
+        "externalartifacts",
+        "source.toolkit.fluxcd.io/v1",
+        "ExternalArtifact",
+    ),
+];
+
+/// A right that is asked about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Right {
+    pub(super) verb: String,
+    pub(super) group: String,
+    pub(super) resource: String,
+    pub(super) subresource: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl From<&Question<'_>> for Right {
+    fn from(question: &Question<'_>) -> Self {
+        Self {
+            verb: question.verb.to_owned(),
+            group: question.group.to_owned(),
+            resource: question.resource.to_owned(),
+            subresource: String::new(),
+            namespace: question.namespace.to_owned(),
+            name: question.name.to_owned(),
+        }
+    }
+}
+
+/// An object that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) group: String,
+    pub(super) plural: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// The answers of one review, and what is still to be asked.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    rights: BTreeMap<Right, bool>,
+    objects: BTreeMap<Place, Option<Arc<Value>>>,
+    open_rights: Mutex<Vec<Right>>,
+    open_objects: Mutex<Vec<Place>>,
+}
+
+impl Answers {
+    /// How much was asked so far.
+    pub(super) fn count(&self) -> usize {
+        let (rights, objects) = (self.open_rights.lock(), self.open_objects.lock());
+        self.rights.len() + self.objects.len() + rights.len() + objects.len()
+    }
+
+    /// Whether a decision that was made with these was made with all that it asked for.
+    pub(super) fn is_complete(&self) -> bool {
+        self.open_rights.lock().is_empty() && self.open_objects.lock().is_empty()
+    }
+
+    /// Asks what is still to be asked, about the one who is said to have sent the request.
+    pub(super) async fn fetch(&mut self, asker: &Asker, user: &Value) -> Result<(), ClusterError> {
+        let (rights, objects) = (
+            std::mem::take(self.open_rights.get_mut()),
+            std::mem::take(self.open_objects.get_mut()),
+        );
+        let asked = futures::future::try_join_all(rights.into_iter().map(|right| async move {
+            let may = asker.may(user, &right).await?;
+            Ok::<_, ClusterError>((right, may))
+        }));
+        let read = futures::future::try_join_all(objects.into_iter().map(|place| async move {
+            let found = asker.find(&place).await?;
+            Ok::<_, ClusterError>((place, found.map(Arc::new)))
+        }));
+        let (asked, read) = futures::future::try_join(asked, read).await?;
+        self.rights.extend(asked);
+        self.objects.extend(read);
+        Ok(())
+    }
+}
+
+impl Surroundings for Answers {
+    fn may(&self, question: &Question<'_>) -> bool {
+        let right = Right::from(question);
+        if let Some(may) = self.rights.get(&right) {
+            return *may;
+        }
+        let mut open = self.open_rights.lock();
+        if !open.contains(&right) {
+            open.push(right);
+        }
+        false
+    }
+
+    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        let place = Place {
+            group: group.to_owned(),
+            plural: plural.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        if let Some(found) = self.objects.get(&place) {
+            return found.clone();
+        }
+        let mut open = self.open_objects.lock();
+        if !open.contains(&place) {
+            open.push(place);
+        }
+        None
+    }
+}
+
+/// Asks the API server, as the controller.
+pub struct Asker {
+    client: Client,
+    memory: Mutex<HashMap<String, (Instant, bool)>>,
+    turns: Semaphore,
+}
+
+impl std::fmt::Debug for Asker {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Asker")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Asker {
+    /// Asks by this client; it needs the right to create SubjectAccessReviews, and to read what [`Judge`](super::Judge) looks at.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            memory: Mutex::default(),
+            turns: Semaphore::new(AT_ONCE),
+        }
+    }
+
+    /// Whether a user, as a review has him, may do something.
+    pub(super) async fn may(&self, user: &Value, right: &Right) -> Result<bool, ClusterError> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user.get("username"), "uid": user.get("uid"), "groups": user.get("groups"), "extra": user.get("extra"),
+                "resourceAttributes": {
+                    "verb": right.verb, "group": right.group, "resource": right.resource, "subresource": right.subresource,
+                    "namespace": right.namespace, "name": right.name
+                }
+            }
+        });
+        let key = review.to_string();
+        if let Some(known) = self.recall(&key) {
+            return Ok(known);
+        }
+        let _turn = self.turns.acquire().await;
+        let answer = self.client.create(&review, MANAGER).await?.object;
+        let may = ObjectView::of(&answer).is_true("/status/allowed");
+        self.remember(key, may);
+        Ok(may)
+    }
+
+    fn recall(&self, key: &str) -> Option<bool> {
+        let memory = self.memory.lock();
+        let (since, may) = memory.get(key)?;
+        (since.elapsed() < FRESH).then_some(*may)
+    }
+
+    fn remember(&self, key: String, may: bool) {
+        if key.len() > LONGEST_KEY {
+            return;
+        }
+        let mut memory = self.memory.lock();
+        if memory.len() >= REMEMBERED {
+            memory.retain(|_, (since, _)| since.elapsed() < FRESH);
+        }
+        if memory.len() < REMEMBERED {
+            memory.insert(key, (Instant::now(), may));
+        }
+    }
+
+    /// An object as it is stored now; nothing where it isn't, or nobody serves such.
+    pub(super) async fn find(&self, place: &Place) -> Result<Option<Value>, ClusterError> {
+        let known = KINDS
+            .iter()
+            .find(|(group, plural, _, _)| *group == place.group && *plural == place.plural);
+        let Some((_, _, api_version, kind)) = known else {
+            return Ok(None);
+        };
+        // No object has such a name, and no path leads to one.
+        if place.name.is_empty() || !is_name(&place.name) || !is_name(&place.namespace) {
+            return Ok(None);
+        }
+        let _turn = self.turns.acquire().await;
+        let resource = match self.client.resource_in_any_version(api_version, kind).await {
+            Ok(resource) => resource,
+            Err(ClusterError::NoKindMatch { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        self.client.find(&resource, &place.namespace, &place.name).await
+    }
+}
+
+/// Whether it can be the name of an object of these kinds, or is empty.
+fn is_name(text: &str) -> bool {
+    let is_known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
+    text.len() <= 253 && text.bytes().all(is_known) && !text.starts_with('.')
+}

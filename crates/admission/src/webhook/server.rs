@@ -1,0 +1,205 @@
+//! The server: reviews over HTTPS. Owns how much and how long anybody may send, and how much is read at the same time; refuses to read a body
+//! from whom it doesn't take one, and tells who sends no review what is wrong with it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tenure_api::admission_webhooks::{MUTATE_PATH, VALIDATE_PATH};
+use tenure_apiserver::listening::{ListenerBounds, Shown, accept_all};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::judge::{Effort, Judge, Unanswered};
+use super::review::{Phase, read_review, write_answer};
+use super::shown::ClientGate;
+
+/// How many connections there are, and how many of one address: of one API server, which keeps some open.
+const BOUNDS: ListenerBounds = ListenerBounds {
+    connections: 1024,
+    of_one: 256,
+    handshake: Duration::from_secs(5),
+};
+/// How long a connection may be idle, and how long the head of a request may take.
+const HEAD: Duration = Duration::from_secs(60);
+/// How long a body may take to arrive, and a decision to be made.
+const BODY: Duration = Duration::from_secs(5);
+const DECISION: Duration = Duration::from_secs(8);
+/// How long the head of a request may be, in bytes, and how many headers it may have.
+const HEAD_BYTES: usize = 32 << 10;
+const HEAD_LINES: usize = 64;
+/// How long a body may be: an object as it is and as it will be, 3 MiB each, which is what API servers take.
+const LONGEST: usize = 8 << 20;
+/// Up to how many bytes a body is a small one, which finds room as long as there are connections.
+const SMALL: usize = 128 << 10;
+/// How many bytes are held at the same time of those that are larger. Whoever fills that keeps others waiting who send much, and nobody else.
+const ROOM: usize = 64 << 20;
+
+/// Answers reviews.
+#[derive(Debug)]
+pub struct WebhookServer {
+    judge: Judge,
+    gate: Option<Arc<ClientGate>>,
+    body: Duration,
+    room: Semaphore,
+    large: Semaphore,
+}
+
+/// What is answered.
+type Answer = Response<Full<Bytes>>;
+
+impl WebhookServer {
+    /// Answers by this judge; with a gate, only to who passes it.
+    #[must_use]
+    pub fn new(judge: Judge, gate: Option<Arc<ClientGate>>) -> Self {
+        Self {
+            judge,
+            gate,
+            body: BODY,
+            room: Semaphore::new(ROOM),
+            large: Semaphore::new(1),
+        }
+    }
+
+    /// The same, and a body may take so long to arrive.
+    #[must_use]
+    pub fn waiting_for_bodies(mut self, body: Duration) -> Self {
+        self.body = body;
+        self
+    }
+
+    /// Answers on this listener until it is dropped.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, shown: Shown) {
+        accept_all(listener, BOUNDS, shown, move |stream, caller| {
+            let server = Arc::clone(&self);
+            async move {
+                let is_proven = server.gate.as_ref().map(|gate| gate.admits(&caller));
+                let service = service_fn(|request: Request<Incoming>| {
+                    let server = Arc::clone(&server);
+                    async move { Ok::<_, Infallible>(server.answer(request, is_proven).await) }
+                });
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD)
+                    .max_buf_size(HEAD_BYTES)
+                    .max_headers(HEAD_LINES)
+                    .keep_alive(is_proven != Some(false))
+                    .serve_connection(TokioIo::new(stream), service);
+                // What one does wrong concerns nobody else.
+                let _whatever_became_of_it = connection.await;
+            }
+        })
+        .await;
+    }
+
+    async fn answer(&self, request: Request<Incoming>, is_proven: Option<bool>) -> Answer {
+        if is_proven == Some(false) {
+            return tell(
+                StatusCode::UNAUTHORIZED,
+                "only an API server is answered that shows a certificate of its authority: --admission-client-ca says which one",
+            );
+        }
+        let phase = match request.uri().path() {
+            MUTATE_PATH => Phase::Mutating,
+            VALIDATE_PATH => Phase::Validating,
+            _ => return tell(StatusCode::NOT_FOUND, "there are /mutate and /validate"),
+        };
+        if request.method() != Method::POST {
+            let mut answer = tell(StatusCode::METHOD_NOT_ALLOWED, "reviews come by POST");
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return answer;
+        }
+        let body = tokio::time::timeout(self.body, self.read_body(request.into_body())).await;
+        let (body, _room) = match body {
+            Ok(Ok(read)) => read,
+            Ok(Err(answer)) => return answer,
+            Err(_) => return tell(StatusCode::REQUEST_TIMEOUT, "the review took too long to arrive"),
+        };
+        let judging = self.judge(phase, &body, is_proven == Some(true));
+        let judged = tokio::time::timeout(DECISION, judging).await;
+        judged.unwrap_or_else(|_| refuse(&Unanswered::Late))
+    }
+
+    async fn judge(&self, phase: Phase, body: &[u8], is_proven: bool) -> Answer {
+        let effort = match body.len() > SMALL {
+            true => Effort::Large(&self.large),
+            false => Effort::Small,
+        };
+        let review = match effort.work(|| read_review(body)).await {
+            Ok(review) => review,
+            Err(error) => return tell(StatusCode::BAD_REQUEST, &error.to_string()),
+        };
+        match self.judge.judge(phase, &review.request, is_proven, effort).await {
+            Ok(verdict) => write_json(&write_answer(&review.uid, verdict)),
+            Err(unanswered) => refuse(&unanswered),
+        }
+    }
+
+    /// A body as it arrives; room for it is taken before it is kept.
+    async fn read_body(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Answer> {
+        let too_long = || {
+            let text = format!("a review of more than {LONGEST} bytes isn't read");
+            tell(StatusCode::PAYLOAD_TOO_LARGE, &text)
+        };
+        let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if told > LONGEST {
+            return Err(too_long());
+        }
+        let mut whole = Vec::new();
+        let mut room: Option<SemaphorePermit<'_>> = None;
+        while let Some(frame) = body.frame().await {
+            let broken = |_| tell(StatusCode::BAD_REQUEST, "the review ends before its end");
+            let Ok(part) = frame.map_err(broken)?.into_data() else {
+                continue;
+            };
+            if whole.len().saturating_add(part.len()) > LONGEST {
+                return Err(too_long());
+            }
+            let length = whole.len().saturating_add(part.len());
+            let held = room
+                .as_ref()
+                .map_or(SMALL, |room| SMALL.saturating_add(room.num_permits()));
+            let more = u32::try_from(length.saturating_sub(held)).unwrap_or(u32::MAX);
+            if more > 0 {
+                let Ok(taken) = self.room.acquire_many(more).await else {
+                    return Err(refuse(&Unanswered::Late));
+                };
+                match &mut room {
+                    Some(room) => room.merge(taken),
+                    None => room = Some(taken),
+                }
+            }
+            whole.extend_from_slice(&part);
+        }
+        Ok((whole, room))
+    }
+}
+
+/// There is no answer: the API server goes on as the webhook's `failurePolicy` says, and shows this.
+fn refuse(unanswered: &Unanswered) -> Answer {
+    tracing::debug!(%unanswered, "a review wasn't judged");
+    tell(StatusCode::SERVICE_UNAVAILABLE, &unanswered.to_string())
+}
+
+fn tell(status: StatusCode, text: &str) -> Answer {
+    let mut response = Response::new(Full::from(text.to_owned()));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+fn write_json(value: &serde_json::Value) -> Answer {
+    let mut response = Response::new(Full::from(value.to_string()));
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

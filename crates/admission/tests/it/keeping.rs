@@ -1,0 +1,401 @@
+//! That the API server goes on asking: certificates that are renewed, processes that race, configurations that somebody weakens.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tenure_admission::webhook::{
+    Asker, ConfigurationKeeper, Judge, KnownFacts, TrustKeeper, WebhookDoor, WebhookServer, WebhookSettings,
+};
+use tenure_api::admission_webhooks::WebhookPlace;
+use tenure_apiserver::listening::Shown;
+use tenure_tenancy::Settings;
+use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::door::{http_of, reach};
+
+const SECRET: (&str, &str) = ("tenure-system", "tenure-webhook");
+const MUTATING: (&str, &str) = ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration");
+const VALIDATING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
+
+async fn start() -> Cluster {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    prepare(&cluster).await;
+    cluster
+}
+
+async fn prepare(cluster: &Cluster) {
+    for object in tenure_api::installation::admission() {
+        cluster.admin.apply(object).await.unwrap();
+    }
+}
+
+/// A keeper at a time that the test chooses.
+fn keeper(cluster: &Cluster, now: &Arc<Mutex<Timestamp>>) -> TrustKeeper {
+    let now = Arc::clone(now);
+    let clock = Arc::new(move || *now.lock());
+    TrustKeeper::with_clock(reach(cluster).controller(), vec!["127.0.0.1".to_owned()], None, clock)
+}
+
+async fn read_secret(admin: &Admin) -> Value {
+    let secret = admin.get(("v1", "Secret"), SECRET).await.unwrap().unwrap();
+    secret["data"].clone()
+}
+
+/// How many authorities are trusted.
+fn count(bundle: &str) -> usize {
+    bundle.matches("BEGIN CERTIFICATE").count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_race_agree_on_one_certificate() {
+    let cluster = start().await;
+    let now = Arc::new(Mutex::new(Timestamp::now()));
+    let keepers: Vec<TrustKeeper> = (0..4).map(|_| keeper(&cluster, &now)).collect();
+    let looks = keepers.iter().map(TrustKeeper::look);
+    for looked in futures::future::join_all(looks).await {
+        looked.unwrap();
+    }
+    let bundles: Vec<String> = keepers.iter().map(|keeper| keeper.bundle().borrow().clone()).collect();
+    assert!(bundles.windows(2).all(|two| two[0] == two[1]), "{bundles:?}");
+    assert_eq!(count(&bundles[0]), 1);
+    assert!(keepers.iter().all(|keeper| keeper.acceptor().is_some()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ends_is_renewed_before_and_what_has_ended_mends_itself() {
+    let cluster = start().await;
+    let now = Arc::new(Mutex::new(Timestamp::now()));
+    let later = |days: i64| {
+        let mut now = now.lock();
+        *now = now.checked_add(SignedDuration::from_hours(24 * days)).unwrap();
+    };
+    let (one, other) = (keeper(&cluster, &now), keeper(&cluster, &now));
+    let settle = async || {
+        for _ in 0..3 {
+            for keeper in [&one, &other] {
+                keeper.look().await.unwrap();
+                let bundle = keeper.bundle().borrow().clone();
+                keeper.note_published(bundle);
+            }
+        }
+        read_secret(&cluster.admin).await
+    };
+    let first = settle().await;
+    // A clock that is wrong by a day changes nothing.
+    for days in [1, -2, 1] {
+        later(days);
+        assert_eq!(settle().await, first);
+    }
+    later(61);
+    let second = settle().await;
+    assert_ne!(second["tls.crt"], first["tls.crt"]);
+    assert_eq!(second["ca.crt"], first["ca.crt"]);
+    // The authority gets old: the next one is trusted first, then it signs, then the old one goes.
+    later(475);
+    let third = settle().await;
+    assert_ne!(third["ca.crt"], first["ca.crt"]);
+    later(1);
+    let fourth = settle().await;
+    assert_ne!(fourth["tls.crt"], third["tls.crt"]);
+    later(1);
+    settle().await;
+    assert_eq!(count(&one.bundle().borrow()), 1);
+    // Nobody ran for years.
+    later(4000);
+    let fifth = settle().await;
+    assert_ne!(fifth["ca.crt"], fourth["ca.crt"]);
+    assert!(one.acceptor().is_some() && other.acceptor().is_some());
+    assert_eq!(*one.bundle().borrow(), *other.bundle().borrow());
+    // The Secret is gone: what is known is written again, and nobody has to trust anything new.
+    cluster.admin.delete(("v1", "Secret"), SECRET).await.unwrap();
+    let bundle = one.bundle().borrow().clone();
+    one.look().await.unwrap();
+    assert_eq!(read_secret(&cluster.admin).await, settle().await);
+    assert_eq!(*one.bundle().borrow(), bundle);
+    // Or holds something else.
+    let patch = json!({ "data": { "tls.key": "aHVudGVyMg==" } });
+    cluster.admin.patch(("v1", "Secret"), SECRET, patch).await.unwrap();
+    settle().await;
+    assert_eq!(*other.bundle().borrow(), bundle);
+}
+
+async fn weaken(admin: &Admin, kind: (&str, &str), patch: Value) {
+    admin.patch(kind, ("", "tenure"), patch).await.unwrap();
+}
+
+async fn read(admin: &Admin, kind: (&str, &str)) -> Value {
+    let found = admin.get(kind, ("", "tenure")).await.unwrap().unwrap_or_default();
+    found["webhooks"].clone()
+}
+
+/// Two processes of a webhook, and what becomes of configurations that somebody weakens.
+async fn see_it_put_back(cluster: Cluster) {
+    prepare(&cluster).await;
+    let admin = &cluster.admin;
+    let mut doors = Vec::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://{}", listener.local_addr().unwrap());
+    let others = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for listener in [listener, others] {
+        let settings = WebhookSettings {
+            tenancy: Settings::default(),
+            place: WebhookPlace::Address(address.clone()),
+            gate: None,
+        };
+        let door = Arc::new(WebhookDoor::new(reach(&cluster).controller(), settings));
+        doors.push(tokio::spawn(async move { door.open(listener).await }));
+    }
+    let wanted = eventually(SOON, || async {
+        let found = [read(admin, MUTATING).await, read(admin, VALIDATING).await];
+        match found.iter().all(Value::is_array) {
+            true => Ok(found),
+            false => Err("not written yet"),
+        }
+    })
+    .await
+    .unwrap();
+    // As it is stored it is as it has to be: nobody writes it again and again.
+    for kind in [MUTATING, VALIDATING] {
+        let found = admin.get(kind, ("", "tenure")).await.unwrap().unwrap();
+        assert_eq!(found["metadata"]["generation"], 1);
+    }
+    // It is asked, with the certificate that was made for it.
+    let probe = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "probe", "labels": { "capsule.clastix.io/tenant": "no-such" } } });
+    let creates = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "probes" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "capsule-namespace-provisioner" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "prober" }]
+    });
+    admin.apply(creates).await.unwrap();
+    let user = admin.impersonating("prober").unwrap();
+    eventually(SOON, || async {
+        let request = http_of("/api/v1/namespaces?dryRun=All", &probe);
+        match user.client().request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.message.ends_with("(namespace-membership)") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    let weakened: [((&str, &str), Option<Value>); 5] = [
+        (VALIDATING, Some(json!({ "webhooks": null }))),
+        (MUTATING, Some(json!({ "webhooks": [] }))),
+        (
+            VALIDATING,
+            Some(json!({ "metadata": { "labels": null }, "webhooks": [] })),
+        ),
+        (VALIDATING, None),
+        (MUTATING, None),
+    ];
+    for (kind, patch) in weakened {
+        match patch {
+            Some(patch) => weaken(admin, kind, patch).await,
+            None => admin.delete(kind, ("", "tenure")).await.unwrap(),
+        }
+        eventually(SOON, || async {
+            let found = [read(admin, MUTATING).await, read(admin, VALIDATING).await];
+            if found == wanted {
+                Ok(())
+            } else {
+                Err("not put back yet")
+            }
+        })
+        .await
+        .unwrap();
+    }
+    let mut one = wanted[1].clone();
+    one[0]["failurePolicy"] = json!("Ignore");
+    one[1]["namespaceSelector"] = json!({ "matchLabels": { "no": "such" } });
+    weaken(admin, VALIDATING, json!({ "webhooks": one })).await;
+    // Each is told of in an event, once however many there are that put it back.
+    let events = eventually(SOON, || async {
+        let all = admin.list(("v1", "Event"), "default").await.unwrap();
+        let told: Vec<String> = all
+            .iter()
+            .filter(|event| event["reason"] == "AdmissionPutBack")
+            .map(|event| event["message"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        match told
+            .iter()
+            .any(|message| message.contains("namespaces.admission.tenure.dev, namespaces.repair.admission.tenure.dev"))
+        {
+            true => Ok(told),
+            false => Err(format!("{told:?}")),
+        }
+    })
+    .await
+    .unwrap();
+    assert!(
+        events.iter().any(|message| message.contains("it was gone")),
+        "{events:?}"
+    );
+    // Without the right to it nobody puts anything back: so an uninstallation begins.
+    let binding = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
+    admin.delete(binding, ("", "tenure-admission")).await.unwrap();
+    let controller = admin
+        .impersonating("system:serviceaccount:tenure-system:tenure-controller")
+        .unwrap();
+    eventually(SOON, || async {
+        match controller.get(VALIDATING, ("", "tenure")).await {
+            Err(_) => Ok(()),
+            Ok(_) => Err("still may"),
+        }
+    })
+    .await
+    .unwrap();
+    for kind in [MUTATING, VALIDATING] {
+        admin.delete(kind, ("", "tenure")).await.unwrap();
+    }
+    let again = json!({ "apiVersion": VALIDATING.0, "kind": VALIDATING.1, "metadata": { "name": "tenure" } });
+    let refused = controller.create(again).await.unwrap_err().to_string();
+    assert!(refused.contains("forbidden"), "{refused}");
+    assert_eq!(
+        [read(admin, MUTATING).await, read(admin, VALIDATING).await],
+        [Value::Null, Value::Null]
+    );
+    doors.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_somebody_weakens_is_put_back_and_told_of() {
+    let cluster = start().await;
+    see_it_put_back(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_somebody_weakens_is_put_back_on_a_real_api_server() {
+    let Some(binaries) = KubernetesBinaries::find().unwrap() else {
+        eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
+        return;
+    };
+    let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
+    see_it_put_back(Cluster::take(&kubernetes).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_ended_is_made_anew_and_told_of() {
+    let cluster = start().await;
+    let admin = &cluster.admin;
+    let years_ago = Timestamp::now()
+        .checked_sub(SignedDuration::from_hours(24 * 2000))
+        .unwrap();
+    let now = Arc::new(Mutex::new(years_ago));
+    keeper(&cluster, &now).look().await.unwrap();
+    let ended = read_secret(admin).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let settings = WebhookSettings {
+        tenancy: Settings::default(),
+        place: WebhookPlace::Address(format!("https://{}", listener.local_addr().unwrap())),
+        gate: None,
+    };
+    let door = WebhookDoor::new(reach(&cluster).controller(), settings);
+    let told = eventually(SOON, || async {
+        let all = admin.list(("v1", "Event"), "default").await.unwrap();
+        let told = all.iter().find(|event| event["reason"] == "AdmissionCertificate");
+        told.map(|event| event["message"].to_string()).ok_or("not told yet")
+    });
+    let told = tokio::select! {
+        () = door.open(listener) => panic!("it ended"),
+        told = told => told.unwrap(),
+    };
+    assert!(
+        told.contains("ended at") && told.contains("another one is made"),
+        "{told}"
+    );
+    assert!(door.is_ready());
+    assert_ne!(read_secret(admin).await["tls.crt"], ended["tls.crt"]);
+}
+
+/// The authority is followed by another one, while somebody is asked about all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_request_fails_while_the_authority_changes() {
+    let cluster = start().await;
+    let admin = &cluster.admin;
+    // It was made so long ago that half a day is left until the next one comes.
+    let begin = Timestamp::now();
+    let ago = |hours: i64| begin.checked_sub(SignedDuration::from_hours(hours)).unwrap();
+    let now = Arc::new(Mutex::new(ago(530 * 24 - 12)));
+    let trust = Arc::new(keeper(&cluster, &now));
+    trust.look().await.unwrap();
+    *now.lock() = ago(1);
+    trust.look().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = WebhookPlace::Address(format!("https://{}", listener.local_addr().unwrap()));
+    let client = reach(&cluster).controller();
+    let known = KnownFacts::new(Settings::default());
+    let judge = Judge::new(known.clone(), Asker::new(client.clone()));
+    let server = Arc::new(WebhookServer::new(judge, None));
+    let (shows, configurations) = (
+        Arc::clone(&trust),
+        ConfigurationKeeper::new(client.clone(), place, Arc::clone(&trust)),
+    );
+    let shown = Shown::Certificate(Arc::new(move || shows.acceptor()));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(server.serve(listener, shown));
+    let following = known.clone();
+    tasks.spawn(async move { following.follow(client).await });
+    eventually(SOON, || async { known.known().map(drop) }).await.unwrap();
+    tasks.spawn(async move { configurations.keep().await });
+
+    let creates = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "probes" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "capsule-namespace-provisioner" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "prober" }]
+    });
+    admin.apply(creates).await.unwrap();
+    let user = admin.impersonating("prober").unwrap();
+    let ask = async |user: &Admin| {
+        let probe = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "probe", "labels": { "capsule.clastix.io/tenant": "no-such" } } });
+        let request = http_of("/api/v1/namespaces?dryRun=All", &probe);
+        match user.client().request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.message.ends_with("(namespace-membership)") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    };
+    // Until all authorities are trusted, and then it is asked.
+    let published = async || {
+        let bundle = STANDARD.encode(trust.bundle().borrow().as_bytes());
+        eventually(SOON, || async {
+            let found = [read(admin, MUTATING).await, read(admin, VALIDATING).await];
+            let trusts = |webhooks: &Value| webhooks[0]["clientConfig"]["caBundle"] == bundle.as_str();
+            if found.iter().all(trusts) {
+                Ok(())
+            } else {
+                Err("not trusted yet")
+            }
+        })
+        .await
+        .unwrap();
+    };
+    published().await;
+    ask(&user).await.unwrap();
+    let first = read_secret(admin).await;
+    let (mut bundles, mut certificates) = (Vec::new(), Vec::new());
+    for minutes in [13 * 60, 13 * 60 + 1, 13 * 60 + 20, 13 * 60 + 40] {
+        *now.lock() = begin.checked_add(SignedDuration::from_mins(minutes)).unwrap();
+        // What is shown, and what is trusted, change while others ask.
+        let asking = async {
+            for _ in 0..10 {
+                ask(&user).await.unwrap();
+            }
+        };
+        let (looked, ()) = futures::future::join(trust.look(), asking).await;
+        looked.unwrap();
+        published().await;
+        // As the keeper has noticed by then, too.
+        let bundle = trust.bundle().borrow().clone();
+        trust.note_published(bundle.clone());
+        ask(&user).await.unwrap();
+        bundles.push(count(&bundle));
+        certificates.push(read_secret(admin).await["tls.crt"] != first["tls.crt"]);
+    }
+    assert_eq!(bundles, [2, 2, 2, 1]);
+    assert_eq!(certificates, [false, false, true, true]);
+}

@@ -1,0 +1,336 @@
+//! What comes to the port that is no review of an API server's, and what becomes of writes when nobody answers.
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+use tenure_admission::webhook::ClientGate;
+use tenure_apiserver::authentication::ClientCertificates;
+use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON};
+
+use crate::door::{Door, certify, http_of};
+use crate::stage::Stage;
+
+async fn open_on_embedded(gate: Option<ClientGate>) -> (Stage, Door) {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    let stage = Stage::set_on(cluster).await;
+    let door = Door::open(&stage.cluster, stage.settings(), gate).await;
+    (stage, door)
+}
+
+fn edit_of(user: &str, groups: &[&str]) -> Value {
+    let object = |data: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": { "git": data },
+            "metadata": {
+                "name": "strict", "namespace": "blue",
+                "labels": { "kustomize.toolkit.fluxcd.io/namespace": "blue", "kustomize.toolkit.fluxcd.io/name": "strict" },
+                "managedFields": [{
+                    "manager": "kustomize-controller", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                    "fieldsV1": { "f:data": { "f:git": {} } }
+                }]
+            }
+        })
+    };
+    json!({
+        "operation": "UPDATE", "resource": { "group": "", "version": "v1", "resource": "configmaps" },
+        "namespace": "blue", "name": "strict", "userInfo": { "username": user, "groups": groups },
+        "object": object("2"), "oldObject": object("1")
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_review_tells_no_more_than_its_user_would_hear() {
+    let (_stage, door) = open_on_embedded(None).await;
+    let told = |answer: &Value| answer["status"]["message"].as_str().unwrap_or_default().to_owned();
+    // An owner who may edit it hears where it comes from.
+    let answer = door
+        .review(edit_of("dora", &["blue-devs", "system:authenticated"]))
+        .await;
+    assert_eq!(answer["allowed"], false);
+    assert_eq!(answer["status"]["code"], 403);
+    assert_eq!(answer["status"]["reason"], "Forbidden");
+    assert!(told(&answer).contains("OCIRepository blue-dev/o"), "{answer}");
+    // Somebody who may not edit it, or doesn't exist, would never have come to a webhook.
+    for user in ["nobody-knows-him", "system:serviceaccount:nowhere:x", ""] {
+        let answer = door.review(edit_of(user, &["blue-devs"])).await;
+        assert_eq!(answer["allowed"], false, "{answer}");
+        assert!(told(&answer).contains("nothing is told about it"), "{answer}");
+        for fact in ["OCIRepository", "Kustomization", "blue-dev"] {
+            assert!(!answer.to_string().contains(fact), "{answer}");
+        }
+    }
+    // Which Tenant a home belongs to, neither.
+    let tenant = json!({
+        "operation": "CREATE", "resource": { "group": "capsule.clastix.io", "version": "v1beta2", "resource": "tenants" }, "name": "x",
+        "userInfo": { "username": "nobody-knows-him" },
+        "object": { "metadata": { "name": "x", "annotations": { "tenure.dev/home-namespace": "red-home" } } }
+    });
+    let answer = door.review(tenant).await;
+    assert!(
+        told(&answer).contains("nothing is told about it") && !told(&answer).contains("Tenant red"),
+        "{answer}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_review_is_told_what_is_wrong_with_it() {
+    let (_stage, door) = open_on_embedded(None).await;
+    let post = |path: &str, body: &[u8]| http::Request::post(path).body(body.to_vec()).unwrap();
+    let ask = |request: Value| {
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request }).to_string()
+    };
+    let deep = format!("{{\"request\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let cases: [(http::Request<Vec<u8>>, u16, &str); 8] = [
+        (post("/", b"{}"), 404, "/mutate and /validate"),
+        (http::Request::get("/mutate").body(Vec::new()).unwrap(), 405, "POST"),
+        (post("/mutate", b""), 400, "no JSON"),
+        (post("/validate", b"\xff\xfe"), 400, "no JSON"),
+        (post("/validate", deep.as_bytes()), 400, "no JSON"),
+        (
+            post("/validate", b"{\"kind\":\"ConversionReview\"}"),
+            400,
+            "apiVersion is missing",
+        ),
+        (post("/validate", ask(json!(7)).as_bytes()), 400, "no proper request"),
+        (
+            post("/validate", ask(json!({ "uid": "x".repeat(129) })).as_bytes()),
+            400,
+            "request.uid",
+        ),
+    ];
+    for (request, status, told) in cases {
+        let (answered, text) = door.send(request, None).await;
+        assert!(
+            answered == status && text.contains(told),
+            "{status} {told}: {answered} {text}"
+        );
+    }
+    // One that says that it is too long isn't waited for.
+    let told = door.announce((8 << 20) + 1).await;
+    assert!(
+        told.starts_with("HTTP/1.1 413") && told.contains("more than 8388608 bytes"),
+        "{told}"
+    );
+    // What is a review and asks nothing that can be judged is denied, and says why.
+    let user = json!({ "username": "dora" });
+    let resource = json!({ "group": "", "resource": "secrets" });
+    for (request, field) in [
+        (json!({}), "operation"),
+        (
+            json!({ "operation": "EAT", "resource": resource, "userInfo": user }),
+            "operation",
+        ),
+        (json!({ "operation": "CREATE", "userInfo": user }), "resource"),
+        (json!({ "operation": "CREATE", "resource": resource }), "userInfo"),
+        (
+            json!({ "operation": "CREATE", "resource": resource, "userInfo": user, "object": 7 }),
+            "object",
+        ),
+    ] {
+        let answer = door.review(request).await;
+        assert_eq!(
+            (&answer["allowed"], &answer["status"]["code"]),
+            (&json!(false), &json!(400)),
+            "{answer}"
+        );
+        let message = answer["status"]["message"].as_str().unwrap();
+        assert!(message.contains(&format!("no proper {field}")), "{message}");
+    }
+    // And it answers on, also to what is as large as an object can be.
+    let mut large = edit_of("dora", &["blue-devs", "system:authenticated"]);
+    for which in ["object", "oldObject"] {
+        large[which]["data"]["own"] = json!("x".repeat(3 << 20));
+    }
+    assert_eq!(door.review(large).await["allowed"], false);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_api_server_can_show_a_certificate_nobody_else_is_answered() {
+    let (api_server, other, stranger) = (
+        certify(Some("kube-apiserver")),
+        certify(Some("kubelet")),
+        certify(Some("kube-apiserver")),
+    );
+    let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+    let gate = ClientGate {
+        // Of the kubelet's authority, too: who it is from isn't enough.
+        authorities: ClientCertificates::new(&[read(&api_server.authority), read(&other.authority)]).unwrap(),
+        names: vec!["kube-apiserver".to_owned()],
+    };
+    let (_stage, door) = open_on_embedded(Some(gate)).await;
+    let mut request = edit_of("nobody-knows-him", &[]);
+    request["uid"] = json!("u");
+    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request });
+    for client in [None, Some(other), Some(stranger)] {
+        let (status, text) = door.send(http_of("/validate", &review), client).await;
+        assert!(
+            status == 401 && text.contains("--admission-client-ca"),
+            "{status} {text}"
+        );
+    }
+    // Who has proven to be the API server is believed that the user came so far.
+    let (status, text) = door.send(http_of("/validate", &review), Some(api_server)).await;
+    assert_eq!(status, 200);
+    assert!(
+        text.contains("managed by Git") && !text.contains("nothing is told"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_that_no_watch_has_told_of_is_read() {
+    let (stage, door) = open_on_embedded(None).await;
+    door.stop_following();
+    let admin = &stage.cluster.admin;
+    let tenant = admin
+        .create(json!({
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+            "metadata": { "name": "late", "annotations": { "tenure.dev/gitops-account": "exclusive" } },
+            "spec": { "owners": [{ "kind": "User", "name": "dora" }] }
+        }))
+        .await
+        .unwrap();
+    let uid = tenant["metadata"]["uid"].as_str().unwrap();
+    admin
+        .create(json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {
+                "name": "late", "labels": { "capsule.clastix.io/tenant": "late" },
+                "ownerReferences": [tenure_tenancy::admission::make_owner_reference("late", uid)]
+            }
+        }))
+        .await
+        .unwrap();
+    let pod = json!({
+        "operation": "CREATE", "resource": { "group": "", "version": "v1", "resource": "pods" }, "namespace": "late", "name": "x",
+        "userInfo": { "username": "dora", "groups": ["blue-devs", "system:authenticated"] },
+        "object": { "metadata": { "name": "x" }, "spec": { "serviceAccountName": "late-gitops" } }
+    });
+    let answer = door.review(pod).await;
+    let message = answer["status"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("a Pod can't run as ServiceAccount late-gitops"),
+        "{answer}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_sends_much_and_slowly_keeps_nobody_else_waiting() {
+    let (_stage, door) = open_on_embedded(None).await;
+    let mut held = Vec::new();
+    for length in [
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        8 << 20,
+        1 << 20,
+        1000,
+    ] {
+        // All but the end.
+        let body = vec![b' '; length - 1];
+        held.push(door.begin(length, body).await);
+    }
+    let asked = edit_of("dora", &["blue-devs", "system:authenticated"]);
+    let answer = tokio::time::timeout(SOON, door.review(asked)).await;
+    assert_eq!(answer.expect("it waits for those who send much")["allowed"], false);
+    drop(held);
+}
+
+/// What becomes of writes once nobody answers.
+async fn see_the_dead(cluster: Cluster) {
+    let stage = Stage::set_on(cluster).await;
+    let mut door = Door::open(&stage.cluster, stage.settings(), None).await;
+    door.hang(&stage.cluster).await;
+    door.close();
+    let admin = &stage.cluster.admin;
+    let dora = admin.impersonating("dora").unwrap();
+    let lane = admin
+        .impersonating("system:serviceaccount:tenure-system:tenure-lane-pool")
+        .unwrap();
+    let node = admin.impersonating("system:kube-controller-manager").unwrap();
+    for (number, user) in [
+        "system:serviceaccount:tenure-system:tenure-lane-pool",
+        "system:kube-controller-manager",
+    ]
+    .iter()
+    .enumerate()
+    {
+        admin
+            .apply(json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": format!("dead-{number}") },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "writes" },
+                "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }]
+            }))
+            .await
+            .unwrap();
+    }
+    let config_map = |namespace: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "dead", "namespace": namespace } });
+    let source = |name: &str| {
+        json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": name, "namespace": "blue" },
+            "spec": { "interval": "1h", "url": "https://example.org/a" }
+        })
+    };
+    let namespace = |name: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+    let goes = async |who: &Admin, object: Value| {
+        let told = object.to_string();
+        let made = who.create(object).await;
+        assert!(made.is_ok(), "{told}: {made:?}");
+    };
+    let stops = async |who: &Admin, object: Value| {
+        let told = object.to_string();
+        let refused = who.create(object).await.expect_err(&told).to_string();
+        assert!(refused.contains("failed calling webhook"), "{told}: {refused}");
+    };
+    // What only Tenure judges stops for who can't repair.
+    stops(&dora, source("a")).await;
+    stops(&dora, namespace("blue-new")).await;
+    stops(
+        &dora,
+        json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "x" }, "spec": {} }),
+    )
+    .await;
+    // All else goes on, for everybody: what tenants write that is not of Flux, and what is nobody's or the platform's.
+    for namespace in ["blue", "nobody", "default", "tenure-system", "kube-system"] {
+        goes(&dora, config_map(namespace)).await;
+    }
+    // And for who repairs, for Tenure and for Kubernetes itself.
+    goes(admin, source("b")).await;
+    goes(admin, namespace("new")).await;
+    goes(&lane, source("c")).await;
+    goes(&node, source("d")).await;
+    goes(
+        admin,
+        json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "y" }, "spec": {} }),
+    )
+    .await;
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        admin
+            .delete(("admissionregistration.k8s.io/v1", kind), ("", "tenure"))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_dead_webhook_stops_no_more_than_it_must() {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    see_the_dead(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_dead_webhook_stops_no_more_than_it_must_on_a_real_api_server() {
+    let Some(binaries) = KubernetesBinaries::find().unwrap() else {
+        eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
+        return;
+    };
+    let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
+    see_the_dead(Cluster::take(&kubernetes).await.unwrap()).await;
+}

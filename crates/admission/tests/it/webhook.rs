@@ -1,0 +1,58 @@
+//! The door of clusters that have an API server of their own.
+
+use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
+
+use crate::door::Door;
+use crate::embedded::compare;
+use crate::stage::{Answer, Stage};
+
+/// What the rule says, without what a server says before it.
+fn own_words(message: &str) -> &str {
+    let told = message.split_once(" denied the request: ");
+    let told = told.or_else(|| message.split_once(" is forbidden: "));
+    told.map_or(message, |(_, told)| told)
+}
+
+/// Asks all cases of one server behind the webhook and of another with a guard in it, and compares what they say.
+async fn compare_doors(cluster: Cluster) -> usize {
+    let guarded = Stage::set().await;
+    let stage = Stage::set_on(cluster).await;
+    let door = Door::open(&stage.cluster, stage.settings(), None).await;
+    door.hang(&stage.cluster).await;
+    let (mut asked, mut wrong) = (0, Vec::new());
+    for (index, case) in stage.cases() {
+        if !case.pure_only.is_empty() {
+            continue;
+        }
+        asked += 1;
+        let (answer, other) = (stage.ask(case).await, guarded.ask(case).await);
+        let why = compare(case, &answer, " denied the request: ").err();
+        let difference = match (&answer, &other) {
+            (Answer::Refused(_, _, one), Answer::Refused(_, _, other)) if own_words(one) != own_words(other) => {
+                Some(format!("the guard says {other}, the webhook {one}"))
+            }
+            _ => None,
+        };
+        wrong.extend(why.or(difference).map(|why| format!("case {}: {why}", index + 1)));
+    }
+    assert!(wrong.is_empty(), "{} of {asked}:\n{}", wrong.len(), wrong.join("\n"));
+    asked
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_embedded_control_plane_asks_the_webhook_as_the_table_says() {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    assert!(compare_doors(cluster).await >= 133);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_real_api_server_asks_the_webhook_as_the_table_says() {
+    let Some(binaries) = KubernetesBinaries::find().unwrap() else {
+        eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
+        return;
+    };
+    let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
+    let cluster = Cluster::take(&kubernetes).await.unwrap();
+    assert!(compare_doors(cluster).await >= 133);
+}

@@ -1,0 +1,18 @@
+//! The policies, on whatever server there is: a real kube-apiserver evaluates the same expressions as the embedded control plane.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+mod policies;
+#[path = "../it/stage.rs"]
+#[allow(dead_code, reason = "the other doors' tests use the rest of it")]
+mod stage;
+#[path = "../../../tenancy/tests/trials/table.rs"]
+#[allow(dead_code, reason = "the pure rules' tests use all of it")]
+mod table;

@@ -1,0 +1,312 @@
+//! The webhook configurations by which a cluster's API server asks Tenure what may be written, as data.
+//!
+//! Owns what is asked about, and what becomes of a write while nobody answers. Every field is said, those with defaults too: what is stored is
+//! then either this very thing, or was changed by somebody.
+//!
+//! It refuses to let a webhook that is dead stop more than it must. `Fail` stands only where nobody else keeps the rule, in namespaces that bear
+//! a tenant's label, for namespaces and Tenants themselves, and never for who may repair (the verb `adopt` on all Tenants, asked of the
+//! authorizer), for Kubernetes' own controllers and nodes, or for Tenure's accounts. Who may repair is asked about all the same, by a second
+//! webhook that is ignored while it is dead.
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::metadata::{
+    CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, OWNER_NAME, PLATFORM_NAMESPACE,
+    TENANT_LABEL,
+};
+
+/// The name of both configurations.
+pub const CONFIGURATION: &str = "tenure";
+/// The Service that leads to the webhook.
+pub const SERVICE: &str = "tenure-webhook";
+/// The port that the webhook listens on.
+pub const PORT: u16 = 9443;
+/// The Secret with its certificate and authority.
+pub const SECRET: &str = "tenure-webhook";
+/// The paths of the two phases.
+pub const MUTATE_PATH: &str = "/mutate";
+/// See [`MUTATE_PATH`].
+pub const VALIDATE_PATH: &str = "/validate";
+
+/// The groups of Flux's kinds and of ours, of which accounts, references and shards are judged.
+const FLUX_GROUPS: [&str; 7] = [
+    "helm.toolkit.fluxcd.io",
+    "image.toolkit.fluxcd.io",
+    "kustomize.toolkit.fluxcd.io",
+    "notification.toolkit.fluxcd.io",
+    "source.extensions.fluxcd.io",
+    "source.toolkit.fluxcd.io",
+    "tenure.dev",
+];
+/// Namespaces whose writes nobody waits for.
+const NEVER_STOPPED: [&str; 5] = [
+    "default",
+    "kube-node-lease",
+    "kube-public",
+    "kube-system",
+    PLATFORM_NAMESPACE,
+];
+/// How long the API server waits for an answer without which nothing goes on, and for one that it can do without.
+const PATIENCE: (u32, u32) = (5, 2);
+
+/// Where the API server finds the webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebhookPlace {
+    /// At the Service of an installation.
+    Service,
+    /// At an address: `https://HOST:PORT`.
+    Address(String),
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Topic {
+    /// Namespaces: whose they are.
+    Namespaces,
+    /// Tenants among each other.
+    Tenants,
+    /// Who gets hold of a tenant's account.
+    Accounts,
+    /// Flux's kinds and ours in tenants' namespaces.
+    Flux,
+    /// All that is written in tenants' namespaces: what Git manages there, and cordons.
+    Writes,
+    /// What Git manages elsewhere.
+    Managed,
+    /// Who speaks in the name of a ServiceAccount, wherever.
+    Spoken,
+}
+
+/// Whom a webhook is asked about, and what becomes of the write when nobody answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Audience {
+    /// Those who may not repair: the write fails.
+    Others,
+    /// Those who may: it goes on.
+    Repairers,
+    /// Everybody: it goes on.
+    All,
+}
+
+/// Both configurations, with the certificates of the authorities that the webhook's own may come from, in PEM.
+#[must_use]
+pub fn configurations(place: &WebhookPlace, authorities: &str) -> [Value; 2] {
+    [
+        configuration(place, authorities, Phase::Mutating),
+        configuration(place, authorities, Phase::Validating),
+    ]
+}
+
+/// The two phases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Mutating,
+    Validating,
+}
+
+fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value {
+    let both = [Audience::Others, Audience::Repairers];
+    let mut asked: Vec<(Topic, Audience)> = Vec::new();
+    let topics: &[Topic] = match phase {
+        Phase::Mutating => &[Topic::Namespaces, Topic::Flux],
+        Phase::Validating => &[Topic::Namespaces, Topic::Tenants, Topic::Accounts, Topic::Flux],
+    };
+    for topic in topics {
+        asked.extend(both.map(|audience| (*topic, audience)));
+    }
+    if phase == Phase::Validating {
+        asked.extend([Topic::Writes, Topic::Managed, Topic::Spoken].map(|topic| (topic, Audience::All)));
+    }
+    let webhooks: Vec<Value> = asked
+        .into_iter()
+        .map(|(topic, audience)| webhook(place, authorities, phase, topic, audience))
+        .collect();
+    let kind = match phase {
+        Phase::Mutating => "MutatingWebhookConfiguration",
+        Phase::Validating => "ValidatingWebhookConfiguration",
+    };
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+        "metadata": {"name": CONFIGURATION, "labels": {MANAGED_BY: MANAGED_BY_TENURE}},
+        "webhooks": webhooks
+    })
+}
+
+fn webhook(place: &WebhookPlace, authorities: &str, phase: Phase, topic: Topic, audience: Audience) -> Value {
+    let path = match phase {
+        Phase::Mutating => MUTATE_PATH,
+        Phase::Validating => VALIDATE_PATH,
+    };
+    let bundle = ByteString(authorities.as_bytes().to_vec());
+    let client = match place {
+        WebhookPlace::Service => json!({
+            "service": {"namespace": PLATFORM_NAMESPACE, "name": SERVICE, "path": path, "port": 443}, "caBundle": bundle
+        }),
+        WebhookPlace::Address(address) => json!({"url": format!("{address}{path}"), "caBundle": bundle}),
+    };
+    let (policy, patience) = match audience {
+        Audience::Others => ("Fail", PATIENCE.0),
+        Audience::Repairers | Audience::All => ("Ignore", PATIENCE.1),
+    };
+    let name = match audience {
+        Audience::Others | Audience::All => format!("{}.admission.tenure.dev", topic.name()),
+        Audience::Repairers => format!("{}.repair.admission.tenure.dev", topic.name()),
+    };
+    let mut webhook = json!({
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": client,
+        "failurePolicy": policy,
+        "matchConditions": topic.conditions(audience),
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": topic.namespaces(),
+        "objectSelector": {},
+        "rules": topic.rules(),
+        // What is answered leaves nothing behind, however often it is asked.
+        "sideEffects": "None",
+        "timeoutSeconds": patience
+    });
+    if let Some(webhook) = webhook.as_object_mut().filter(|_| phase == Phase::Mutating) {
+        webhook.insert("reinvocationPolicy".to_owned(), json!("IfNeeded"));
+    }
+    webhook
+}
+
+impl Topic {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Namespaces => "namespaces",
+            Self::Tenants => "tenants",
+            Self::Accounts => "accounts",
+            Self::Flux => "flux",
+            Self::Writes => "writes",
+            Self::Managed => "managed",
+            Self::Spoken => "spoken-for",
+        }
+    }
+
+    fn rules(self) -> Value {
+        let rule = |groups: &[&str], resources: &[&str], operations: &[&str], scope: &str| json!({"apiGroups": groups, "apiVersions": ["*"], "resources": resources, "operations": operations, "scope": scope});
+        let write = ["CREATE", "UPDATE"];
+        let all = ["CREATE", "UPDATE", "DELETE"];
+        match self {
+            Self::Namespaces => json!([
+                rule(&[""], &["namespaces"], &all, "Cluster"),
+                rule(
+                    &[""],
+                    &["namespaces/status", "namespaces/finalize"],
+                    &["UPDATE"],
+                    "Cluster"
+                )
+            ]),
+            Self::Tenants => json!([rule(&["capsule.clastix.io"], &["tenants"], &all, "Cluster")]),
+            Self::Accounts => json!([
+                rule(&[""], &["pods", "serviceaccounts/token"], &["CREATE"], "Namespaced"),
+                rule(&[""], &["secrets"], &write, "Namespaced")
+            ]),
+            Self::Flux => json!([rule(&FLUX_GROUPS, &["*"], &write, "Namespaced")]),
+            Self::Writes => json!([rule(&["*"], &["*"], &all, "Namespaced")]),
+            Self::Managed => json!([rule(&["*"], &["*"], &["UPDATE"], "*")]),
+            Self::Spoken => {
+                json!([rule(&["*"], &["*/*"], &["CONNECT", "CREATE", "DELETE", "UPDATE"], "*")])
+            }
+        }
+    }
+
+    /// Which namespaces: of Namespaces themselves, and of what is in none, nothing is selected by this.
+    fn namespaces(self) -> Value {
+        let never = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": NEVER_STOPPED});
+        match self {
+            Self::Accounts | Self::Flux | Self::Writes => {
+                json!({"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}, never]})
+            }
+            // The Leases of nodes are renewed all the time.
+            Self::Managed => json!({"matchExpressions": [
+                {"key": TENANT_LABEL, "operator": "DoesNotExist"},
+                {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-node-lease"]}
+            ]}),
+            Self::Namespaces | Self::Tenants | Self::Spoken => json!({}),
+        }
+    }
+
+    fn conditions(self, audience: Audience) -> Value {
+        let mut conditions = vec![json!({"name": "not-of-the-system", "expression": write_not_of_the_system()})];
+        let repairs = "authorizer.group('capsule.clastix.io').resource('tenants').check('adopt').allowed()";
+        match audience {
+            Audience::Others => {
+                conditions.push(json!({"name": "may-not-repair", "expression": format!("!{repairs}")}));
+            }
+            Audience::Repairers => conditions.push(json!({"name": "may-repair", "expression": repairs})),
+            Audience::All => {}
+        }
+        if let Some((name, expression)) = self.condition() {
+            // The cheap ones come first.
+            conditions.insert(0, json!({"name": name, "expression": expression}));
+        }
+        Value::Array(conditions)
+    }
+
+    fn condition(self) -> Option<(&'static str, String)> {
+        let flux = FLUX_GROUPS.map(|group| format!("'{group}'")).join(", ");
+        match self {
+            Self::Namespaces => {
+                let claims = |object: &str| {
+                    format!(
+                        "({object} != null && ((has({object}.metadata.labels) && '{TENANT_LABEL}' in {object}.metadata.labels) || \
+                         (has({object}.metadata.ownerReferences) && {object}.metadata.ownerReferences.exists(owner, owner.kind == 'Tenant'))))"
+                    )
+                };
+                let claimed = format!("{} || {}", claims("object"), claims("oldObject"));
+                Some((
+                    "is-of-a-tenant-or-new",
+                    format!("request.operation == 'CREATE' || {claimed}"),
+                ))
+            }
+            // A Pod that names nobody, and a Secret without a token, get hold of no account.
+            Self::Accounts => Some((
+                "reaches-for-an-account",
+                "request.resource.resource == 'pods' ? ((has(object.spec.serviceAccountName) && object.spec.serviceAccountName != 'default') || \
+                 (has(object.spec.serviceAccount) && object.spec.serviceAccount != 'default')) : \
+                 request.resource.resource == 'secrets' ? (has(object.type) && object.type == 'kubernetes.io/service-account-token') : true"
+                    .to_owned(),
+            )),
+            // Flux's kinds are asked about by themselves, and nobody has to be asked about Events.
+            Self::Writes => Some((
+                "is-not-of-flux-and-no-event",
+                format!(
+                    "(request.operation == 'DELETE' || !(request.resource.group in [{flux}])) && \
+                     !(request.resource.resource == 'events' && request.resource.group in ['', 'events.k8s.io'])"
+                ),
+            )),
+            Self::Managed => Some((
+                "is-labelled-as-managed",
+                format!(
+                    "has(oldObject.metadata) && has(oldObject.metadata.labels) && '{OWNER_NAME}' in oldObject.metadata.labels"
+                ),
+            )),
+            // Who shows a token of its own is known by that token's id.
+            Self::Spoken => Some((
+                "shows-no-token",
+                "request.userInfo.username.startsWith('system:serviceaccount:') && \
+                 !(has(request.userInfo.extra) && 'authentication.kubernetes.io/credential-id' in request.userInfo.extra && \
+                 request.userInfo.extra['authentication.kubernetes.io/credential-id'].exists(id, id.startsWith('JTI=')))"
+                    .to_owned(),
+            )),
+            Self::Tenants | Self::Flux => None,
+        }
+    }
+}
+
+/// Kubernetes' own controllers, its nodes, and Tenure's accounts: what they do for others was judged when it was asked for.
+fn write_not_of_the_system() -> String {
+    format!(
+        "!(has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in ['system:nodes', 'system:serviceaccounts:kube-system'])) && \
+         !(request.userInfo.username in ['system:apiserver', 'system:kube-controller-manager', 'system:kube-scheduler', \
+         'system:serviceaccount:{PLATFORM_NAMESPACE}:{CONTROLLER_SERVICE_ACCOUNT}']) && \
+         !request.userInfo.username.startsWith('system:serviceaccount:{PLATFORM_NAMESPACE}:{LANE_PREFIX}')"
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! What an installation with admission webhooks has besides: what the controller may do for them.
+//! Refuses rights that reach beyond: of Secrets one by its name, of configurations the two that are Tenure's.
+
+use serde_json::{Value, json};
+
+use super::{controller_cluster_role_binding_to, controller_role_binding, labels, provisioning};
+use crate::admission_webhooks::{CONFIGURATION, SECRET};
+use crate::metadata::PLATFORM_NAMESPACE;
+
+/// The ClusterRole of whoever asks about rights and keeps the configurations, and its binding: without that, nobody puts them back.
+pub const ADMISSION_ROLE: &str = "tenure-admission";
+/// The Role of whoever keeps the certificate, and its binding.
+const CERTIFICATE_ROLE: &str = "tenure-admission-certificate";
+
+/// What is installed for admission webhooks, in an order in which it can be applied. Owners may make namespaces then, since each one is judged.
+#[must_use]
+pub fn admission() -> Vec<Value> {
+    let configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    let mut objects = provisioning();
+    objects.extend([
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": ADMISSION_ROLE, "labels": labels()},
+            "rules": [
+                // Who may repair is asked about, and whether somebody may do what a review says.
+                {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+                // Who may create is not bound to a name: a request to create has none that RBAC could look at.
+                {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["create", "list", "watch"]},
+                {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["get", "update", "patch"],
+                 "resourceNames": [CONFIGURATION]}
+            ]
+        }),
+        controller_cluster_role_binding_to(ADMISSION_ROLE),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": CERTIFICATE_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
+            "rules": [
+                {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+                {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "update", "patch"], "resourceNames": [SECRET]}
+            ]
+        }),
+        controller_role_binding(CERTIFICATE_ROLE, PLATFORM_NAMESPACE),
+    ]);
+    objects
+}

@@ -1,0 +1,221 @@
+//! Keeps tenancy's policies in force: the facts that they read, on namespaces, and the policies themselves. Carries out what
+//! [`tenure_planner::policies`] decides, as the controller; refuses to hold more of namespaces and policies than watches tell.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use tenure_api::metadata::{HAND_EDITS, SURFACE_LABEL, TENURE_CONTROLLER};
+use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface};
+use tenure_cluster::{Client, ClusterError, EventHistory, EventRecorder};
+use tenure_planner::Event;
+use tenure_planner::policies::{SeenNamespace, Snapshot, Write, plan};
+use tenure_tenancy::Facts;
+use tenure_tenancy::admission::policy::Refusing;
+
+use crate::cache::Cache;
+use crate::hub::Hub;
+use crate::key::Key;
+use crate::own::describe_event;
+use crate::reconciled::Reconciled as _;
+
+/// The kinds, in the order in which they are written.
+pub(crate) const POLICY: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
+pub(crate) const BINDING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
+/// How many writes are under way at the same time.
+const AT_ONCE: usize = 8;
+/// How long news are gathered: a tenant may change what some of them follow from as often as it likes.
+const GATHERED: Duration = Duration::from_millis(100);
+/// How soon what failed is tried again: at first, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
+
+/// Keeps them until it is dropped.
+pub(crate) async fn keep(hub: Arc<Hub>) {
+    let mut said = EventHistory::default();
+    let (mut pause, mut complaint) = (PAUSES.0, String::new());
+    loop {
+        let writes = plan(&observe(&hub));
+        let failure = carry_out(&hub, writes, &mut said).await;
+        let is_well = failure.is_none();
+        let failure = failure.unwrap_or_default();
+        if failure != complaint {
+            if !failure.is_empty() {
+                tracing::warn!("policies and the facts that they read can't be kept: {failure}");
+            }
+            complaint = failure;
+        }
+        if is_well {
+            pause = PAUSES.0;
+            hub.policy_news.notified().await;
+            tokio::time::sleep(GATHERED).await;
+            continue;
+        }
+        // Whatever news there are meanwhile, what was refused is not asked for all the time.
+        tokio::time::sleep(pause).await;
+        pause = pause.saturating_mul(2).min(PAUSES.1);
+    }
+}
+
+/// Whether what policies read may follow from an object that changed: from a Surface, or a Kustomization that refuses edits by hand, or did.
+pub(crate) fn concerns(hub: &Hub, changed: &Key) -> bool {
+    if changed.kind != Kustomization::KIND {
+        return changed.kind == Surface::KIND;
+    }
+    let known = hub.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+    let was_so = known.contains(&(changed.namespace.clone(), changed.name.clone()));
+    drop(known);
+    let shard = hub.find_shard(&changed.namespace);
+    let now = shard.and_then(|shard| {
+        shard
+            .caches
+            .of::<Kustomization>()
+            .get(&changed.namespace, &changed.name)
+    });
+    was_so || now.is_some_and(|kustomization| read_refusing(hub, &kustomization).is_some())
+}
+
+/// A Kustomization that refuses edits by hand, with its Surface. Others, which are most, aren't looked into.
+fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Option<Value>)> {
+    let metadata = &kustomization.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let surface = metadata.labels.as_ref().and_then(|labels| labels.get(SURFACE_LABEL));
+    let surface = surface.and_then(|name| hub.caches.of::<Surface>().get(namespace, name));
+    let says = |metadata: &ObjectMeta| {
+        metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|said| said.contains_key(HAND_EDITS))
+    };
+    if !says(metadata) && !surface.as_ref().is_some_and(|surface| says(&surface.metadata)) {
+        return None;
+    }
+    let surface = surface.and_then(|surface| serde_json::to_value(surface.as_ref()).ok());
+    let kustomization = serde_json::to_value(kustomization).ok()?;
+    Refusing::is_said(&kustomization, surface.as_ref()).then_some((kustomization, surface))
+}
+
+/// All that refuse edits by hand.
+fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
+    let (mut refusing, mut known) = (Refusing::default(), BTreeSet::new());
+    for shard in hub.list_shards() {
+        for kustomization in shard.caches.of::<Kustomization>().all() {
+            let Some((object, surface)) = read_refusing(hub, &kustomization) else {
+                continue;
+            };
+            refusing.add(facts, &object, surface.as_ref());
+            let metadata = &kustomization.metadata;
+            let name = |name: &Option<String>| name.clone().unwrap_or_default();
+            known.insert((name(&metadata.namespace), name(&metadata.name)));
+        }
+    }
+    *hub.refusing.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    refusing
+}
+
+fn observe(hub: &Hub) -> Snapshot {
+    let realm = hub.realm();
+    let mut facts = Facts::new(realm.settings.clone());
+    realm
+        .tenants
+        .iter()
+        .cloned()
+        .for_each(|tenant| facts.set_tenant(tenant));
+    realm
+        .namespaces
+        .iter()
+        .cloned()
+        .for_each(|namespace| facts.set_namespace(namespace));
+    let seen = |cache: &Cache<DynamicObject>, kind: &'static str| -> Vec<Value> {
+        let all = cache.all();
+        let values = all
+            .iter()
+            .filter_map(|object| serde_json::to_value(object.as_ref()).ok());
+        values
+            .map(|mut object| {
+                // A list's objects need not say what they are.
+                if let Some(object) = object.as_object_mut() {
+                    object.insert("kind".to_owned(), json!(kind));
+                }
+                object
+            })
+            .collect()
+    };
+    let mut live = seen(&hub.policies, POLICY.1);
+    live.extend(seen(&hub.policy_bindings, BINDING.1));
+    let namespaces = hub.namespaces.all();
+    let namespaces = namespaces.iter().map(|namespace| SeenNamespace {
+        name: namespace.metadata.name.clone().unwrap_or_default(),
+        uid: namespace.metadata.uid.clone().unwrap_or_default(),
+        annotations: namespace.metadata.annotations.clone().unwrap_or_default(),
+    });
+    Snapshot {
+        refusing: collect_refusing(hub, &facts),
+        facts,
+        namespaces: namespaces.collect(),
+        live,
+    }
+}
+
+/// Writes, and says what the first failure was. What changed or went meanwhile is looked at again when that is seen.
+async fn carry_out(hub: &Hub, writes: Vec<Write>, said: &mut EventHistory) -> Option<String> {
+    let controller = &hub.means.controller;
+    let mut written = futures::stream::iter(writes)
+        .map(|write| async move {
+            let done = carry_out_one(controller, &write).await;
+            (write, done)
+        })
+        .buffered(AT_ONCE);
+    let mut failure = None;
+    while let Some((write, done)) = written.next().await {
+        match done {
+            Ok(()) => tell(controller, said, &write).await,
+            Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => {}
+            Err(error) if error.absent() => {}
+            Err(error) => failure = failure.or_else(|| Some(error.to_string())),
+        }
+    }
+    failure
+}
+
+async fn carry_out_one(controller: &Client, write: &Write) -> Result<(), ClusterError> {
+    match write {
+        Write::Facts { namespace, patch } => {
+            let resource = controller.resource("v1", "Namespace").await?;
+            let target = ("", namespace.as_str());
+            controller
+                .merge_patch(&resource, target, None, TENURE_CONTROLLER, patch)
+                .await?;
+        }
+        Write::Create { object, .. } => {
+            controller.create(object, TENURE_CONTROLLER).await?;
+        }
+        Write::Repair { object, patch, .. } => {
+            let resource = controller.resource_of(object).await?;
+            let name = ObjectView::of(object).read_text("/metadata/name");
+            controller
+                .merge_patch(&resource, ("", name), None, TENURE_CONTROLLER, patch)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Says that something was put back, in the log and as an event.
+async fn tell(controller: &Client, said: &mut EventHistory, write: &Write) {
+    let (object, event): (&Value, &Event) = match write {
+        Write::Create {
+            object,
+            told: Some(event),
+        }
+        | Write::Repair {
+            object, told: event, ..
+        } => (object, event),
+        Write::Create { .. } | Write::Facts { .. } => return,
+    };
+    tracing::warn!("{}", event.message);
+    let recorder = EventRecorder::new(controller.clone(), TENURE_CONTROLLER);
+    recorder.record(said, object, &describe_event(event, None)).await;
+}

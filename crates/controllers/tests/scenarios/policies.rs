@@ -1,0 +1,241 @@
+//! Policies that the controllers keep in force: what they read is written first, follows what it is made of, and what somebody takes away
+//! comes back.
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tenure_testkit::{SOON, eventually};
+
+use crate::stage::{Stage, condition};
+use crate::tenants::{SURFACE, TENANT, surface, surface_ready, tenant};
+
+const POLICY: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
+const BINDING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
+const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+
+/// What comes of a dry run as somebody: nothing, or the message that refuses it.
+async fn ask(stage: &Stage, (method, who): (Method, &str), target: &str, body: &Value) -> Result<(), String> {
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("{target}?dryRun=All"))
+        .header("content-type", "application/json")
+        .header("impersonate-user", who)
+        .body(body.to_string().into_bytes())
+        .unwrap();
+    match stage.admin.client().request::<Value>(request).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Asks until it is refused by a policy with these words, or, without any, until it is allowed.
+async fn until_answered(stage: &Stage, who: &str, target: &str, body: &Value, part: Option<&str>) {
+    until(stage, (Method::POST, who), target, body, part).await;
+}
+
+/// The same of an object that is there, with the whole of it.
+async fn until_edited(stage: &Stage, who: &str, target: &str, body: &Value, part: Option<&str>) {
+    until(stage, (Method::PUT, who), target, body, part).await;
+}
+
+async fn until(stage: &Stage, (method, who): (Method, &str), target: &str, body: &Value, part: Option<&str>) {
+    let asked = eventually(SOON, || async {
+        let answer = ask(stage, (method.clone(), who), target, body).await;
+        let is_right = match (&answer, part) {
+            (Ok(()), None) => true,
+            (Err(message), Some(part)) => {
+                message.contains("ValidatingAdmissionPolicy 'tenure-") && message.contains(part)
+            }
+            _ => false,
+        };
+        if is_right { Ok(()) } else { Err(answer) }
+    });
+    if let Err(last) = asked.await {
+        panic!("{who} at {target}: {last:?}, not {part:?}");
+    }
+}
+
+fn fact<'a>(namespace: &'a Value, key: &str) -> Option<&'a str> {
+    namespace
+        .pointer("/metadata/annotations")?
+        .get(format!("facts.tenure.dev/{key}"))?
+        .as_str()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_hold_with_what_is_written_for_them() {
+    let stage = Stage::set_policed("policed").await;
+    let labelled = |name: &str, tenant: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": { "capsule.clastix.io/tenant": tenant } } });
+    // Of a Tenant that isn't there.
+    stage
+        .admin
+        .apply(labelled("policed-astray", "policed-nobody"))
+        .await
+        .unwrap();
+    tenant(&stage, "policed-blue").await;
+    let is_stated = |namespace: Option<&Value>| {
+        namespace.is_some_and(|namespace| {
+            fact(namespace, "account") == Some("policed-blue-gitops")
+                && fact(namespace, "namespaces") == Some("policed-blue")
+        })
+    };
+    stage.until(NAMESPACE, ("", "policed-blue"), is_stated).await;
+    let is_nobodys =
+        |namespace: Option<&Value>| namespace.is_some_and(|namespace| fact(namespace, "tenant") == Some(""));
+    stage.until(NAMESPACE, ("", "policed-astray"), is_nobodys).await;
+
+    // Owners make namespaces for their Tenant and for no other.
+    let (owner, namespaces) = ("policed-blue-owner", "/api/v1/namespaces");
+    let plain = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "policed-blue-x" } });
+    until_answered(&stage, owner, namespaces, &plain, Some("names none")).await;
+    until_answered(
+        &stage,
+        owner,
+        namespaces,
+        &labelled("policed-blue-x", "policed-blue"),
+        None,
+    )
+    .await;
+    let others = labelled("policed-blue-x", "policed-green");
+    until_answered(
+        &stage,
+        owner,
+        namespaces,
+        &others,
+        Some("there is no such Tenant of which it is an owner"),
+    )
+    .await;
+
+    // A surface works: what its lane writes is refused by none.
+    let files = [(
+        "map.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: policed }\ndata: { git: 'yes' }\n",
+    )];
+    let _repository = surface(&stage, "policed-blue", "app", &files, json!({})).await;
+    surface_ready(&stage, ("policed-blue", "app")).await;
+
+    // Also in a shard, whose label its lane doesn't write.
+    let shard = json!({ "metadata": { "labels": { "sharding.fluxcd.io/key": "two" } } });
+    stage.admin.patch(TENANT, ("", "policed-blue"), shard).await.unwrap();
+    let is_in_shard =
+        |namespace: Option<&Value>| namespace.is_some_and(|namespace| fact(namespace, "shard") == Some("two"));
+    stage.until(NAMESPACE, ("", "policed-blue"), is_in_shard).await;
+    let more = [(
+        "map.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: policed-too }\n",
+    )];
+    let _other = surface(&stage, "policed-blue", "late", &more, json!({})).await;
+    surface_ready(&stage, ("policed-blue", "late")).await;
+
+    // What it applies is refused to be edited once the Surface says so, and free again with the Surface suspended.
+    let edited =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "policed" }, "data": { "git": "no" } });
+    let said = |suspend: bool| json!({ "metadata": { "annotations": { "tenure.dev/hand-edits": "refuse" } }, "spec": { "suspend": suspend } });
+    let target = "/api/v1/namespaces/policed-blue/configmaps/policed";
+    until_edited(&stage, owner, target, &edited, None).await;
+    stage
+        .admin
+        .patch(SURFACE, ("policed-blue", "app"), said(false))
+        .await
+        .unwrap();
+    until_edited(
+        &stage,
+        owner,
+        target,
+        &edited,
+        Some("is managed by Git: change it there"),
+    )
+    .await;
+    stage
+        .admin
+        .patch(SURFACE, ("policed-blue", "app"), said(true))
+        .await
+        .unwrap();
+    until_edited(&stage, owner, target, &edited, None).await;
+
+    // What follows from the Tenant follows it.
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
+    let maps = "/api/v1/namespaces/policed-blue/configmaps";
+    until_answered(&stage, owner, maps, &map, None).await;
+    let cordon = |cordoned: bool| json!({ "spec": { "cordoned": cordoned } });
+    stage
+        .admin
+        .patch(TENANT, ("", "policed-blue"), cordon(true))
+        .await
+        .unwrap();
+    until_answered(&stage, owner, maps, &map, Some("Tenant policed-blue is cordoned")).await;
+    until_answered(
+        &stage,
+        owner,
+        namespaces,
+        &labelled("policed-blue-x", "policed-blue"),
+        Some("no such Tenant"),
+    )
+    .await;
+    let is_acted_on = |tenant: Option<&Value>| {
+        let message = tenant
+            .and_then(|tenant| condition(tenant, "Ready"))
+            .map(|ready| ready["message"].to_string());
+        tenant.is_some_and(|tenant| tenant["status"]["state"] == "Cordoned")
+            && message.is_some_and(|message| !message.contains("not acted on"))
+    };
+    stage.until(TENANT, ("", "policed-blue"), is_acted_on).await;
+    stage
+        .admin
+        .patch(TENANT, ("", "policed-blue"), cordon(false))
+        .await
+        .unwrap();
+    until_answered(&stage, owner, maps, &map, None).await;
+
+    put_back(&stage).await;
+    stage.end().await;
+}
+
+/// What is deleted or weakened comes back, and is told; what nobody touched was written once.
+async fn put_back(stage: &Stage) {
+    let is_whole = |binding: Option<&Value>| {
+        binding.is_some_and(|binding| binding["spec"]["validationActions"] == json!(["Deny"]))
+    };
+    stage.until(BINDING, ("", "tenure-cordoned"), is_whole).await;
+    stage.admin.delete(BINDING, ("", "tenure-cordoned")).await.unwrap();
+    stage.until(BINDING, ("", "tenure-cordoned"), is_whole).await;
+    let weaker = json!({ "spec": { "validationActions": ["Audit"] } });
+    stage
+        .admin
+        .patch(BINDING, ("", "tenure-namespaces"), weaker)
+        .await
+        .unwrap();
+    stage.until(BINDING, ("", "tenure-namespaces"), is_whole).await;
+    let excluded = json!({ "spec": { "matchConstraints": { "excludeResourceRules": [{
+        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]
+    }] } } });
+    stage
+        .admin
+        .patch(POLICY, ("", "tenure-namespaces"), excluded)
+        .await
+        .unwrap();
+    let has_none = |policy: Option<&Value>| {
+        policy.is_some_and(|policy| policy.pointer("/spec/matchConstraints/excludeResourceRules").is_none())
+    };
+    stage.until(POLICY, ("", "tenure-namespaces"), has_none).await;
+    let told = eventually(SOON, || async {
+        let events = stage.admin.list(("v1", "Event"), "default").await.unwrap();
+        let told: Vec<String> = events
+            .iter()
+            .filter(|event| event["reason"] == "PolicyPutBack")
+            .map(|event| event["message"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        let has = |part: &str| told.iter().any(|message| message.contains(part));
+        let all = has("Binding tenure-cordoned was not there")
+            && has("Binding tenure-namespaces was changed (spec.validationActions)")
+            && has("Policy tenure-namespaces was changed (spec.matchConstraints)");
+        if all { Ok(()) } else { Err(told) }
+    });
+    told.await.unwrap();
+    for policy in stage.admin.list(POLICY, "").await.unwrap() {
+        let name = policy["metadata"]["name"].as_str().unwrap();
+        if name.starts_with("tenure-") && name != "tenure-namespaces" {
+            assert_eq!(policy["metadata"]["generation"], 1, "{name} was written again");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! When what is made, by data, and a play of years in which nobody ever meets a certificate that he doesn't trust.
+
+use super::*;
+
+fn day(days: i64) -> Timestamp {
+    later(Timestamp::UNIX_EPOCH, days * DAY)
+}
+
+/// Kept: one authority, made on that day, and a certificate of it, made on that one.
+fn kept(authority: i64, certificate: i64) -> Snapshot {
+    Snapshot {
+        authorities: vec![Validity::of_authority(day(authority))],
+        serving: Some(Serving {
+            authority: Some(0),
+            validity: Validity::of_serving(day(certificate)),
+            is_for_names: true,
+        }),
+        is_published: true,
+    }
+}
+
+#[test]
+fn what_is_made_when() {
+    let authority = |and_certificate| Step::MakeAuthority { and_certificate };
+    let two = |certificate: usize, made: i64, is_published: bool| {
+        let mut two = kept(0, made);
+        two.authorities.push(Validity::of_authority(day(530)));
+        two.is_published = is_published;
+        two.serving.as_mut().unwrap().authority = Some(certificate);
+        two
+    };
+    let mut other_names = kept(0, 0);
+    other_names.serving.as_mut().unwrap().is_for_names = false;
+    let mut foreign = kept(0, 0);
+    foreign.serving.as_mut().unwrap().authority = None;
+    let without_certificate = Snapshot {
+        serving: None,
+        ..kept(0, 0)
+    };
+    let cases = [
+        ("nothing is there", Snapshot::default(), 0, authority(true), ""),
+        ("all is new", kept(0, 0), 0, Step::Rest, ""),
+        ("a clock that is a day behind", kept(0, 0), -1, Step::Rest, ""),
+        ("a clock that is a day ahead", kept(0, 0), 1, Step::Rest, ""),
+        (
+            "a clock that is a week behind",
+            kept(0, 0),
+            -7,
+            authority(true),
+            "this clock is wrong",
+        ),
+        ("two thirds are over", kept(0, 0), 61, Step::MakeCertificate, ""),
+        ("just before", kept(0, 0), 59, Step::Rest, ""),
+        (
+            "the certificate has ended",
+            kept(0, 0),
+            100,
+            Step::MakeCertificate,
+            "ended at 1970-04-01T00:00:00Z",
+        ),
+        (
+            "both have ended",
+            kept(0, 0),
+            1000,
+            authority(true),
+            "nobody who could renew it has run since",
+        ),
+        ("the authority gets old", kept(0, 520), 531, authority(false), ""),
+        (
+            "the next one isn't trusted yet",
+            two(0, 520, false),
+            531,
+            Step::Rest,
+            "",
+        ),
+        ("it is", two(0, 520, true), 531, Step::MakeCertificate, ""),
+        (
+            "nobody shows the old one's any more",
+            two(1, 531, true),
+            532,
+            Step::Forget(1),
+            "",
+        ),
+        ("somebody may", two(1, 532, true), 532, Step::Rest, ""),
+        ("other names", other_names, 1, Step::MakeCertificate, ""),
+        (
+            "somebody else's certificate",
+            foreign,
+            1,
+            Step::MakeCertificate,
+            "somebody changed the Secret",
+        ),
+        ("no certificate", without_certificate, 1, Step::MakeCertificate, ""),
+    ];
+    for (name, snapshot, at, step, problem) in cases {
+        let plan = plan(&snapshot, day(at));
+        assert_eq!(plan.step, step, "{name}");
+        let told = plan.problem.unwrap_or_default();
+        assert!(
+            told.contains(problem) && told.is_empty() == problem.is_empty(),
+            "{name}: {told}"
+        );
+    }
+}
+
+/// What is kept, and what the API server and another process know of it: that may be minutes old.
+#[derive(Clone, Default)]
+struct World {
+    kept: Vec<(u64, Validity)>,
+    serving: Option<(u64, Validity)>,
+    next: u64,
+}
+
+#[test]
+fn whoever_is_minutes_behind_never_meets_what_he_does_not_trust() {
+    for lag in [0, 1, 3, 8] {
+        let mut world = World::default();
+        // As it was, minute by minute, as far back as anybody is behind.
+        let mut past: Vec<World> = Vec::new();
+        let (mut certificates, mut authorities) = (0, 0);
+        let mut now = day(0);
+        let end = day(5 * 365);
+        while now < end {
+            let at = |id: u64| world.kept.iter().position(|(kept, _)| *kept == id);
+            let trusted: Vec<u64> = past.first().unwrap_or(&world).kept.iter().map(|(id, _)| *id).collect();
+            let snapshot = Snapshot {
+                authorities: world.kept.iter().map(|(_, validity)| *validity).collect(),
+                serving: world.serving.map(|(id, validity)| Serving {
+                    authority: at(id),
+                    validity,
+                    is_for_names: true,
+                }),
+                is_published: world.kept.iter().all(|(id, _)| trusted.contains(id)),
+            };
+            let step = plan(&snapshot, now).step;
+            match step {
+                Step::Rest => {}
+                Step::MakeAuthority { and_certificate } => {
+                    authorities += 1;
+                    world.next += 1;
+                    world.kept.push((world.next, Validity::of_authority(now)));
+                    if and_certificate {
+                        world.serving = Some((world.next, Validity::of_serving(now)));
+                    }
+                }
+                Step::MakeCertificate => {
+                    certificates += 1;
+                    world.serving = Some((world.kept.last().unwrap().0, Validity::of_serving(now)));
+                }
+                Step::Forget(count) => drop(world.kept.drain(..count)),
+            }
+            past.push(world.clone());
+            if past.len() > lag + 1 {
+                past.remove(0);
+            }
+            // What one shows and what another trusts, each as of any of these minutes.
+            if now > day(1) {
+                for shows in &past {
+                    for trusts in &past {
+                        let (id, validity) = shows.serving.unwrap();
+                        let authority = trusts.kept.iter().find(|(kept, _)| *kept == id);
+                        let holds = authority.is_some_and(|(_, authority)| authority.holds(now)) && validity.holds(now);
+                        assert!(holds, "{lag} minutes behind, {now}");
+                    }
+                }
+            }
+            // Minute by minute where something happens, else by hours.
+            let is_busy = step != Step::Rest || world.kept.len() > 1 || now < day(1);
+            now = later(now, if is_busy { MINUTE } else { 60 * MINUTE });
+            if !is_busy {
+                past = vec![world.clone()];
+            }
+        }
+        assert!(certificates > 25 && authorities > 2, "{certificates} {authorities}");
+        assert!(world.kept.len() <= 2);
+    }
+}

@@ -1,0 +1,153 @@
+//! The account that a tenant's surfaces act as, where its Tenant keeps it exclusive: its tokens, token Secrets and Pods at home, and who
+//! speaks in its name anywhere. And in Kubernetes' own namespaces no token is Tenure's to ask for.
+
+use super::facts::{ACCOUNT, EXCLUSIVE, HOME, YES, read};
+use super::rights::SHOW_TOKEN;
+use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use crate::admission::Rule;
+use crate::admission::rights::{MINT, OWN};
+
+const REMEDY: &str = "let a Surface or a Kustomization of Tenant {} do it, or use another ServiceAccount";
+
+fn about(group: &'static str, resource: &'static str, operations: &[&'static str]) -> About {
+    About {
+        groups: vec![group],
+        resources: vec![resource],
+        operations: operations.to_vec(),
+    }
+}
+
+/// What would hand the account to somebody, in the home namespace.
+pub(super) fn taken() -> Policy {
+    let mut variables = namespace_facts();
+    variables.push(variable("account", read(ACCOUNT)));
+    variables.push(variable(
+        "guarded",
+        format!(
+            "{} == '{YES}' && variables.account != '' && {} == request.namespace",
+            read(EXCLUSIVE),
+            read(HOME)
+        ),
+    ));
+    let refuse = |resource: &str, takes: String, why: String| Validation {
+        holds: format!("!variables.guarded || request.resource.resource != '{resource}' || !({takes})"),
+        rule: Rule::GitopsAccount,
+        why,
+        remedy: phrase(REMEDY, &["variables.tenant"]),
+    };
+    let mint = format!(
+        "authorizer.group('').resource('serviceaccounts').namespace(request.namespace).name(variables.account)\
+         .check('{MINT}').allowed()"
+    );
+    let of_secret = "object.?metadata.?annotations[?'kubernetes.io/service-account.name'].orValue('')";
+    Policy {
+        name: "gitops-account".to_owned(),
+        place: Where::InTenants,
+        about: vec![
+            about("", "serviceaccounts/token", &["CREATE"]),
+            about("", "secrets", &["CREATE", "UPDATE"]),
+            about("", "pods", &["CREATE"]),
+        ],
+        conditions: Vec::new(),
+        variables,
+        validations: vec![
+            refuse(
+                "serviceaccounts",
+                format!("request.?name.orValue('') == variables.account && !{mint}"),
+                phrase(
+                    "{} may not ask for a token of ServiceAccount {}, which the tenant's surfaces act as",
+                    &[USER, "variables.account"],
+                ),
+            ),
+            refuse(
+                "secrets",
+                format!(
+                    "object.?type.orValue('') == 'kubernetes.io/service-account-token' && {of_secret} == variables.account"
+                ),
+                phrase(
+                    "a Secret can't hold a token of ServiceAccount {}, which the tenant's surfaces act as",
+                    &["variables.account"],
+                ),
+            ),
+            refuse(
+                "pods",
+                "object.?spec.?serviceAccountName.orValue(object.?spec.?serviceAccount.orValue('')) == variables.account"
+                    .to_owned(),
+                phrase(
+                    "a Pod can't run as ServiceAccount {}, which the tenant's surfaces act as",
+                    &["variables.account"],
+                ),
+            ),
+        ],
+    }
+}
+
+/// Writes in the name of such an account without a token of it. Outside its tenant, where nothing stands on the namespace, it is known by
+/// a right that it alone has.
+pub(super) fn spoken_for() -> Policy {
+    let credential = "'authentication.kubernetes.io/credential-id'";
+    let mut variables = namespace_facts();
+    variables.push(variable(
+        "own",
+        format!(
+            "{} == '{YES}' && {USER} == 'system:serviceaccount:' + {} + ':' + {}",
+            read(EXCLUSIVE),
+            read(HOME),
+            read(ACCOUNT)
+        ),
+    ));
+    Policy {
+        name: "gitops-account-token".to_owned(),
+        place: Where::Anywhere,
+        about: vec![About {
+            groups: vec!["*"],
+            resources: vec!["*/*"],
+            operations: vec!["CREATE", "UPDATE", "DELETE", "CONNECT"],
+        }],
+        conditions: vec![
+            ("by-account", format!("{USER}.startsWith('system:serviceaccount:')")),
+            ("no-dry-run", "!has(request.dryRun) || !request.dryRun".to_owned()),
+            (
+                "no-token",
+                format!(
+                    "!has(request.userInfo.extra) || !({credential} in request.userInfo.extra) || \
+                     !request.userInfo.extra[{credential}].exists(id, id.startsWith('JTI='))"
+                ),
+            ),
+        ],
+        variables,
+        validations: vec![Validation {
+            holds: format!("!variables.own && (!{} || {})", may(SHOW_TOKEN, None), may(OWN, None)),
+            rule: Rule::GitopsAccount,
+            why: phrase(
+                "{} writes nothing without a token of its own: this is somebody who speaks in its name, or shows a token without an id",
+                &[USER],
+            ),
+            remedy: quote("let a Surface or a Kustomization of its Tenant do it, or use another ServiceAccount"),
+        }],
+    }
+}
+
+/// Tokens of accounts in Kubernetes' own namespaces, by Tenure: whoever can be anybody there can be anybody everywhere.
+pub(super) fn minted(platform: &str) -> Policy {
+    let own = quote(&format!("system:serviceaccount:{platform}:tenure-"));
+    Policy {
+        name: "minting".to_owned(),
+        place: Where::Anywhere,
+        about: vec![about("", "serviceaccounts/token", &["CREATE"])],
+        conditions: vec![
+            ("kubernetes-own", "request.namespace.startsWith('kube-')".to_owned()),
+            ("by-tenure", format!("{USER}.startsWith({own})")),
+        ],
+        variables: Vec::new(),
+        validations: vec![Validation {
+            holds: "false".to_owned(),
+            rule: Rule::GitopsAccount,
+            why: phrase(
+                "{} may ask for no token in namespace {}, which is Kubernetes' own",
+                &[USER, "request.namespace"],
+            ),
+            remedy: quote("name a ServiceAccount of another namespace"),
+        }],
+    }
+}

@@ -1,0 +1,59 @@
+//! A cordoned tenant, by the owners that stand on its namespaces. Its namespaces themselves are seen to beside their other rules.
+
+use super::facts::{ACCOUNT, CORDONED, EVERYBODY, HOME, read};
+use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable};
+use crate::admission::Rule;
+
+/// Whether the one who asks is kept out, of facts among annotations.
+pub(super) fn is_kept_out(owners: &str, home: &str, account: &str) -> String {
+    format!(
+        "{everybody} in {owners} || ('User ' + {USER}) in {owners} || ('ServiceAccount ' + {USER}) in {owners} || \
+         (has(request.userInfo.groups) && request.userInfo.groups.exists(group, ('Group ' + group) in {owners})) || \
+         {USER} == 'system:serviceaccount:' + {home} + ':' + {account}",
+        everybody = quote(EVERYBODY),
+    )
+}
+
+/// What is said to who is kept out of a namespace.
+pub(super) fn say(namespace: &str, tenant: &str) -> (String, String) {
+    (
+        phrase(
+            "{} may change nothing in namespace {}: Tenant {} is cordoned",
+            &[USER, namespace, tenant],
+        ),
+        quote("ask an administrator to take spec.cordoned away"),
+    )
+}
+
+pub(super) fn cordoned() -> Policy {
+    let mut variables = namespace_facts();
+    variables.push(variable("owners", format!("{}.split('\\n')", read(CORDONED))));
+    let is_cordoned = format!(
+        "{} in variables.facts",
+        quote(&format!("{}{CORDONED}", super::FACTS_PREFIX))
+    );
+    let (why, remedy) = say("request.namespace", "variables.tenant");
+    Policy {
+        name: "cordoned".to_owned(),
+        place: Where::InTenants,
+        about: vec![About {
+            groups: vec!["*"],
+            resources: vec!["*"],
+            operations: vec!["CREATE", "UPDATE", "DELETE"],
+        }],
+        conditions: vec![(
+            "no-event",
+            "request.resource.resource != 'events' || !(request.resource.group in ['', 'events.k8s.io'])".to_owned(),
+        )],
+        variables,
+        validations: vec![Validation {
+            holds: format!(
+                "!({is_cordoned}) || !({})",
+                is_kept_out("variables.owners", &read(HOME), &read(ACCOUNT))
+            ),
+            rule: Rule::Cordoned,
+            why,
+            remedy,
+        }],
+    }
+}

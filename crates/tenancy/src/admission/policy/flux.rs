@@ -1,0 +1,284 @@
+//! Flux's kinds and Surfaces, a policy each, from the table by which [`super::super::flux`] judges them.
+
+use tenure_api::metadata::SHARDING_KEY;
+
+use super::facts::{ACCOUNT, ACTS_AS, HOME, NAMESPACES, REFERENCES, SHARD, read};
+use super::{About, Policy, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use crate::admission::Rule;
+use crate::admission::flux::{ACCOUNT as ACCOUNT_PATH, Judged, KINDS, Way};
+use crate::admission::rights::{ADOPT, MINT};
+
+/// One who needn't be asked about: nobody's namespace, and whoever may adopt the Tenant.
+const FREE: &str = "variables.free";
+
+pub(super) fn kinds() -> Vec<Policy> {
+    let mut policies = vec![surfaces()];
+    policies.extend(KINDS.iter().map(kind));
+    policies
+}
+
+/// A path as an optional value.
+fn find(object: &str, path: &str) -> String {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    let parts: Vec<String> = parts.map(|part| format!(".?{part}")).collect();
+    format!("{object}{}", parts.concat())
+}
+
+fn find_shard(object: &str) -> String {
+    format!("{object}.?metadata.?labels[?{}]", quote(SHARDING_KEY))
+}
+
+fn policy(name: String, group: &'static str, resource: &'static str, judged: &[String]) -> Policy {
+    let mut variables = namespace_facts();
+    variables.push(variable(
+        "free",
+        format!("variables.tenant == '' || {}", may(ADOPT, Some("variables.tenant"))),
+    ));
+    let mut unchanged = vec!["oldObject != null".to_owned()];
+    unchanged.extend(
+        judged
+            .iter()
+            .map(|path| format!("{} == {}", find("object", path), find("oldObject", path))),
+    );
+    unchanged.push(format!("{} == {}", find_shard("object"), find_shard("oldObject")));
+    Policy {
+        name,
+        place: Where::InTenants,
+        about: vec![About {
+            groups: vec![group],
+            resources: vec![resource],
+            operations: vec!["CREATE", "UPDATE"],
+        }],
+        // What goes, and what changes nothing that is judged, goes on.
+        conditions: vec![
+            ("stays", "!has(object.metadata.deletionTimestamp)".to_owned()),
+            ("changed", format!("!({})", unchanged.join(" && "))),
+        ],
+        variables,
+        validations: Vec::new(),
+    }
+}
+
+fn refuse(rule: Rule, holds: &str, why: String, remedy: String) -> Validation {
+    Validation {
+        holds: format!("{FREE} || ({holds})"),
+        rule,
+        why,
+        remedy,
+    }
+}
+
+fn surfaces() -> Policy {
+    let mut policy = policy(
+        "surfaces".to_owned(),
+        "tenure.dev",
+        "surfaces",
+        &[ACCOUNT_PATH.to_owned()],
+    );
+    let remedy = || quote("make it as the message says");
+    let named = find("object", ACCOUNT_PATH);
+    policy.validations = vec![
+        refuse(
+            Rule::FluxAccount,
+            &format!("{} == request.namespace", read(HOME)),
+            phrase(
+                "namespace {} belongs to tenant {}, whose surfaces live in its home namespace {}: create the Surface there",
+                &["request.namespace", "variables.tenant", &read(HOME)],
+            ),
+            remedy(),
+        ),
+        refuse(
+            Rule::FluxAccount,
+            &format!("!{named}.hasValue()"),
+            phrase(
+                "spec.serviceAccountName: {} is refused: a tenant's surface acts as the tenant's GitOps ServiceAccount and can't choose \
+                 another; remove the field",
+                &[&format!("strings.quote(string({named}.orValue('')))")],
+            ),
+            remedy(),
+        ),
+        refuse(
+            Rule::FluxAccount,
+            &format!("{} != ''", read(ACCOUNT)),
+            phrase("tenant {} has no one GitOps ServiceAccount", &["variables.tenant"]),
+            quote("ask an administrator"),
+        ),
+    ];
+    policy
+}
+
+fn kind(judged: &Judged) -> Policy {
+    let references = judged.references.iter().map(|(path, _, _)| (*path).to_owned());
+    let targets = judged.targets.iter().map(|path| (*path).to_owned());
+    let paths: Vec<String> = std::iter::once(ACCOUNT_PATH.to_owned())
+        .chain(references)
+        .chain(targets)
+        .collect();
+    let name = format!("flux-{}", judged.resource);
+    let mut policy = policy(name, judged.group, judged.resource, &paths);
+    policy.variables.push(variable("shard", read(SHARD)));
+    let [shard, no_shard] = judge_shard();
+    policy.validations.push(shard);
+    let mut missing = vec![no_shard];
+    if judged.acts {
+        policy.variables.push(variable("actsAs", read(ACTS_AS)));
+        let [nobody, another, no_account] = judge_account();
+        policy.validations.extend([nobody, another]);
+        missing.push(no_account);
+    }
+    if !judged.references.is_empty() || !judged.targets.is_empty() {
+        policy
+            .variables
+            .push(variable("namespaces", format!("{}.split(',')", read(NAMESPACES))));
+        policy
+            .variables
+            .push(variable("grants", format!("{}.split(',')", read(REFERENCES))));
+    }
+    for (index, reference) in judged.references.iter().enumerate() {
+        judge_reference(&mut policy, index, reference);
+    }
+    for path in judged.targets {
+        let target = format!("{}.orValue('')", find("object", path));
+        policy.validations.push(refuse(
+            Rule::FluxReferences,
+            &format!("{target} == '' || {target} in variables.namespaces"),
+            phrase(
+                "spec.targetNamespace: namespace {} does not belong to tenant {}, whose namespaces are {}",
+                &[&target, "variables.tenant", "variables.namespaces.join(', ')"],
+            ),
+            quote("name one of the tenant's own namespaces"),
+        ));
+    }
+    // What somebody else would set comes last: what is wrong besides stays wrong.
+    policy.validations.extend(missing);
+    policy
+}
+
+/// A lane writes what follows from a Surface, and no label of shards; it may mint, as Tenure alone.
+fn judge_shard() -> [Validation; 2] {
+    let named = find_shard("object");
+    let mint = format!(
+        "authorizer.group('').resource('serviceaccounts').namespace(request.namespace).check('{MINT}').allowed()"
+    );
+    [
+        refuse(
+            Rule::FluxShard,
+            &format!("!{named}.hasValue() || {named}.orValue('') == variables.shard && variables.shard != ''"),
+            phrase(
+                &format!("the label {SHARDING_KEY}={{}} is not what Tenant {{}} has"),
+                &[&format!("{named}.orValue('')"), "variables.tenant"],
+            ),
+            quote("leave the label away: which shard a tenant is in says its Tenant"),
+        ),
+        refuse(
+            Rule::FluxShard,
+            &format!("{named}.hasValue() || variables.shard == '' || {mint}"),
+            phrase(
+                &format!("the label {SHARDING_KEY} is missing, and nobody sets it now: Tenant {{}} is in shard {{}}"),
+                &["variables.tenant", "variables.shard"],
+            ),
+            phrase("set it to {}", &["variables.shard"]),
+        ),
+    ]
+}
+
+fn judge_account() -> [Validation; 3] {
+    let named = format!("{}.orValue('')", find("object", ACCOUNT_PATH));
+    [
+        refuse(
+            Rule::FluxAccount,
+            "variables.actsAs != ''",
+            phrase("tenant {} has no one GitOps ServiceAccount", &["variables.tenant"]),
+            quote("ask an administrator"),
+        ),
+        refuse(
+            Rule::FluxAccount,
+            &format!("{named} == '' || {named} == variables.actsAs"),
+            phrase(
+                "spec.serviceAccountName: in namespace {} Tenant {} acts as {}, not as {}",
+                &["request.namespace", "variables.tenant", "variables.actsAs", &named],
+            ),
+            phrase(
+                "write {}, or leave the field away; another one is set by an administrator",
+                &["variables.actsAs"],
+            ),
+        ),
+        refuse(
+            Rule::FluxAccount,
+            &format!("{named} != ''"),
+            phrase(
+                "spec.serviceAccountName: in namespace {} Tenant {} acts as {}, and nobody sets it now",
+                &["request.namespace", "variables.tenant", "variables.actsAs"],
+            ),
+            phrase("write {}", &["variables.actsAs"]),
+        ),
+    ]
+}
+
+/// A reference, or a list of some: those that lead out are a variable.
+fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way): &(&str, &str, Way)) {
+    let (all, out) = (format!("all{index}"), format!("out{index}"));
+    let is_list = !matches!(way, Way::Source);
+    let found = find("object", path);
+    let list = if is_list {
+        format!("{found}.orValue([])")
+    } else {
+        format!("{found}.optMap(one, [one]).orValue([])")
+    };
+    policy.variables.push(variable(&all, list));
+    let namespace = "one.?namespace.orValue('')";
+    let kind = match way {
+        Way::Dependency => quote("Kustomization"),
+        Way::Source | Way::Sources | Way::Event | Way::Request if default_kind.is_empty() => {
+            "one.?kind.orValue('')".to_owned()
+        }
+        Way::Source | Way::Sources | Way::Event | Way::Request => {
+            format!("(one.?kind.orValue('') == '' ? {} : one.kind)", quote(default_kind))
+        }
+    };
+    let mut ways_in = vec![
+        format!("{namespace} == ''"),
+        format!("{namespace} == request.namespace"),
+        format!("{namespace} in variables.namespaces"),
+    ];
+    if matches!(way, Way::Source | Way::Sources | Way::Dependency) {
+        let granted = |name: &str| format!("({namespace} + '/' + {kind} + '/' + {name}) in variables.grants");
+        ways_in.push(granted("one.?name.orValue('')"));
+        ways_in.push(granted("'*'"));
+    }
+    policy.variables.push(variable(
+        &out,
+        format!("variables.{all}.filter(one, !({}))", ways_in.join(" || ")),
+    ));
+    let first = |field: &str| format!("variables.{out}[0].?{field}.orValue('')");
+    let first_kind = match way {
+        Way::Dependency => quote("Kustomization"),
+        Way::Source | Way::Sources | Way::Event | Way::Request => format!(
+            "({kind} == '' ? {default} : {kind})",
+            kind = first("kind"),
+            default = quote(default_kind)
+        ),
+    };
+    let told = match way {
+        Way::Source | Way::Sources => "can't access '{}/{}/{}', cross-namespace references have been blocked",
+        Way::Dependency => "can't depend on '{}/{}/{}', cross-namespace references have been blocked",
+        Way::Event => "alert can't process events from '{}/{}/{}', cross-namespace references have been blocked",
+        Way::Request => "can't ask '{}/{}/{}' to reconcile: cross-namespace references are not allowed",
+    };
+    let place = path.trim_start_matches('/').replace('/', ".");
+    let position = format!("variables.{all}.indexOf(variables.{out}[0])");
+    let mut values = vec![first_kind.clone(), first("namespace"), first("name")];
+    let template = if is_list {
+        values.insert(0, position);
+        format!("{place}[{{}}]: {told}")
+    } else {
+        format!("{place}: {told}")
+    };
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    policy.validations.push(refuse(
+        Rule::FluxReferences,
+        &format!("variables.{out}.size() == 0"),
+        phrase(&template, &values),
+        quote("refer to the tenant's own namespaces, or let an administrator grant it"),
+    ));
+}

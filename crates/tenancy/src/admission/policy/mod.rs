@@ -1,0 +1,183 @@
+//! The rules once more, as Kubernetes' own ValidatingAdmissionPolicies: what holds in a cluster where nobody answers for Tenure.
+//!
+//! Owns which policies there are, and what they read: facts that Tenure writes on namespaces ([`describe_namespace`]), and rights that it
+//! gives to owners and accounts ([`list_tenant_rights`]). They take no parameters, so that nothing but the policies themselves and RBAC
+//! decides. Refuses to allow what [`super::decide`] denies, but for what an expression can't know: sums, what another object says, and
+//! what a Tenant says that stands on no namespace. Where somebody else would set a default, a policy refuses.
+//!
+//! ```text
+//! Facts ──[facts]──▶ annotations of a namespace ─┐
+//! Tenants ─[rights]─▶ RBAC, asked of `authorizer` ┼──[policies, in kube-apiserver]──▶ allow | deny: why, what to do instead
+//! request ────────────────────────────────────────┘
+//! ```
+
+mod account;
+mod cordon;
+mod expression;
+mod facts;
+mod flux;
+mod managed;
+mod namespace;
+mod rights;
+mod tenant;
+
+use expression::{phrase, quote};
+pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
+pub use managed::Refusing;
+pub use rights::{PROVISION, SHOW_TOKEN, list_roles, list_tenant_rights};
+use serde_json::{Value, json};
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
+
+use super::Rule;
+
+/// How names of policies and bindings begin.
+pub const POLICY_PREFIX: &str = "tenure-";
+const API_VERSION: &str = "admissionregistration.k8s.io/v1";
+
+/// All policies, each followed by its binding. The platform's namespace is no tenant's, whatever its labels say.
+#[must_use]
+pub fn list_policies(platform: &str) -> Vec<Value> {
+    let mut policies = vec![
+        namespace::namespaces(platform),
+        facts::unwritten(platform),
+        tenant::tenants(platform),
+        cordon::cordoned(),
+        account::taken(),
+        account::spoken_for(),
+        account::minted(platform),
+        managed::managed(platform),
+    ];
+    policies.extend(flux::kinds());
+    let written = policies.into_iter();
+    written.flat_map(|policy| policy.write(platform)).collect()
+}
+
+/// Which objects a policy is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// Those in namespaces that are labelled for a tenant, and that may be one's.
+    InTenants,
+    /// Those in any namespace.
+    InNamespaces,
+    /// Those in any namespace, and those in none.
+    Anywhere,
+}
+
+/// What a policy is about: groups, resources and operations.
+struct About {
+    groups: Vec<&'static str>,
+    resources: Vec<&'static str>,
+    operations: Vec<&'static str>,
+}
+
+/// A policy, and its binding.
+struct Policy {
+    name: String,
+    place: Where,
+    about: Vec<About>,
+    /// Name and expression of what must hold for the policy to be about a request. Namespaces and variables aren't known there.
+    conditions: Vec<(&'static str, String)>,
+    variables: Vec<(String, String)>,
+    validations: Vec<Validation>,
+}
+
+/// What must hold, and what is said where it doesn't.
+struct Validation {
+    holds: String,
+    rule: Rule,
+    /// An expression.
+    why: String,
+    /// An expression.
+    remedy: String,
+}
+
+impl Policy {
+    fn write(self, platform: &str) -> [Value; 2] {
+        let name = format!("{POLICY_PREFIX}{}", self.name);
+        let metadata = json!({ "name": name, "labels": { MANAGED_BY: MANAGED_BY_TENURE } });
+        let about = self.about.iter().map(|about| {
+            json!({
+                "apiGroups": about.groups, "apiVersions": ["*"], "resources": about.resources, "operations": about.operations,
+                "scope": if self.place == Where::Anywhere { "*" } else { "Namespaced" }
+            })
+        });
+        let selector = match self.place {
+            Where::Anywhere | Where::InNamespaces => json!({}),
+            // A policy that fails there could keep a cluster from repairing itself.
+            Where::InTenants => json!({ "matchExpressions": [
+                { "key": TENANT_LABEL, "operator": "Exists" },
+                {
+                    "key": "kubernetes.io/metadata.name", "operator": "NotIn",
+                    "values": ["default", "kube-system", "kube-public", "kube-node-lease", platform]
+                }
+            ] }),
+        };
+        let mut spec = json!({
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "matchPolicy": "Equivalent", "namespaceSelector": selector, "objectSelector": {},
+                "resourceRules": about.collect::<Vec<_>>()
+            },
+            "validations": self.validations.iter().map(Validation::write).collect::<Vec<_>>(),
+        });
+        // Empty lists would not be kept, and so be put back again and again.
+        if let Some(spec) = spec.as_object_mut() {
+            if !self.conditions.is_empty() {
+                let conditions = self.conditions.iter();
+                let conditions = conditions.map(|(name, expression)| json!({ "name": name, "expression": expression }));
+                spec.insert("matchConditions".to_owned(), conditions.collect());
+            }
+            if !self.variables.is_empty() {
+                let variables = self.variables.iter();
+                let variables = variables.map(|(name, expression)| json!({ "name": name, "expression": expression }));
+                spec.insert("variables".to_owned(), variables.collect());
+            }
+        }
+        [
+            json!({
+                "apiVersion": API_VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec
+            }),
+            json!({
+                "apiVersion": API_VERSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata,
+                "spec": { "policyName": name, "validationActions": ["Deny"] }
+            }),
+        ]
+    }
+}
+
+impl Validation {
+    fn write(&self) -> Value {
+        let rule = format!(" ({})", self.rule);
+        json!({
+            "expression": self.holds,
+            "reason": "Forbidden",
+            // What a name has in it that no message may have is not repeated.
+            "message": format!("refused by a rule of Tenure{rule}"),
+            "messageExpression": format!("{} + ': ' + {} + {}", self.why, self.remedy, quote(&rule)),
+        })
+    }
+}
+
+/// A variable.
+fn variable(name: &str, expression: impl Into<String>) -> (String, String) {
+    (name.to_owned(), expression.into())
+}
+
+/// The facts of the namespace that the object is in, as far as they are written.
+fn namespace_facts() -> Vec<(String, String)> {
+    let mut variables = vec![variable(
+        "facts",
+        "namespaceObject != null && has(namespaceObject.metadata.annotations) ? namespaceObject.metadata.annotations : {}",
+    )];
+    variables.push(variable("tenant", facts::read(facts::TENANT)));
+    variables
+}
+
+/// Who wrote the request, as a text.
+const USER: &str = "request.userInfo.username";
+
+/// Whether the one who asks may do something with a Tenant, or with all.
+fn may(verb: &str, tenant: Option<&str>) -> String {
+    let name = tenant.map(|name| format!(".name({name})")).unwrap_or_default();
+    format!("authorizer.group('capsule.clastix.io').resource('tenants'){name}.check('{verb}').allowed()")
+}

@@ -1,0 +1,208 @@
+//! Namespaces themselves: whose one is, the facts that stand on it, and those of a cordoned tenant. `namespaceObject` is null here, so
+//! that what stands on one is read of the object as it was.
+
+use tenure_api::metadata::TENANT_LABEL;
+
+use super::cordon;
+use super::facts::{ACCOUNT, CORDONED, HOME, TENANT, read_of};
+use super::rights::PROVISION;
+use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
+use crate::admission::Rule;
+use crate::admission::rights::{ADOPT, OWN};
+
+/// Whether a namespace of this name is never a tenant's.
+pub(super) fn is_protected(name: &str, platform: &str) -> String {
+    format!(
+        "{name} == 'default' || {name}.startsWith('kube-') || {name} == {}",
+        quote(platform)
+    )
+}
+
+const IS_NEW: &str = "request.operation == 'CREATE'";
+const IS_CHANGE: &str = "request.operation == 'UPDATE' && variables.changed";
+
+pub(super) fn namespaces(platform: &str) -> Policy {
+    Policy {
+        name: "namespaces".to_owned(),
+        place: Where::Anywhere,
+        about: vec![About {
+            groups: vec![""],
+            resources: vec!["namespaces", "namespaces/status", "namespaces/finalize"],
+            operations: vec!["CREATE", "UPDATE", "DELETE"],
+        }],
+        conditions: Vec::new(),
+        variables: list_variables(),
+        validations: list_validations(platform),
+    }
+}
+
+fn list_variables() -> Vec<(String, String)> {
+    let label = |object: &str| {
+        format!(
+            "{object} == null ? [] : {object}.?metadata.?labels[?{}].optMap(label, [string(label)]).orValue([])",
+            quote(TENANT_LABEL)
+        )
+    };
+    let owners = |object: &str| {
+        format!(
+            "{object} == null ? [] : {object}.?metadata.?ownerReferences.orValue([])\
+             .filter(owner, owner.kind == 'Tenant' && owner.apiVersion.startsWith('capsule.clastix.io/'))"
+        )
+    };
+    let annotations = |object: &str| format!("{object} == null ? {{}} : {object}.?metadata.?annotations.orValue({{}})");
+    let facts = |annotations: &str| {
+        format!(
+            "{annotations}.map(key, string(key)).filter(key, key.startsWith({}))",
+            quote(FACTS_PREFIX)
+        )
+    };
+    let names = |when: &str| format!("variables.{when}Label + variables.{when}Owners.map(owner, string(owner.name))");
+    vec![
+        variable("oldLabel", label("oldObject")),
+        variable("newLabel", label("object")),
+        variable("oldOwners", owners("oldObject")),
+        variable("newOwners", owners("object")),
+        variable("oldNames", names("old")),
+        variable("newNames", names("new")),
+        variable(
+            "changed",
+            "variables.oldLabel != variables.newLabel || !sets.equivalent(\
+             variables.oldOwners.map(owner, string(owner.name) + '/' + string(owner.uid)), \
+             variables.newOwners.map(owner, string(owner.name) + '/' + string(owner.uid)))",
+        ),
+        variable("old", annotations("oldObject")),
+        variable("new", annotations("object")),
+        variable("oldFacts", facts("variables.old")),
+        variable("newFacts", facts("variables.new")),
+        variable("it", "object == null ? oldObject : object"),
+        // It may still have to be generated.
+        variable(
+            "names",
+            "[string(variables.it.?metadata.?name.orValue('')), string(variables.it.?metadata.?generateName.orValue('')), \
+             string(request.?name.orValue(''))].filter(name, name != '')",
+        ),
+        variable("name", "variables.names.size() == 0 ? '' : string(variables.names[0])"),
+        variable("mayAdoptAll", may(ADOPT, None)),
+        variable("owners", format!("{}.split('\\n')", read_of("variables.old", CORDONED))),
+    ]
+}
+
+fn list_validations(platform: &str) -> Vec<Validation> {
+    let membership = |holds: String, why: String, remedy: String| Validation {
+        holds,
+        rule: Rule::NamespaceMembership,
+        why,
+        remedy,
+    };
+    let cordoned = format!("{} in variables.old", quote(&format!("{FACTS_PREFIX}{CORDONED}")));
+    let kept_out = cordon::is_kept_out(
+        "variables.owners",
+        &read_of("variables.old", HOME),
+        &read_of("variables.old", ACCOUNT),
+    );
+    let (why_cordoned, remedy_cordoned) = cordon::say("variables.name", &read_of("variables.old", TENANT));
+    let two = |why: &str| {
+        membership(
+            format!("!({why}) || variables.newNames.all(name, name == variables.newNames[0])"),
+            phrase(
+                "namespace {} can't be of two Tenants, {} and {}",
+                &["variables.name", "variables.newNames.min()", "variables.newNames.max()"],
+            ),
+            quote(&format!(
+                "let its label {TENANT_LABEL} and its ownerReference name the same Tenant"
+            )),
+        )
+    };
+    vec![
+        membership(
+            format!("!({IS_NEW}) || variables.newFacts.size() == 0"),
+            phrase(
+                &format!(
+                    "namespace {{}} can't be made with annotations {FACTS_PREFIX}*, by which policies know whose it is"
+                ),
+                &["variables.name"],
+            ),
+            quote("leave them away: Tenure writes them"),
+        ),
+        two(IS_NEW),
+        membership(
+            format!(
+                "!({IS_NEW} || {IS_CHANGE}) || variables.newNames.size() == 0 || !({})",
+                is_protected("variables.name", platform)
+            ),
+            phrase(
+                "namespace {} is Kubernetes' or the platform's own, and never a tenant's",
+                &["variables.name"],
+            ),
+            quote(&format!(
+                "leave the label {TENANT_LABEL} and ownerReferences to Tenants away"
+            )),
+        ),
+        membership(
+            format!(
+                "!({IS_NEW}) || variables.newNames.size() > 0 || !{} || {}",
+                may(PROVISION, None),
+                may(OWN, None)
+            ),
+            phrase(
+                "{} owns Tenants, and namespace {} names none",
+                &[USER, "variables.name"],
+            ),
+            quote(&format!("label it {TENANT_LABEL}=<tenant>")),
+        ),
+        membership(
+            format!(
+                "!({IS_NEW}) || variables.newNames.size() == 0 || {}",
+                may(OWN, Some("variables.newNames[0]"))
+            ),
+            phrase(
+                "{} may not make namespace {} for Tenant {}: there is no such Tenant of which it is an owner",
+                &[USER, "variables.name", "variables.newNames[0]"],
+            ),
+            quote("name a Tenant that has you among its spec.owners"),
+        ),
+        membership(
+            format!(
+                "!({IS_CHANGE}) || variables.mayAdoptAll || (variables.oldNames + variables.newNames).all(name, {})",
+                may(ADOPT, Some("name"))
+            ),
+            phrase(
+                &format!(
+                    "{{}} may not change whose namespace {{}} is: its label {TENANT_LABEL} and its ownerReferences to Tenants"
+                ),
+                &[USER, "variables.name"],
+            ),
+            phrase(
+                &format!("leave them as they are, or let an administrator do it (verb {ADOPT} on tenants/{{}})"),
+                &["(variables.oldNames + variables.newNames).min()"],
+            ),
+        ),
+        two(IS_CHANGE),
+        membership(
+            format!("!({IS_NEW} || {IS_CHANGE}) || variables.newOwners.size() <= 1"),
+            phrase(
+                "an ownerReference to Tenant {} has another uid than the Tenant",
+                &["variables.newNames[0]"],
+            ),
+            quote("leave the ownerReference away: it is added"),
+        ),
+        membership(
+            "request.operation != 'UPDATE' || (sets.equivalent(variables.oldFacts, variables.newFacts) && \
+             variables.newFacts.all(key, variables.old[key] == variables.new[key])) || variables.mayAdoptAll"
+                .to_owned(),
+            phrase(
+                &format!(
+                    "{{}} may not change the annotations {FACTS_PREFIX}* of namespace {{}}, by which policies know whose it is"
+                ),
+                &[USER, "variables.name"],
+            ),
+            quote("leave them as they are: Tenure writes them"),
+        ),
+        Validation {
+            holds: format!("request.?subResource.orValue('') != '' || !({cordoned}) || !({kept_out})"),
+            rule: Rule::Cordoned,
+            why: why_cordoned,
+            remedy: remedy_cordoned,
+        },
+    ]
+}

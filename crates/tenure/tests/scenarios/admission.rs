@@ -1,0 +1,172 @@
+//! Admission webhooks of `tenure run`, on a cluster that has tenants already: how they come, what they keep, what becomes of writes while nobody
+//! answers, and how they go. `docs/howto/admission-webhooks.md` says the same in commands.
+
+use std::time::{Duration, Instant};
+
+use kube::api::PostParams;
+use kube::core::DynamicObject;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::process::{connect, free_port};
+use crate::world::{Admin, Cluster, Controllers, PATIENCE, ask_probe, wait_for_probe};
+
+fn configuration(kind: &str) -> Value {
+    json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "tenure"}})
+}
+
+fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// The same cluster, as somebody else.
+async fn become_user(cluster: &Cluster, user: &str) -> Admin {
+    let mut kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig).expect("kubeconfig");
+    for named in &mut kubeconfig.auth_infos {
+        if let Some(info) = &mut named.auth_info {
+            info.impersonate = Some(user.to_owned());
+        }
+    }
+    Admin(connect(kubeconfig).await)
+}
+
+/// Creates an object: as it was made, or what was said.
+async fn create(who: &Admin, object: &Value) -> Result<Value, String> {
+    let made: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    match who.api(object).create(&PostParams::default(), &made).await {
+        Ok(made) => Ok(serde_json::to_value(made).unwrap()),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Creates it until what is said is as expected.
+async fn create_until(who: &Admin, object: &Value, expected: impl Fn(&Result<Value, String>) -> bool) -> Value {
+    let started = Instant::now();
+    loop {
+        let said = create(who, object).await;
+        if expected(&said) {
+            return said.unwrap_or_default();
+        }
+        assert!(started.elapsed() < PATIENCE, "{object}: {said:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let tenant = |name: &str, owner: &str| {
+        json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": name},
+            "spec": {"owners": [{"kind": "User", "name": owner}]}})
+    };
+    admin.apply(tenant("orchard", "alice")).await;
+    admin.apply(tenant("quarry", "bob")).await;
+    let port = free_port();
+    let health = free_port();
+    let (listens, is_found) = (format!("127.0.0.1:{port}"), format!("https://127.0.0.1:{port}"));
+    let probes = format!("127.0.0.1:{health}");
+    let flags = [
+        "--admission-address",
+        &listens,
+        "--admission-url",
+        &is_found,
+        "--health-address",
+        &probes,
+    ];
+    // Before: there is nobody who asks, and an owner makes no namespaces.
+    let old = Controllers::start(&cluster.kubeconfig, &cluster.data("before"), &[]);
+    admin.wait_for_leader(&old.candidate).await;
+    admin
+        .wait_for(namespace("orchard"), |found| found["metadata"]["uid"].is_string())
+        .await;
+    let alice = become_user(&cluster, "alice").await;
+    let refused = create(&alice, &namespace("orchard-dev")).await.unwrap_err();
+    assert!(refused.contains("cannot create resource \"namespaces\""), "{refused}");
+    let mut old = old;
+    assert_eq!(old.signal(Signal::SIGTERM), Some(0));
+
+    // The rights, and then the controllers that answer.
+    cluster.check(
+        &["install", "--without-deployment", "--admission"],
+        0,
+        &["applied ClusterRole tenure-admission"],
+    );
+    let mut controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        admin
+            .wait_for(configuration(kind), |found| {
+                found["webhooks"].as_array().is_some_and(|all| all.len() > 3)
+            })
+            .await;
+    }
+    wait_for_probe(health, "/readyz", 200).await;
+    // Owners make namespaces, and they are their tenants'.
+    let made = create_until(&alice, &namespace("orchard-dev"), |said| said.is_ok()).await;
+    assert_eq!(made["metadata"]["labels"]["capsule.clastix.io/tenant"], "orchard");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "Tenant");
+    let mut foreign = namespace("quarry-dev");
+    foreign["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "quarry"});
+    let refused = create(&alice, &foreign).await.unwrap_err();
+    assert!(
+        refused
+            .contains("admission webhook \"namespaces.admission.tenure.dev\" denied the request: alice may not make"),
+        "{refused}"
+    );
+    assert!(refused.ends_with("(namespace-membership)"), "{refused}");
+    // An administrator is judged, too.
+    let mut system = tenant("third", "carol");
+    system["metadata"]["annotations"] = json!({"tenure.dev/home-namespace": "kube-system"});
+    let refused = create(admin, &system).await.unwrap_err();
+    assert!(refused.ends_with("(tenant)"), "{refused}");
+
+    // Controllers that don't answer aren't put in the place of those that do.
+    let digest = "a".repeat(64);
+    let image = format!("registry.example/tenure:0.1.0@sha256:{digest}");
+    cluster.check(
+        &["install", "--image", &image],
+        2,
+        &["wouldn't answer it", "--admission"],
+    );
+
+    // Nobody answers any more: what only Tenure judges waits, administrators and all else don't.
+    controllers.signal(Signal::SIGKILL);
+    assert_eq!(ask_probe(health, "/livez"), None);
+    let refused = create(&alice, &namespace("orchard-late")).await.unwrap_err();
+    assert!(refused.contains("failed calling webhook"), "{refused}");
+    create(admin, &namespace("by-admin")).await.unwrap();
+    let config =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "by-owner", "namespace": "orchard-dev"}});
+    create_until(&alice, &config, |said| {
+        said.is_ok() || said.as_ref().is_err_and(|why| why.contains("forbidden"))
+    })
+    .await;
+    create(admin, &config).await.ok();
+    // They come back, with the same certificate, and go on.
+    let mut again = Controllers::start(&cluster.kubeconfig, &cluster.data("again"), &flags);
+    create_until(&alice, &namespace("orchard-late"), |said| said.is_ok()).await;
+
+    // They go first, also while those run who would put them back.
+    cluster.check(
+        &["uninstall", "--dry-run"],
+        0,
+        &[
+            "ClusterRoleBinding tenure-admission: deleted",
+            "ValidatingWebhookConfiguration tenure: deleted",
+        ],
+    );
+    cluster.check(&["uninstall", "--yes", "--wait=1"], 3, &["leads"]);
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        admin.wait_until_gone(&configuration(kind)).await;
+    }
+    let refused = create(&alice, &namespace("orchard-more")).await.unwrap_err();
+    assert!(refused.contains("cannot create resource \"namespaces\""), "{refused}");
+    assert_eq!(again.signal(Signal::SIGTERM), Some(0));
+    cluster.check(&["uninstall", "--yes"], 0, &["Namespace tenure-system: deleted"]);
+    let platform = namespace("tenure-system");
+    cluster.wait_until_settled(&platform).await;
+    for name in ["orchard", "orchard-dev", "orchard-late", "quarry", "by-admin"] {
+        admin.delete(&namespace(name)).await;
+    }
+}
