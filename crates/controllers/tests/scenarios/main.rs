@@ -37,4 +37,5 @@ mod secrets;
 mod sources;
 mod stage;
 mod switching;
+mod tenant_contents;
 mod tenants;
