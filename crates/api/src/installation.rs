@@ -96,7 +96,8 @@ fn service_account() -> Value {
 /// no Secret and writes no workload.
 ///
 /// One right is wide, and is what an installation has to trust it with: RoleBindings in all namespaces, since a tenant's may be any. What
-/// they may bind is a list (`bind` by `resourceNames`): a ClusterRole that a Tenant names besides has to be added by an administrator.
+/// they may bind is a list (`bind` by `resourceNames`): a ClusterRole that a Tenant names besides has to be added by an administrator. For the
+/// same reason LimitRanges, ResourceQuotas and NetworkPolicies are written anywhere.
 fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let seen = json!(["get", "list", "watch"]);
     let generated = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
@@ -128,6 +129,11 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
                "resourceNames": list_bound_cluster_roles(choice)}),
     ];
+    if choice.has_tenants() {
+        // What bounds a tenant's namespaces, as its Tenant says; and nobody's: each is told by its owner before it is changed.
+        rules.push(json!({"apiGroups": [""], "resources": ["limitranges", "resourcequotas"], "verbs": generated}));
+        rules.push(json!({"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": generated}));
+    }
     // Who else reconciles the same kinds.
     let others = choice.select(&[
         (SOURCE_CONTROLLER_LEASE, &["Bucket", "GitRepository", "OCIRepository"]),

@@ -94,6 +94,16 @@ pub const CLUSTER: &str = "tenure.dev/cluster";
 
 /// Label on a namespace: the Tenant that it belongs to. Counts only together with an ownerReference to that Tenant's uid.
 pub const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
+/// Label on what a Tenant has in its namespaces, as Capsule writes it: the Tenant.
+pub const CAPSULE_TENANT_LABEL: &str = "projectcapsule.dev/tenant";
+/// Label on what a Tenant has in its namespaces, as Capsule writes it: [`CAPSULE_CONTROLLER`].
+pub const CAPSULE_MANAGED_BY: &str = "projectcapsule.dev/managed-by";
+/// Value of [`CAPSULE_MANAGED_BY`].
+pub const CAPSULE_CONTROLLER: &str = "controller";
+/// Label on a namespace of a tenant that is cordoned: `true`.
+pub const CORDONED_LABEL: &str = "projectcapsule.dev/cordoned";
+/// Annotation on a namespace: labels of the nodes that its Pods run on, for the admission plugin PodNodeSelector.
+pub const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
 pub const HOME_NAMESPACE: &str = "tenure.dev/home-namespace";
 /// Annotation on a Surface, or a Kustomization: what an edit by hand of a field that Git manages comes to. [`HAND_EDITS_REFUSE`],

@@ -6,9 +6,14 @@
     reason = "every printer column has a type, and several are strings"
 )]
 
+mod contents;
+mod label_selector;
+
 use std::collections::BTreeMap;
 
+pub use contents::{AdditionalMetadata, SelectedMetadata, TenantItems, TenantResourceQuotas};
 use kube::CustomResource;
+pub use label_selector::{LabelRequirement, LabelSelector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -65,6 +70,18 @@ pub struct TenantSpec {
     /// Whether the Tenant may not be deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prevent_deletion: Option<bool>,
+    /// LimitRanges of every namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_ranges: Option<TenantItems>,
+    /// NetworkPolicies of every namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network_policies: Option<TenantItems>,
+    /// ResourceQuotas of every namespace, or of all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_quotas: Option<TenantResourceQuotas>,
+    /// Labels of the nodes that its Pods run on, as an annotation of every namespace.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
     /// What Capsule knows and Tenure does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -105,6 +122,12 @@ pub struct NamespaceOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub quota: Option<i32>,
+    /// Labels and annotations of all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub additional_metadata: Option<AdditionalMetadata>,
+    /// Labels and annotations of some of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub additional_metadata_list: Vec<SelectedMetadata>,
     /// What Capsule knows and Tenure does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -184,6 +207,9 @@ pub struct TenantSpace {
     /// Uid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+    /// The labels and annotations that it has from the Tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<AdditionalMetadata>,
     /// What Capsule wrote and Tenure does not act on.
     #[serde(flatten)]
     #[schemars(skip)]

@@ -53,6 +53,12 @@ pub(crate) struct Hub {
     pub(crate) role_bindings: Cache<DynamicObject>,
     /// Those that bear the label of a Tenant.
     pub(crate) service_accounts: Cache<DynamicObject>,
+    /// Those that bear the label of a Tenant.
+    pub(crate) limit_ranges: Cache<DynamicObject>,
+    /// Those that bear the label of a Tenant.
+    pub(crate) network_policies: Cache<DynamicObject>,
+    /// Those that bear the label of a Tenant.
+    pub(crate) resource_quotas: Cache<DynamicObject>,
     /// The RoleBindings of lanes.
     pub(crate) lane_bindings: Cache<DynamicObject>,
     /// The accounts of lanes.
@@ -98,6 +104,9 @@ impl Hub {
             namespaces: Cache::default(),
             role_bindings: Cache::default(),
             service_accounts: Cache::default(),
+            limit_ranges: Cache::default(),
+            network_policies: Cache::default(),
+            resource_quotas: Cache::default(),
             lane_bindings: Cache::default(),
             lane_accounts: Cache::default(),
             policies: Cache::default(),

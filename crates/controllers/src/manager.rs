@@ -128,6 +128,18 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     Ok(())
 }
 
+/// Where the hub keeps objects of a kind.
+type CacheOfHub = fn(&Hub) -> &Cache<DynamicObject>;
+
+/// What a Tenant has in its namespaces: version, kind, and where it is kept.
+const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", |hub| &hub.role_bindings),
+    ("v1", "ServiceAccount", |hub| &hub.service_accounts),
+    ("v1", "LimitRange", |hub| &hub.limit_ranges),
+    ("networking.k8s.io/v1", "NetworkPolicy", |hub| &hub.network_policies),
+    ("v1", "ResourceQuota", |hub| &hub.resource_quotas),
+];
+
 #[derive(Clone)]
 pub(crate) struct Manager {
     pub(crate) hub: Arc<Hub>,
@@ -154,15 +166,13 @@ impl Manager {
             self.watch(("v1", "ServiceAccount", Some(LANE_LABEL)), Self::take_lane_account),
         ];
         if is_on(Tenant::KIND.name) {
-            synced.push(self.watch(
-                ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(TENANT_LABEL)),
-                |manager, told| manager.take_tenant_object(|hub| &hub.role_bindings, told),
-            ));
-            synced.push(
-                self.watch(("v1", "ServiceAccount", Some(TENANT_LABEL)), |manager, told| {
-                    manager.take_tenant_object(|hub| &hub.service_accounts, told);
-                }),
-            );
+            for (api_version, kind, cache) in TENANT_OBJECTS {
+                synced.push(
+                    self.watch((api_version, kind, Some(TENANT_LABEL)), move |manager, told| {
+                        manager.take_tenant_object(cache, told);
+                    }),
+                );
+            }
         }
         let keeps_policies = self.keeps_policies(board.as_deref());
         if keeps_policies {
@@ -337,6 +347,14 @@ impl Manager {
         let facts = |namespace: &Arc<Namespace>| NamespaceFacts::from(&namespace.metadata);
         if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
             self.hub.realm_changed();
+            return;
+        }
+        let marks = |namespace: &Arc<Namespace>| (namespace.labels().clone(), namespace.annotations().clone());
+        if let Some(namespace) = &change.new
+            && change.old.as_ref().map(marks) != Some(marks(namespace))
+            && let Some(tenant) = namespace.labels().get(TENANT_LABEL)
+        {
+            self.hub.means.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
         }
         let annotations = |namespace: &Option<Arc<Namespace>>| namespace.as_ref()?.metadata.annotations.clone();
         if annotations(&change.old) != annotations(&change.new) {
@@ -352,10 +370,18 @@ impl Manager {
     }
 
     /// An object that bears the label of a Tenant changed: that Tenant is told, and the one whose label it bore before.
-    fn take_tenant_object(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: Told<'_>) {
+    fn take_tenant_object(&self, cache: CacheOfHub, told: Told<'_>) {
         let Some(change) = told.take(cache(&self.hub)) else {
             return;
         };
+        // How much of a quota is used changes with each Pod, and is nothing that a Tenant is planned by.
+        let counting = |object: &Arc<DynamicObject>| (object.metadata.labels.clone(), object.data.get("spec").cloned());
+        let is_quota = change.new.as_ref().and_then(|object| object.types.as_ref());
+        if is_quota.is_some_and(|types| types.kind == "ResourceQuota")
+            && change.old.as_ref().map(counting) == change.new.as_ref().map(counting)
+        {
+            return;
+        }
         let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
         let (old, new) = (tenant(&change.old), tenant(&change.new));
         for tenant in new.iter().chain(old.iter().filter(|old| Some(*old) != new.as_ref())) {

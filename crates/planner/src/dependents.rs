@@ -28,6 +28,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 pub struct Memory {
     /// The dependents whose last write or deletion failed. It is not tried again before its time, whatever wakes their owner.
     pub refused: BTreeMap<ObjectId, Refused>,
+    /// What came of writing a dependent, as a digest of what was wanted and of what the server made of it: while both are so, it is as wanted,
+    /// whatever the server added.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub settled: BTreeMap<ObjectId, String>,
 }
 
 /// A write or a deletion that failed.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
-use kube::core::DynamicObject;
+use kube::{Resource, ResourceExt as _};
+use serde::Serialize;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{ObjectId, Tenant};
 use tenure_cluster::{ClusterError, EventHistory};
@@ -13,7 +13,6 @@ use tenure_planner::tenant::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Answered, Live, Next, Object};
 use tokio::sync::Semaphore;
 
-use crate::cache::Cache;
 use crate::dependents::carry_out;
 use crate::drive::Reconciler;
 use crate::hub::Hub;
@@ -43,21 +42,39 @@ impl TenantReconciler {
         self.hub.caches.of::<Tenant>().get("", &self.key.name)
     }
 
-    /// The RoleBindings and ServiceAccounts that bear its label.
+    /// What it may have in its namespaces, and these themselves, that bear its label.
     fn labelled(&self) -> BTreeMap<ObjectId, Live> {
-        let labelled = |cache: &Cache<DynamicObject>| {
-            let objects = cache.all().into_iter();
-            let objects = objects.filter(|object| object.labels().get(TENANT_LABEL) == Some(&self.key.name));
-            objects
-                .filter_map(|object| {
-                    let object = serde_json::to_value(object.as_ref()).ok()?;
-                    Some((ObjectId::of(&object).ok()?, Live::Present(Object(object))))
-                })
-                .collect::<Vec<_>>()
-        };
-        let mut found = labelled(&self.hub.role_bindings);
-        found.extend(labelled(&self.hub.service_accounts));
-        found.into_iter().collect()
+        let hub = &self.hub;
+        let mut found = BTreeMap::new();
+        for cache in [
+            &hub.role_bindings,
+            &hub.service_accounts,
+            &hub.limit_ranges,
+            &hub.network_policies,
+            &hub.resource_quotas,
+        ] {
+            self.collect(cache.all(), &mut found);
+        }
+        self.collect(hub.namespaces.all(), &mut found);
+        found
+    }
+
+    /// Without status: nothing is decided by it, and that of a quota changes with each Pod.
+    fn collect<K: Resource + Serialize>(&self, objects: Vec<Arc<K>>, into: &mut BTreeMap<ObjectId, Live>) {
+        for object in objects {
+            if object.labels().get(TENANT_LABEL) != Some(&self.key.name) {
+                continue;
+            }
+            let Ok(mut object) = serde_json::to_value(object.as_ref()) else {
+                continue;
+            };
+            if let Some(fields) = object.as_object_mut() {
+                fields.remove("status");
+            }
+            if let Ok(id) = ObjectId::of(&object) {
+                into.insert(id, Live::Present(Object(object)));
+            }
+        }
     }
 
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {

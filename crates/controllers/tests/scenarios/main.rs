@@ -38,4 +38,5 @@ mod secrets;
 mod sources;
 mod stage;
 mod switching;
+mod tenant_contents;
 mod tenants;

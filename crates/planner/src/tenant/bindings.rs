@@ -195,7 +195,7 @@ fn bind_provisioners(snapshot: &Snapshot, facts: &TenantFacts) -> Wanted {
     }
 }
 
-fn metadata(snapshot: &Snapshot, namespace: &NamespaceName, name: &str) -> Map<String, Value> {
+pub(super) fn metadata(snapshot: &Snapshot, namespace: &NamespaceName, name: &str) -> Map<String, Value> {
     let mut metadata = cluster_metadata(snapshot, name);
     metadata.insert("namespace".to_owned(), json!(namespace.as_str()));
     metadata

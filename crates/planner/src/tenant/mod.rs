@@ -1,5 +1,5 @@
 //! How a Tenant is reconciled: its namespaces are owned, its owners are bound in each of them, and its GitOps ServiceAccount exists in
-//! the home namespace, bound to a narrow ClusterRole in each.
+//! the home namespace, bound to a narrow ClusterRole in each. What bounds what is in them, and what they are to bear, is written into each, too.
 //!
 //! Everything is written by the controller itself. A namespace joins a tenant by its label, which only those can set who may already
 //! change the namespace itself; what tells from then on is the ownerReference with the Tenant's uid that is written here. A namespace
@@ -7,10 +7,12 @@
 //! A Tenant needs no finalizer: what is written here is owned by it and collected with it, its namespaces included, as in Capsule.
 
 mod bindings;
+mod contents;
+mod labels;
 mod namespaces;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +24,9 @@ use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
 use tenure_tenancy::admission::make_owner_reference;
 use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
 
-use crate::answer::Live;
+use self::contents::Contents;
+pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
+use crate::answer::{Live, WriteAnswer};
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
@@ -50,8 +54,8 @@ pub struct Snapshot {
     /// All Tenants and namespaces: large, and shared by the snapshots of all Tenants.
     #[serde(with = "shared_realm")]
     pub realm: Arc<Realm>,
-    /// RoleBindings and ServiceAccounts that bear the label `capsule.clastix.io/tenant` with its name, in any namespace. One that it
-    /// wants and that is not here is asked for by [`Request::Read`].
+    /// Namespaces, RoleBindings, ServiceAccounts, LimitRanges, NetworkPolicies and ResourceQuotas that bear the label
+    /// `capsule.clastix.io/tenant` with its name, in any namespace. One that it wants and that is not here is asked for by [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
     /// This attempt, and the answers to its steps.
@@ -125,9 +129,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
 
-    let wanted = bindings::list_wanted(snapshot, &facts, &taken, &mut problems);
+    let mut wanted = bindings::list_wanted(snapshot, &facts, &taken, &mut problems);
+    let Contents { wanted: contents, kept } = contents::list_contents(snapshot, &taken, &mut problems);
+    settle(snapshot, &contents, &mut plan.memory);
+    wanted.extend(contents);
     plan.watch = wanted.iter().map(Wanted::watched).collect();
-    let steps = write(snapshot, now, &wanted, &mut plan, &mut problems);
+    let mut dependents = self::dependents(snapshot, now, &mut plan.memory);
+    let mut steps = namespaces::mark_namespaces(snapshot, &taken, &mut dependents, &mut problems);
+    steps.extend(write(snapshot, now, (&wanted, &kept), &mut plan, &mut problems));
     if !steps.is_empty() {
         plan.steps = steps;
         plan.next = Next::Again;
@@ -141,16 +150,22 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 fn write(
     snapshot: &Snapshot,
     now: Timestamp,
-    wanted: &[Wanted],
+    (wanted, kept): (&[Wanted], &BTreeSet<ObjectId>),
     plan: &mut Plan,
     problems: &mut Vec<String>,
 ) -> Vec<Request> {
+    let before = plan.memory.clone();
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let judge = |live: &Value, wanted: &Wanted| {
         let role_is_another = ObjectView::of(live).has("/roleRef")
             && live.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
         if role_is_another {
             Verdict::Foreign("binds another role: delete it, so that it can be made anew")
+        } else if contents::is_content(&wanted.id) {
+            match contents::is_as_wanted(live, wanted, &before) {
+                true => Verdict::AsWanted,
+                false => Verdict::Differs,
+            }
         } else if contains(live, &wanted.object) {
             Verdict::AsWanted
         } else {
@@ -161,14 +176,27 @@ fn write(
         Writes::ReadFirst(reads) => return reads,
         Writes::Apply(applies) => applies,
     };
+    let names: BTreeSet<&ObjectId> = wanted.iter().map(|wanted| &wanted.id).collect();
     let stale = dependents.deletions(
-        |id| wanted.iter().any(|wanted| wanted.id == *id),
+        |id| id.kind == labels::NAMESPACE || kept.contains(id) || names.contains(id),
         |live| is_ours(snapshot, live),
-        "the tenant no longer has this owner, role or namespace",
+        "the tenant no longer has this owner, role, namespace or item",
         problems,
     );
     steps.extend(stale.into_iter().map(Request::Delete));
     steps
+}
+
+/// Remembers what the server made of what was written, and forgets it of what isn't wanted any more.
+fn settle(snapshot: &Snapshot, wanted: &[Wanted], memory: &mut Memory) {
+    let names: BTreeSet<&ObjectId> = wanted.iter().map(|wanted| &wanted.id).collect();
+    memory.settled.retain(|id, _| names.contains(id));
+    for wanted in wanted {
+        if let Some(WriteAnswer::Done(object)) = snapshot.attempt.applied.get(&wanted.id) {
+            let settled = contents::settle(wanted, &object.0);
+            memory.settled.insert(wanted.id.clone(), settled);
+        }
+    }
 }
 
 fn dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut Memory) -> Dependents<'a> {

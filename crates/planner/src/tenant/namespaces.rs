@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use tenure_api::ObjectMeta;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::names::NamespaceName;
-use tenure_api::{ObjectId, ObjectMeta};
 use tenure_tenancy::{NamespaceFacts, Realm, TenantFacts, check_takeable};
 
+use super::labels::{self, Marks};
 use super::{Plan, Snapshot, owner_reference};
-use crate::answer::WriteAnswer;
-use crate::dependents::Wanted;
-use crate::plan::Withheld;
+use crate::answer::{Live, WriteAnswer};
+use crate::dependents::{Dependents, Wanted, failed};
+use crate::plan::{Request, Withheld};
 
 /// A Tenant's namespaces.
 pub(super) struct Taken {
@@ -33,6 +34,11 @@ pub(super) fn take_namespaces(
     problems: &mut Vec<String>,
 ) -> Taken {
     let realm = realm_with_answers(snapshot);
+    let problem = labels::find_problem(snapshot);
+    let marks = |name: &str| match &problem {
+        Some(_) => Marks::default(),
+        None => labels::list_marks(snapshot, name),
+    };
     let mut taken = Taken {
         home: None,
         owned: BTreeMap::new(),
@@ -90,7 +96,9 @@ pub(super) fn take_namespaces(
             if let Err(denial) = check_takeable(&realm, facts, home.as_str()) {
                 problems.push(denial.message);
             } else if existing.is_none() && !full(&format!("Namespace/{home}"), plan, problems) {
-                taken.wanted.push(namespace(snapshot, home.as_str()));
+                taken
+                    .wanted
+                    .push(namespace(snapshot, home.as_str(), &marks(home.as_str())));
             }
             taken.home = Some(home);
         }
@@ -108,7 +116,9 @@ pub(super) fn take_namespaces(
             });
             problems.push(denial.message);
         } else if !full(&subject, plan, problems) {
-            taken.wanted.push(namespace(snapshot, &candidate.name));
+            taken
+                .wanted
+                .push(namespace(snapshot, &candidate.name, &marks(&candidate.name)));
         }
     }
     taken
@@ -134,23 +144,52 @@ fn realm_with_answers(snapshot: &Snapshot) -> Realm {
     realm
 }
 
-fn namespace(snapshot: &Snapshot, name: &str) -> Wanted {
+fn namespace(snapshot: &Snapshot, name: &str, marks: &Marks) -> Wanted {
+    let mut metadata = Map::new();
+    metadata.insert("name".to_owned(), json!(name));
+    metadata.insert(
+        "labels".to_owned(),
+        json!({ TENANT_LABEL: snapshot.tenant.metadata.name }),
+    );
+    metadata.insert("ownerReferences".to_owned(), json!([owner_reference(&snapshot.tenant)]));
+    marks.write(&mut metadata);
     Wanted {
-        id: ObjectId {
-            namespace: String::new(),
-            name: name.to_owned(),
-            group: String::new(),
-            kind: "Namespace".to_owned(),
-        },
+        id: labels::identify(name),
         version: "v1",
-        object: json!({
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {
-                "name": name,
-                "labels": { TENANT_LABEL: snapshot.tenant.metadata.name },
-                "ownerReferences": [owner_reference(&snapshot.tenant)],
-            },
-        }),
+        object: json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }),
     }
+}
+
+/// What is to be read and written so that the namespaces that are the tenant's bear what it says, and no more of it than it says.
+pub(super) fn mark_namespaces(
+    snapshot: &Snapshot,
+    taken: &Taken,
+    dependents: &mut Dependents<'_>,
+    problems: &mut Vec<String>,
+) -> Vec<Request> {
+    if let Some(problem) = labels::find_problem(snapshot) {
+        problems.push(problem);
+        return Vec::new();
+    }
+    let mut steps = Vec::new();
+    for name in taken.owned.keys() {
+        let marks = labels::list_marks(snapshot, name.as_str());
+        let wanted = namespace(snapshot, name.as_str(), &marks);
+        match snapshot.live.get(&wanted.id) {
+            // One that was made or taken in this attempt bears it already.
+            _ if snapshot.attempt.applied.contains_key(&wanted.id) => {
+                steps.extend(dependents.write(&wanted, problems));
+            }
+            Some(Live::Present(live))
+                if live.view().is_being_deleted() || marks.are_on(live.view(), labels::list_marked(snapshot, name)) => {
+            }
+            Some(Live::Present(_)) => steps.extend(dependents.write(&wanted, problems)),
+            Some(Live::Failed(failure)) => problems.push(failed(&wanted.id, "read", failure)),
+            // It is never made again here: it may have gone a moment ago.
+            Some(Live::Absent | Live::Unserved) => {}
+            None if marks == Marks::default() => {}
+            None => steps.push(Request::Read(wanted.watched())),
+        }
+    }
+    steps
 }

@@ -5,6 +5,7 @@ use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::reason;
 use tenure_api::tenant::{TenantSpace, TenantStatus};
 
+use super::labels;
 use super::namespaces::Taken;
 use super::{Plan, RETRY_INTERVAL, Snapshot};
 use crate::ending::{self, add_duration};
@@ -58,6 +59,7 @@ pub(super) fn end_attempt(
             .map(|(name, uid)| TenantSpace {
                 name: name.to_string(),
                 uid: (!uid.is_empty()).then(|| uid.clone()),
+                metadata: labels::tell_marks(snapshot, &plan.memory, name),
                 other: old
                     .spaces
                     .iter()
@@ -77,6 +79,10 @@ pub(super) fn end_attempt(
         .map(|key| format!("spec.{key}"))
         .collect();
     unacted.extend(list_unguarded(snapshot).map(|key| format!("spec.{key}")));
+    let quotas = snapshot.tenant.spec.resource_quotas.as_ref();
+    if quotas.is_some_and(|quotas| !quotas.is_for_each_namespace() && !quotas.items.is_empty()) {
+        unacted.push("spec.resourceQuotas (scope Tenant)".to_owned());
+    }
     if let Some(options) = &snapshot.tenant.spec.namespace_options {
         unacted.extend(options.other.keys().map(|key| format!("spec.namespaceOptions.{key}")));
     }

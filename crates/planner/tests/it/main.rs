@@ -24,5 +24,6 @@ mod receiver_requests;
 mod siblings;
 mod surface;
 mod tenant;
+mod tenant_contents;
 #[allow(dead_code, reason = "the scenarios use the rest")]
 mod world;

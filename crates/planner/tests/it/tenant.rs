@@ -9,7 +9,7 @@ use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 use tenure_tenancy::Realm;
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
@@ -18,7 +18,7 @@ fn realm(namespaces: Value) -> Arc<Realm> {
     Arc::new(serde_json::from_value(json!({ "tenants": tenants, "namespaces": namespaces })).unwrap())
 }
 
-fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
+pub(crate) fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
     let tenant: tenure_api::Tenant = serde_json::from_value(json!({
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
         "metadata": { "name": "blue", "uid": "t", "generation": 1 },
@@ -34,7 +34,7 @@ fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
     }
 }
 
-fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
+pub(crate) fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
     let mut steps = Vec::new();
     for _ in 0..10 {
         let plan = plan(snapshot, now());

@@ -1,0 +1,111 @@
+//! A choice by labels, as Kubernetes has it: `matchLabels` and `matchExpressions`, all of which hold.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is chosen by its labels. An empty one chooses everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct LabelSelector {
+    /// Labels and their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// What else holds of labels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<LabelRequirement>,
+}
+
+/// What holds of a label.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct LabelRequirement {
+    /// Key of the label.
+    pub key: String,
+    /// How its value and `values` are to each other.
+    #[schemars(extend("enum" = ["In", "NotIn", "Exists", "DoesNotExist"]))]
+    pub operator: String,
+    /// Values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+impl LabelSelector {
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+
+    /// Whether it chooses what has these labels. An operator that nobody knows chooses nothing.
+    pub fn selects<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
+        self.match_labels
+            .iter()
+            .all(|(key, value)| label(key) == Some(value.as_str()))
+            && self
+                .match_expressions
+                .iter()
+                .all(|requirement| requirement.holds(label(&requirement.key)))
+    }
+}
+
+impl LabelRequirement {
+    fn holds(&self, value: Option<&str>) -> bool {
+        let is_listed = value.is_some_and(|value| self.values.iter().any(|listed| listed == value));
+        match self.operator.as_str() {
+            "In" => is_listed,
+            "NotIn" => !is_listed,
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_that_it_says_holds() {
+        let cases = [
+            (json!({}), true),
+            (json!({ "matchLabels": { "a": "1" } }), true),
+            (json!({ "matchLabels": { "a": "1", "b": "2" } }), false),
+            (
+                json!({ "matchExpressions": [{ "key": "a", "operator": "In", "values": ["0", "1"] }] }),
+                true,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "a", "operator": "NotIn", "values": ["1"] }] }),
+                false,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "b", "operator": "NotIn", "values": ["1"] }] }),
+                true,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "b", "operator": "Exists" }] }),
+                false,
+            ),
+            (
+                json!({ "matchExpressions": [{ "key": "b", "operator": "DoesNotExist" }] }),
+                true,
+            ),
+            (
+                json!({ "matchLabels": { "a": "1" }, "matchExpressions": [{ "key": "a", "operator": "Like" }] }),
+                false,
+            ),
+        ];
+        for (selector, expected) in cases {
+            let read: LabelSelector = serde_json::from_value(selector.clone()).expect("a selector");
+            let found = read.selects(|key| (key == "a").then_some("1"));
+            assert_eq!(found, expected, "{selector}");
+        }
+    }
+}

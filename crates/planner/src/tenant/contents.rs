@@ -1,0 +1,280 @@
+//! What a Tenant has in each of its namespaces to bound what is in them: LimitRanges, NetworkPolicies and ResourceQuotas, one for each item of
+//! its spec, with Capsule's names and labels.
+//!
+//! Owns what they look like once the server has them, so that nothing is written that is so already, and an edit of somebody else is seen.
+//! Refuses more items, and larger ones, than a tenant's namespaces have room for; what was written of them before stays.
+
+use std::collections::BTreeSet;
+
+use go_words::quantity;
+use serde_json::{Map, Value, json};
+use tenure_api::metadata::{CAPSULE_CONTROLLER, CAPSULE_MANAGED_BY, CAPSULE_TENANT_LABEL};
+use tenure_api::{ObjectId, ObjectView};
+
+use super::bindings::metadata;
+use super::namespaces::Taken;
+use super::{Snapshot, contains};
+use crate::dependents::{Memory, Wanted};
+use crate::digest::digest_value;
+
+/// How many items of a kind each namespace has.
+pub const MOST_ITEMS: usize = 16;
+/// Bytes of an item as JSON.
+pub const LARGEST_ITEM: usize = 16 << 10;
+
+/// A kind of which a Tenant has objects in its namespaces.
+struct ContentKind {
+    field: &'static str,
+    kind: &'static str,
+    group: &'static str,
+    /// Capsule's label of the item that an object is of.
+    label: &'static str,
+    complete: fn(&mut Map<String, Value>),
+}
+
+const LIMIT_RANGE: ContentKind = ContentKind {
+    field: "spec.limitRanges",
+    kind: "LimitRange",
+    group: "",
+    label: "capsule.clastix.io/limit-range",
+    complete: complete_limit_range,
+};
+const NETWORK_POLICY: ContentKind = ContentKind {
+    field: "spec.networkPolicies",
+    kind: "NetworkPolicy",
+    group: "networking.k8s.io",
+    label: "capsule.clastix.io/network-policy",
+    complete: complete_network_policy,
+};
+const RESOURCE_QUOTA: ContentKind = ContentKind {
+    field: "spec.resourceQuotas",
+    kind: "ResourceQuota",
+    group: "",
+    label: "capsule.clastix.io/resource-quota",
+    complete: complete_resource_quota,
+};
+
+/// Lists that are the same as none, in specs of these kinds.
+const EMPTY_LISTS: [&str; 7] = ["egress", "from", "ingress", "matchExpressions", "ports", "scopes", "to"];
+
+/// What is to be in the namespaces.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub(super) wanted: Vec<Wanted>,
+    /// What stays as it is, because what the Tenant says of it can't be done.
+    pub(super) kept: BTreeSet<ObjectId>,
+}
+
+/// Everything that is to be in the tenant's namespaces.
+pub(super) fn list_contents(snapshot: &Snapshot, taken: &Taken, problems: &mut Vec<String>) -> Contents {
+    let spec = &snapshot.tenant.spec;
+    let mut contents = Contents::default();
+    let mut add = |kind: &ContentKind, items: &[Map<String, Value>]| {
+        contents.add(snapshot, taken, kind, items, problems);
+    };
+    if let Some(ranges) = &spec.limit_ranges {
+        add(&LIMIT_RANGE, &ranges.items);
+    }
+    if let Some(policies) = &spec.network_policies {
+        add(&NETWORK_POLICY, &policies.items);
+    }
+    if let Some(quotas) = &spec.resource_quotas
+        && quotas.is_for_each_namespace()
+    {
+        add(&RESOURCE_QUOTA, &quotas.items);
+    }
+    contents
+}
+
+impl Contents {
+    fn add(
+        &mut self,
+        snapshot: &Snapshot,
+        taken: &Taken,
+        kind: &ContentKind,
+        items: &[Map<String, Value>],
+        problems: &mut Vec<String>,
+    ) {
+        if items.len() > MOST_ITEMS {
+            problems.push(format!(
+                "{}.items: {} items, of which the first {MOST_ITEMS} are written: leave some out",
+                kind.field,
+                items.len()
+            ));
+        }
+        for (index, item) in items.iter().enumerate() {
+            let is_too_large = Value::Object(item.clone()).to_string().len() > LARGEST_ITEM;
+            if is_too_large && index < MOST_ITEMS {
+                problems.push(format!(
+                    "{}.items[{index}]: more than {LARGEST_ITEM} bytes: what was written of it before stays",
+                    kind.field
+                ));
+            }
+            let mut spec = item.clone();
+            (kind.complete)(&mut spec);
+            for namespace in taken.owned.keys() {
+                let name = format!("capsule-{}-{index}", name_of(snapshot));
+                let id = ObjectId {
+                    namespace: namespace.to_string(),
+                    name: name.clone(),
+                    group: kind.group.to_owned(),
+                    kind: kind.kind.to_owned(),
+                };
+                if is_too_large || index >= MOST_ITEMS {
+                    self.kept.insert(id);
+                    continue;
+                }
+                let mut metadata = metadata(snapshot, namespace, &name);
+                if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+                    labels.insert(kind.label.to_owned(), json!(index.to_string()));
+                    labels.insert(CAPSULE_TENANT_LABEL.to_owned(), json!(name_of(snapshot)));
+                    labels.insert(CAPSULE_MANAGED_BY.to_owned(), json!(CAPSULE_CONTROLLER));
+                }
+                let api_version = match kind.group {
+                    "" => "v1".to_owned(),
+                    group => format!("{group}/v1"),
+                };
+                self.wanted.push(Wanted {
+                    id,
+                    version: "v1",
+                    object: json!({
+                        "apiVersion": api_version, "kind": kind.kind, "metadata": metadata, "spec": spec,
+                    }),
+                });
+            }
+        }
+    }
+}
+
+fn name_of(snapshot: &Snapshot) -> &str {
+    snapshot.tenant.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Whether it is of a kind that is compared by its whole spec.
+pub(super) fn is_content(id: &ObjectId) -> bool {
+    [&LIMIT_RANGE, &NETWORK_POLICY, &RESOURCE_QUOTA]
+        .iter()
+        .any(|kind| kind.kind == id.kind && kind.group == id.group)
+}
+
+/// Whether a live object is as wanted: by what it says, or since the server made this of it when it was written.
+pub(super) fn is_as_wanted(live: &Value, wanted: &Wanted, memory: &Memory) -> bool {
+    let parts = ["/metadata/labels", "/metadata/ownerReferences"];
+    let has_metadata = parts.iter().all(|path| {
+        let wanted = wanted.object.pointer(path).unwrap_or(&Value::Null);
+        contains_part(live, path, wanted)
+    });
+    let normal = |object: &Value| normalize(object.get("spec").unwrap_or(&Value::Null));
+    has_metadata
+        && (normal(live) == normal(&wanted.object) || memory.settled.get(&wanted.id) == Some(&settle(wanted, live)))
+}
+
+fn contains_part(live: &Value, path: &str, wanted: &Value) -> bool {
+    let (field, _) = (path.rsplit('/').next().unwrap_or_default(), ());
+    let live = live.pointer(path).cloned().unwrap_or(Value::Null);
+    contains(&json!({ field: live }), &json!({ field: wanted }))
+}
+
+/// What came of a write, for comparing.
+pub(super) fn settle(wanted: &Wanted, answered: &Value) -> String {
+    let spec = ObjectView::of(answered).find("/spec").cloned().unwrap_or(Value::Null);
+    digest_value(&json!([wanted.object, spec]))
+}
+
+/// A spec without what says nothing.
+fn normalize(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let says_nothing = |key: &str, value: &Value| {
+                value.is_null()
+                    || (EMPTY_LISTS.contains(&key) && value.as_array().is_some_and(Vec::is_empty))
+                    || (key == "matchLabels" && value.as_object().is_some_and(Map::is_empty))
+            };
+            let saying = map.iter().filter(|(key, value)| !says_nothing(key, value));
+            Value::Object(saying.map(|(key, value)| (key.clone(), normalize(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(normalize).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Quantities in the form in which the server keeps them; what is none stays as it is, and the server says so.
+fn write_quantities(map: Option<&mut Value>) {
+    let entries = map.and_then(Value::as_object_mut).into_iter().flatten();
+    for (_, value) in entries {
+        let text = match &*value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => continue,
+        };
+        if let Ok(canonical) = quantity::canonical(&text) {
+            *value = Value::String(canonical);
+        }
+    }
+}
+
+fn complete_resource_quota(spec: &mut Map<String, Value>) {
+    write_quantities(spec.get_mut("hard"));
+}
+
+/// Kubernetes lays what is most over what is there by default, and that over what is asked for by default, then what is least.
+fn complete_limit_range(spec: &mut Map<String, Value>) {
+    let limits = spec.get_mut("limits").and_then(Value::as_array_mut);
+    for limit in limits.into_iter().flatten().filter_map(Value::as_object_mut) {
+        for field in ["default", "defaultRequest", "max", "maxLimitRequestRatio", "min"] {
+            write_quantities(limit.get_mut(field));
+        }
+        if limit.get("type").and_then(Value::as_str) != Some("Container") {
+            continue;
+        }
+        for (field, from) in [
+            ("default", "max"),
+            ("defaultRequest", "default"),
+            ("defaultRequest", "min"),
+        ] {
+            let Some(Value::Object(from)) = limit.get(from).cloned() else {
+                continue;
+            };
+            let into = limit.entry(field).or_insert_with(|| json!({}));
+            if let Some(into) = into.as_object_mut() {
+                for (key, value) in from {
+                    into.entry(key).or_insert(value);
+                }
+            }
+        }
+    }
+}
+
+/// Every field is said, so that none is left to somebody else.
+fn complete_network_policy(spec: &mut Map<String, Value>) {
+    let has_egress = spec
+        .get("egress")
+        .and_then(Value::as_array)
+        .is_some_and(|rules| !rules.is_empty());
+    let types = match has_egress {
+        true => json!(["Ingress", "Egress"]),
+        false => json!(["Ingress"]),
+    };
+    let is_empty = |value: Option<&Value>| value.is_none_or(|value| value.is_null() || *value == json!([]));
+    if is_empty(spec.get("policyTypes")) {
+        spec.insert("policyTypes".to_owned(), types);
+    }
+    for (field, nothing) in [
+        ("podSelector", json!({})),
+        ("ingress", json!([])),
+        ("egress", json!([])),
+    ] {
+        if spec.get(field).is_none_or(Value::is_null) {
+            spec.insert(field.to_owned(), nothing);
+        }
+    }
+    for direction in ["ingress", "egress"] {
+        let rules = spec.get_mut(direction).and_then(Value::as_array_mut);
+        for rule in rules.into_iter().flatten() {
+            let ports = rule.get_mut("ports").and_then(Value::as_array_mut);
+            for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+                port.entry("protocol").or_insert_with(|| json!("TCP"));
+            }
+        }
+    }
+}

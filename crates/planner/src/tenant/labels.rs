@@ -1,0 +1,231 @@
+//! Labels and annotations of a tenant's namespaces that its Tenant says, and the labels of the nodes that its Pods run on.
+//!
+//! Owns which namespace gets which. Refuses those by which it is told whose a namespace is, and lets none that it adds itself choose others,
+//! so that what is added never depends on what was added before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+use tenure_api::metadata::{CORDONED_LABEL, NODE_SELECTOR, TENANT_LABEL};
+use tenure_api::names::NamespaceName;
+use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions};
+use tenure_api::{ObjectId, ObjectView};
+
+use super::Snapshot;
+use crate::answer::Live;
+use crate::dependents::Memory;
+
+/// How many labels and annotations a Tenant says, over all.
+const MOST_ENTRIES: usize = 256;
+/// Bytes of them, keys and values.
+const MOST_BYTES: usize = 32 << 10;
+/// By these it is told whose a namespace is, and which one.
+const RESERVED: [&str; 2] = [TENANT_LABEL, "kubernetes.io/metadata.name"];
+
+/// Their kind.
+pub(super) const NAMESPACE: &str = "Namespace";
+
+/// What a namespace is to bear besides the tenant's label.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// What can be said against what the Tenant says about labels and annotations; nothing of it is written then.
+pub(super) fn find_problem(snapshot: &Snapshot) -> Option<String> {
+    let options = snapshot.tenant.spec.namespace_options.as_ref();
+    let (mut entries, mut bytes) = (0, 0);
+    for (labels, annotations) in options.into_iter().flat_map(list_said) {
+        if let Some(key) = RESERVED.iter().find(|key| labels.contains_key(**key)) {
+            return Some(format!(
+                "spec.namespaceOptions: a namespace's label {key} can't be said here: it tells whose the namespace is"
+            ));
+        }
+        for (key, value) in labels.iter().chain(annotations) {
+            entries += 1;
+            bytes += key.len() + value.len();
+        }
+    }
+    let selector = &snapshot.tenant.spec.node_selector;
+    bytes += selector
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum::<usize>();
+    (entries > MOST_ENTRIES || bytes > MOST_BYTES).then(|| {
+        format!(
+            "spec.namespaceOptions, spec.nodeSelector: {entries} labels and annotations of {bytes} bytes, of at most {MOST_ENTRIES} and {MOST_BYTES}: leave some out"
+        )
+    })
+}
+
+/// All labels and annotations that are said, for whichever namespace.
+fn list_said(
+    options: &NamespaceOptions,
+) -> impl Iterator<Item = (&BTreeMap<String, String>, &BTreeMap<String, String>)> {
+    let all = options.additional_metadata.iter();
+    let some = options.additional_metadata_list.iter();
+    all.map(|said| (&said.labels, &said.annotations))
+        .chain(some.map(|said| (&said.labels, &said.annotations)))
+}
+
+/// What a namespace is to bear.
+pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
+    let spec = &snapshot.tenant.spec;
+    let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
+    let mut marks = Marks::default();
+    if let Some(options) = &spec.namespace_options {
+        let id = identify(namespace);
+        let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::of);
+        let own: BTreeSet<&str> = list_said(options)
+            .flat_map(|(labels, _)| labels.keys().map(String::as_str))
+            .collect();
+        let find_label = |key: &str| match key {
+            TENANT_LABEL => Some(tenant),
+            "kubernetes.io/metadata.name" => Some(namespace),
+            key if own.contains(key) => None,
+            key => live.and_then(|live| live.find_label(key)),
+        };
+        if let Some(said) = &options.additional_metadata {
+            marks.labels = said.labels.clone();
+            marks.annotations = said.annotations.clone();
+        }
+        let fill = |into: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>| {
+            for (key, value) in from {
+                // What is said first holds.
+                into.entry(key.clone())
+                    .or_insert_with(|| fill_in(value, tenant, namespace));
+            }
+        };
+        for said in &options.additional_metadata_list {
+            let is_meant = said
+                .namespace_selector
+                .as_ref()
+                .is_none_or(|selector| selector.selects(find_label));
+            if is_meant {
+                fill(&mut marks.labels, &said.labels);
+                fill(&mut marks.annotations, &said.annotations);
+            }
+        }
+    }
+    if !spec.node_selector.is_empty() {
+        let selector = spec.node_selector.iter().map(|(key, value)| format!("{key}={value}"));
+        let selector = selector.collect::<Vec<_>>().join(",");
+        marks.annotations.insert(NODE_SELECTOR.to_owned(), selector);
+    }
+    if spec.cordoned.unwrap_or_default() && snapshot.realm.settings.is_guarded {
+        marks.labels.insert(CORDONED_LABEL.to_owned(), "true".to_owned());
+    }
+    marks
+}
+
+/// The id of a namespace.
+pub(super) fn identify(namespace: &str) -> ObjectId {
+    ObjectId {
+        namespace: String::new(),
+        name: namespace.to_owned(),
+        group: String::new(),
+        kind: NAMESPACE.to_owned(),
+    }
+}
+
+/// Puts names where they are asked for.
+fn fill_in(text: &str, tenant: &str, namespace: &str) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((asked, behind)) = after.split_once("}}") else {
+            break;
+        };
+        filled.push_str(before);
+        match asked.trim() {
+            "tenant.name" => filled.push_str(tenant),
+            "namespace" => filled.push_str(namespace),
+            // Nothing, as in Capsule.
+            _ => {}
+        }
+        rest = behind;
+    }
+    filled.push_str(rest);
+    filled
+}
+
+/// What a namespace has from the Tenant, by the Tenant's status.
+pub(super) fn list_marked<'a>(snapshot: &'a Snapshot, namespace: &NamespaceName) -> Option<&'a AdditionalMetadata> {
+    let spaces = &snapshot.tenant.status.as_ref()?.spaces;
+    let space = spaces.iter().find(|space| space.name == namespace.as_str())?;
+    space.metadata.as_ref()
+}
+
+/// What the status is to say of it. What could not be written is not known to be gone.
+pub(super) fn tell_marks(
+    snapshot: &Snapshot,
+    memory: &Memory,
+    namespace: &NamespaceName,
+) -> Option<AdditionalMetadata> {
+    let mut told = AdditionalMetadata::default();
+    let is_withheld = find_problem(snapshot).is_some();
+    if !is_withheld {
+        let marks = list_marks(snapshot, namespace.as_str());
+        told.labels = marks.labels;
+        told.annotations = marks.annotations;
+    }
+    if let Some(before) = list_marked(snapshot, namespace)
+        && (is_withheld || memory.refused.contains_key(&identify(namespace.as_str())))
+    {
+        told.labels.extend(before.labels.clone());
+        told.annotations.extend(before.annotations.clone());
+    }
+    (told != AdditionalMetadata::default()).then_some(told)
+}
+
+impl Marks {
+    /// Whether an object bears them, and nothing that came from the Tenant before.
+    pub(super) fn are_on(&self, live: ObjectView<'_>, before: Option<&AdditionalMetadata>) -> bool {
+        let agree = |path: &str, wanted: &BTreeMap<String, String>, before: Option<&BTreeMap<String, String>>| {
+            let live = live.find_map(path);
+            let find = |key: &str| live.and_then(|live| live.get(key));
+            let mut gone = before
+                .into_iter()
+                .flatten()
+                .filter(|(key, _)| !wanted.contains_key(*key));
+            wanted
+                .iter()
+                .all(|(key, value)| find(key).and_then(Value::as_str) == Some(value))
+                && gone.all(|(key, _)| find(key).is_none())
+        };
+        agree("/metadata/labels", &self.labels, before.map(|before| &before.labels))
+            && agree(
+                "/metadata/annotations",
+                &self.annotations,
+                before.map(|before| &before.annotations),
+            )
+    }
+
+    /// Adds them to an object's metadata.
+    pub(super) fn write(&self, metadata: &mut Map<String, Value>) {
+        let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+        if let Some(labels) = labels.as_object_mut() {
+            for (key, value) in &self.labels {
+                labels.entry(key.clone()).or_insert_with(|| json!(value));
+            }
+        }
+        if !self.annotations.is_empty() {
+            metadata.insert("annotations".to_owned(), json!(self.annotations));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_where_they_are_asked_for() {
+        let filled = |text: &str| fill_in(text, "blue", "blue-dev");
+        assert_eq!(filled("{{ tenant.name }}/{{namespace}}"), "blue/blue-dev");
+        assert_eq!(filled("a {{ other }} b"), "a  b");
+        assert_eq!(filled("{{ open"), "{{ open");
+        assert_eq!(filled("}} {{ namespace }}"), "}} blue-dev");
+    }
+}

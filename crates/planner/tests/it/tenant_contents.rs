@@ -1,0 +1,297 @@
+//! What a Tenant has in its namespaces to bound them, and what these bear: written once, put back, and taken away.
+
+use serde_json::{Value, json};
+use tenure_planner::tenant::{Attempt, LARGEST_ITEM, MOST_ITEMS, Snapshot};
+use tenure_planner::{Live, Object};
+
+use crate::tenant::{now, settle, snapshot};
+
+fn namespaces() -> Value {
+    let owners = json!([{ "name": "blue", "uid": "t" }]);
+    json!([
+        { "name": "blue", "uid": "n1", "tenantLabel": "blue", "tenantOwners": owners },
+        { "name": "blue-dev", "uid": "n2", "tenantLabel": "blue", "tenantOwners": owners },
+    ])
+}
+
+/// A namespace of the tenant as a watch tells of it.
+fn see_namespace(snapshot: &mut Snapshot, name: &str, labels: Value) {
+    let mut all = labels;
+    all["capsule.clastix.io/tenant"] = json!("blue");
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": all } });
+    let id = format!("_{name}__Namespace").parse().unwrap();
+    snapshot.live.insert(id, Live::Present(Object(object)));
+}
+
+fn again(snapshot: &mut Snapshot) -> Vec<String> {
+    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    let (steps, plan) = settle(snapshot);
+    snapshot.memory = plan.memory;
+    if plan.status.is_some() {
+        snapshot.tenant.status = plan.status;
+    }
+    steps
+}
+
+fn find<'a>(snapshot: &'a mut Snapshot, id: &str) -> &'a mut Value {
+    match snapshot.live.get_mut(&id.parse().unwrap()) {
+        Some(Live::Present(Object(object))) => object,
+        other => panic!("{id}: {other:?}"),
+    }
+}
+
+fn set_spec(snapshot: &mut Snapshot, key: &str, value: Value) {
+    let mut spec = serde_json::to_value(&snapshot.tenant.spec).unwrap();
+    spec[key] = value;
+    snapshot.tenant.spec = serde_json::from_value(spec).unwrap();
+}
+
+fn bounded() -> Value {
+    json!({
+        "limitRanges": { "items": [{ "limits": [{ "type": "Container", "max": { "cpu": "1000m" }, "min": { "memory": 1024 } }] }] },
+        "networkPolicies": { "items": [{ "podSelector": {}, "ingress": [{ "from": [{ "podSelector": {} }], "ports": [{ "port": 80 }] }] }] },
+        "resourceQuotas": { "scope": "Namespace", "items": [{ "hard": { "limits.cpu": 8, "pods": "10" } }, { "hard": { "services": "5" } }] },
+    })
+}
+
+#[test]
+fn each_namespace_has_what_the_tenant_says_and_is_written_once() {
+    let mut snapshot = snapshot(bounded(), namespaces());
+    let steps = again(&mut snapshot);
+    for namespace in ["blue", "blue-dev"] {
+        for name in [
+            format!("apply LimitRange/{namespace}/capsule-blue-0"),
+            format!("apply NetworkPolicy/{namespace}/capsule-blue-0"),
+            format!("apply ResourceQuota/{namespace}/capsule-blue-0"),
+            format!("apply ResourceQuota/{namespace}/capsule-blue-1"),
+        ] {
+            assert!(steps.iter().any(|step| step.starts_with(&name)), "{name}: {steps:#?}");
+        }
+    }
+    let quota = find(&mut snapshot, "blue-dev_capsule-blue-1__ResourceQuota").clone();
+    assert_eq!(quota["spec"], json!({ "hard": { "services": "5" } }));
+    assert_eq!(
+        quota["metadata"]["labels"],
+        json!({
+            "capsule.clastix.io/tenant": "blue", "app.kubernetes.io/managed-by": "tenure",
+            "projectcapsule.dev/tenant": "blue", "projectcapsule.dev/managed-by": "controller",
+            "capsule.clastix.io/resource-quota": "1",
+        })
+    );
+    assert_eq!(quota["metadata"]["ownerReferences"][0]["uid"], "t");
+    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+}
+
+/// What a server adds on its own, as a real one does, is no difference; nothing has to be remembered for it.
+#[test]
+fn what_the_server_completes_is_no_difference() {
+    let mut snapshot = snapshot(bounded(), namespaces());
+    again(&mut snapshot);
+    snapshot.memory = tenure_planner::tenant::Memory::default();
+    let range = find(&mut snapshot, "blue_capsule-blue-0__LimitRange");
+    assert_eq!(
+        range["spec"]["limits"][0],
+        json!({
+            "type": "Container", "max": { "cpu": "1" }, "min": { "memory": "1024" },
+            "default": { "cpu": "1" }, "defaultRequest": { "cpu": "1", "memory": "1024" },
+        })
+    );
+    let policy = find(&mut snapshot, "blue_capsule-blue-0_networking.k8s.io_NetworkPolicy");
+    assert_eq!(
+        policy["spec"],
+        json!({
+            "podSelector": {}, "policyTypes": ["Ingress"], "egress": [],
+            "ingress": [{ "from": [{ "podSelector": {} }], "ports": [{ "port": 80, "protocol": "TCP" }] }],
+        })
+    );
+    // Lists without an entry are not stored.
+    policy["spec"].as_object_mut().unwrap().remove("egress");
+    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+}
+
+#[test]
+fn an_edit_is_put_back_also_one_that_only_adds() {
+    let mut snapshot = snapshot(bounded(), namespaces());
+    again(&mut snapshot);
+    let id = "blue_capsule-blue-0_networking.k8s.io_NetworkPolicy";
+    let edits: [fn(&mut Value); 4] = [
+        |policy| policy["spec"]["podSelector"]["matchLabels"] = json!({ "none": "such" }),
+        |policy| policy["spec"]["ingress"][0]["from"][0] = json!({ "namespaceSelector": {} }),
+        |policy| policy["spec"]["egress"] = json!([{}]),
+        |policy| policy["metadata"]["labels"]["projectcapsule.dev/tenant"] = json!("red"),
+    ];
+    for edit in edits {
+        edit(find(&mut snapshot, id));
+        let steps = again(&mut snapshot);
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        assert!(
+            steps[0].starts_with("apply NetworkPolicy/blue/capsule-blue-0"),
+            "{steps:?}"
+        );
+        assert_eq!(again(&mut snapshot), Vec::<String>::new());
+    }
+}
+
+/// What the server makes of a write stays what it made of it, though it is nothing that was asked for.
+#[test]
+fn what_a_write_came_to_is_not_written_again() {
+    let mut snapshot = snapshot(bounded(), namespaces());
+    again(&mut snapshot);
+    let id = "blue_capsule-blue-0__ResourceQuota";
+    let wanted: tenure_api::ObjectId = id.parse().unwrap();
+    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    find(&mut snapshot, id)["spec"]["more"] = json!("from a webhook");
+    let plan = tenure_planner::tenant::plan(&snapshot, now());
+    assert_eq!(plan.steps.len(), 1, "{plan}");
+    let answered = find(&mut snapshot, id).clone();
+    let answer = tenure_planner::answer::Answer::Applied(wanted, tenure_planner::WriteAnswer::Done(Object(answered)));
+    snapshot.attempt.take(answer);
+    snapshot.memory = tenure_planner::tenant::plan(&snapshot, now()).memory;
+    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+    // Another edit is another matter.
+    find(&mut snapshot, id)["spec"]["hard"]["pods"] = json!("1000");
+    assert_eq!(again(&mut snapshot).len(), 1);
+}
+
+#[test]
+fn what_the_tenant_no_longer_says_is_taken_away() {
+    let mut snapshot = snapshot(bounded(), namespaces());
+    again(&mut snapshot);
+    set_spec(
+        &mut snapshot,
+        "resourceQuotas",
+        json!({ "scope": "Namespace", "items": [{ "hard": { "pods": "10" } }] }),
+    );
+    let steps = again(&mut snapshot);
+    let begins = |name: &str| steps.iter().filter(|step| step.starts_with(name)).count();
+    assert_eq!(begins("apply ResourceQuota/"), 2, "{steps:?}");
+    assert_eq!(begins("delete ResourceQuota/"), 2, "{steps:?}");
+    assert_eq!(steps.len(), 4, "{steps:?}");
+    for field in ["resourceQuotas", "limitRanges", "networkPolicies"] {
+        set_spec(&mut snapshot, field, Value::Null);
+    }
+    let steps = again(&mut snapshot);
+    assert_eq!(steps.len(), 6, "{steps:?}");
+    assert!(steps.iter().all(|step| step.starts_with("delete ")), "{steps:?}");
+    assert!(snapshot.memory.settled.is_empty(), "{:?}", snapshot.memory.settled);
+}
+
+/// One that bears its labels and isn't its own is left alone, and told.
+#[test]
+fn what_bounds_the_tenant_as_a_whole_is_not_written_into_each_namespace() {
+    let quotas = json!({ "items": [{ "hard": { "pods": "10" } }] });
+    let mut snapshot = snapshot(json!({ "resourceQuotas": quotas }), namespaces());
+    let steps = again(&mut snapshot);
+    assert!(!steps.iter().any(|step| step.contains("ResourceQuota")), "{steps:?}");
+    let (_, plan) = settle(&mut snapshot);
+    assert!(
+        plan.to_string().contains("spec.resourceQuotas (scope Tenant)"),
+        "{plan}"
+    );
+}
+
+#[test]
+fn too_many_and_too_large_items_are_told_and_take_nothing_away() {
+    let item = |pods: usize| json!({ "hard": { "pods": pods.to_string() } });
+    let items = |count: usize| (0..count).map(item).collect::<Vec<_>>();
+    let quotas = |items: Vec<Value>| json!({ "scope": "Namespace", "items": items });
+    let mut snapshot = snapshot(json!({ "resourceQuotas": quotas(items(MOST_ITEMS)) }), namespaces());
+    again(&mut snapshot);
+    let mut more = items(MOST_ITEMS + 1);
+    more[0]["scopes"] = json!(["x".repeat(LARGEST_ITEM)]);
+    set_spec(&mut snapshot, "resourceQuotas", quotas(more));
+    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+    let (_, plan) = settle(&mut snapshot);
+    let told = plan.to_string();
+    assert!(told.contains("17 items, of which the first 16 are written"), "{told}");
+    assert!(told.contains("spec.resourceQuotas.items[0]: more than"), "{told}");
+}
+
+#[test]
+fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
+    let spec = json!({
+        "nodeSelector": { "pool": "blue", "disk": "fast" },
+        "namespaceOptions": {
+            "additionalMetadata": { "labels": { "cost": "42" }, "annotations": { "by": "{{ tenant.name }}" } },
+            "additionalMetadataList": [
+                { "namespaceSelector": { "matchLabels": { "env": "dev" } }, "labels": { "of": "{{ tenant.name }}.{{namespace}}", "cost": "43" } },
+                // Chosen by what is added itself: never, whether it has been added before or not.
+                { "namespaceSelector": { "matchLabels": { "cost": "42" } }, "labels": { "flips": "yes" } },
+                { "namespaceSelector": { "matchExpressions": [{ "key": "of", "operator": "DoesNotExist" }] }, "labels": { "stays": "yes" } },
+            ],
+        },
+    });
+    let mut snapshot = snapshot(spec, namespaces());
+    see_namespace(&mut snapshot, "blue", json!({}));
+    see_namespace(&mut snapshot, "blue-dev", json!({ "env": "dev" }));
+    let steps = again(&mut snapshot);
+    let marked: Vec<&String> = steps
+        .iter()
+        .filter(|step| step.starts_with("apply Namespace/"))
+        .collect();
+    assert_eq!(marked.len(), 2, "{steps:?}");
+    let written = |snapshot: &Snapshot, name: &str| {
+        let id = format!("_{name}__Namespace").parse().unwrap();
+        match snapshot.attempt.applied.get(&id) {
+            Some(tenure_planner::WriteAnswer::Done(object)) => object.0["metadata"].clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let dev = written(&snapshot, "blue-dev");
+    assert_eq!(
+        dev["labels"],
+        json!({ "capsule.clastix.io/tenant": "blue", "cost": "42", "of": "blue.blue-dev", "stays": "yes" })
+    );
+    assert_eq!(
+        dev["annotations"],
+        json!({ "by": "{{ tenant.name }}", "scheduler.alpha.kubernetes.io/node-selector": "disk=fast,pool=blue" })
+    );
+    assert_eq!(
+        written(&snapshot, "blue")["labels"],
+        json!({ "capsule.clastix.io/tenant": "blue", "cost": "42", "stays": "yes" })
+    );
+
+    // What is gone from the Tenant goes from the namespaces, as far as it came from there.
+    snapshot.tenant.spec.node_selector.clear();
+    snapshot.tenant.spec.namespace_options = None;
+    see_namespace(&mut snapshot, "blue", json!({ "own": "x" }));
+    let labels = json!({ "cost": "42", "env": "dev" });
+    see_namespace(&mut snapshot, "blue-dev", labels.clone());
+    let steps = again(&mut snapshot);
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(steps[0].starts_with("apply Namespace/blue-dev"), "{steps:?}");
+    let written = written(&snapshot, "blue-dev")["labels"].clone();
+    assert_eq!(written, json!({ "capsule.clastix.io/tenant": "blue" }));
+    // Somebody else has it there, too: it stays, and is nothing to write again for.
+    see_namespace(&mut snapshot, "blue-dev", labels);
+    assert_eq!(again(&mut snapshot), Vec::<String>::new());
+}
+
+#[test]
+fn by_no_label_that_it_adds_a_tenant_gives_a_namespace_away_and_none_is_made_again() {
+    let spec = json!({ "namespaceOptions": { "additionalMetadataList": [{ "labels": { "capsule.clastix.io/tenant": "red" } }] } });
+    let mut given = snapshot(spec, namespaces());
+    see_namespace(&mut given, "blue", json!({}));
+    let steps = again(&mut given);
+    assert!(!steps.iter().any(|step| step.contains("Namespace/")), "{steps:?}");
+    let (_, plan) = settle(&mut given);
+    assert!(plan.to_string().contains("it tells whose the namespace is"), "{plan}");
+
+    // Not known to a watch yet, it is read first; and one that has gone meanwhile is not made again.
+    let spec = json!({ "namespaceOptions": { "additionalMetadata": { "labels": { "a": "b" } } } });
+    let mut gone = snapshot(spec, namespaces());
+    let steps = again(&mut gone);
+    assert!(!steps.iter().any(|step| step.contains("Namespace/")), "{steps:?}");
+}
+
+/// A namespace that bears every label by which its children are known is no child.
+#[test]
+fn a_namespace_is_never_deleted_as_something_that_is_no_longer_wanted() {
+    let mut snapshot = snapshot(json!({}), namespaces());
+    let labels = json!({ "app.kubernetes.io/managed-by": "tenure" });
+    see_namespace(&mut snapshot, "stray", labels);
+    let owner = json!([{ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue", "uid": "t" }]);
+    find(&mut snapshot, "_stray__Namespace")["metadata"]["ownerReferences"] = owner;
+    let steps = again(&mut snapshot);
+    assert!(!steps.iter().any(|step| step.contains("stray")), "{steps:?}");
+}
