@@ -14,7 +14,7 @@ use crate::process::ControlPlane;
 use crate::report::{Report, megabytes, percentile, time};
 
 use self::objects::{
-    count_requests, create, files, kustomization, kustomization_of, kustomizations, prepare, until_applied, until_ready,
+    count_requests, create, files, kustomization_of, kustomizations, prepare, until_applied, until_ready,
 };
 use self::store::{Kind, Store};
 

@@ -70,7 +70,10 @@ impl Store {
     }
 
     /// Publishes these files beside all that are there. Returns what revisions of it end with.
-    pub(super) async fn publish(&mut self, files: impl IntoIterator<Item = (String, String)>) -> anyhow::Result<String> {
+    pub(super) async fn publish(
+        &mut self,
+        files: impl IntoIterator<Item = (String, String)>,
+    ) -> anyhow::Result<String> {
         match self {
             Self::Git(_, repository) => Ok(repository.commit(files, "what the bench publishes").await?),
             Self::Oci(registry, all) => {

@@ -64,7 +64,9 @@ fn find_lent(
     match loans.find(&key) {
         Borrowed::Source {
             source,
-            facts: SourceFacts::Found { artifact: Some(facts), .. },
+            facts: SourceFacts::Found {
+                artifact: Some(facts), ..
+            },
         } => SourceState::Stored {
             uid: source.uid().to_owned(),
             artifact: IncludedArtifact {

@@ -32,8 +32,8 @@ use crate::elsewhere::OtherCluster;
 use crate::execute::{execute, fail};
 use crate::key::Key;
 use crate::lane::Shard;
-use crate::loan_book::LoanBook;
 use crate::live::{Held, Known, read_revision};
+use crate::loan_book::LoanBook;
 use crate::looking::LookingRoom;
 use crate::own::{self, Own, Written};
 use crate::reconciled::Reconciled as _;
@@ -415,12 +415,7 @@ impl KustomizationReconciler {
 }
 
 /// Asks anew about what a Kustomization refers to in other lanes' processes.
-async fn renew_loans(
-    loans: &mut LoanBook,
-    shard: &Arc<Shard>,
-    placement: &Placement,
-    kustomization: &Kustomization,
-) {
+async fn renew_loans(loans: &mut LoanBook, shard: &Arc<Shard>, placement: &Placement, kustomization: &Kustomization) {
     let named = Outlook::new(shard, placement, loans).list_foreign(kustomization);
     // The way round a circle leads over what others refer to.
     let look_on = |loans: &LoanBook| {

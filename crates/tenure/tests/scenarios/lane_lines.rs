@@ -131,7 +131,9 @@ async fn a_generator_copies_what_another_tenant_granted_and_nothing_that_is_made
         "spec": {"interval": "1s", "url": scene.git.http_url("shared"), "ref": {"branch": "main"}}});
     admin.apply(source).await;
     let of_red = |kind: &str, name: &str| json!({"alias": "shared", "kind": kind, "name": name, "namespace": "red"});
-    admin.apply(generator("blue", "copied", of_red("GitRepository", "shared"))).await;
+    admin
+        .apply(generator("blue", "copied", of_red("GitRepository", "shared")))
+        .await;
     let made = json!({"kind": "ExternalArtifact", "name": "copied"});
     admin.apply(kustomization("blue", "app", made)).await;
     wait_until_applied(admin, ("blue", "app-lent"), "1").await;
@@ -144,7 +146,12 @@ async fn a_generator_copies_what_another_tenant_granted_and_nothing_that_is_made
     let feeds = generator("blue", "feeds", of_red("ExternalArtifact", "made"));
     admin.apply(feeds.clone()).await;
     let told = wait_for_reason(admin, &feeds, "SourceFetchFailed").await;
-    assert!(told.contains("'ExternalArtifact/red/made' is not taken: it is made by a generator in another tenant's process"), "{told}");
+    assert!(
+        told.contains(
+            "'ExternalArtifact/red/made' is not taken: it is made by a generator in another tenant's process"
+        ),
+        "{told}"
+    );
 }
 
 /// A proxy that alone knows one name, over plain HTTP: it hands each request on with a connection of its own.
