@@ -89,8 +89,12 @@ pub(crate) enum ToLane {
     },
     /// All that is there has been told.
     Synced,
-    /// Somebody that a Kustomization listens to has changed.
-    Wake { namespace: String, name: String },
+    /// Somebody that an object listens to has changed.
+    Wake {
+        kind: String,
+        namespace: String,
+        name: String,
+    },
     /// A request to a Receiver.
     Hook {
         number: u64,
@@ -126,8 +130,9 @@ pub(crate) enum FromLane {
     GivesBack { room: SharedRoom, bytes: u64 },
     /// It wants an answer.
     Question { number: u64, question: Question },
-    /// A Kustomization listens to others, by kind, namespace and name.
+    /// An object listens to others, by kind, namespace and name.
     Listens {
+        kind: String,
         namespace: String,
         name: String,
         to: Vec<(String, String, String)>,

@@ -80,16 +80,21 @@ impl Clerk {
                 Ok(())
             }
             FromLane::GivesBack { room, bytes } => self.purse.give_back(room, bytes),
-            FromLane::Listens { namespace, name, to } => {
+            FromLane::Listens {
+                kind,
+                namespace,
+                name,
+                to,
+            } => {
                 if to.len() > HEARD {
-                    return Err(format!("one Kustomization listens to {}", to.len()));
+                    return Err(format!("one {kind} listens to {}", to.len()));
                 }
                 let keys = self.read_keys(&to)?;
-                let own = key(&namespace, &name);
+                let own = self.read_key(&kind, &namespace, &name)?;
                 if self.find_own(&own).is_some() && self.heard.keep(&own, to.len()) {
                     self.fleet.means.listeners.listen(&own, keys);
                     // What it looked at may have changed before anybody listened.
-                    self.lane.wake(&namespace, &name);
+                    self.lane.wake(&own);
                 }
                 Ok(())
             }
@@ -142,13 +147,17 @@ impl Clerk {
     }
 
     /// Objects of kinds that are reconciled in lanes.
+    fn read_key(&self, kind: &str, namespace: &str, name: &str) -> Result<Key, String> {
+        let entry = self.fleet.kinds.iter().find(|entry| entry.kind.name == kind);
+        let entry = entry.ok_or("a kind that no lane reconciles")?;
+        Ok(Key::new(entry.kind, namespace, name))
+    }
+
     fn read_keys(&self, named: &[(String, String, String)]) -> Result<BTreeSet<Key>, String> {
-        let read = |(kind, namespace, name): &(String, String, String)| {
-            let entry = self.fleet.kinds.iter().find(|entry| entry.kind.name == kind.as_str());
-            let entry = entry.ok_or("a kind that no lane reconciles")?;
-            Ok(Key::new(entry.kind, namespace, name))
-        };
-        named.iter().map(read).collect()
+        let named = named.iter();
+        named
+            .map(|(kind, namespace, name)| self.read_key(kind, namespace, name))
+            .collect()
     }
 
     fn has(&self, namespace: &str) -> bool {

@@ -36,7 +36,7 @@ struct State {
     changed: BTreeSet<String>,
     /// Objects that changed, and at which revision one that was there before has gone.
     objects: BTreeMap<Key, Option<String>>,
-    wakes: BTreeSet<(String, String)>,
+    wakes: BTreeSet<Key>,
     answers: VecDeque<ToLane>,
     /// What of other lanes is asked about, by the numbers of the questions.
     loans: VecDeque<(u64, Reference)>,
@@ -115,11 +115,11 @@ impl Mail {
         self.news.notify_one();
     }
 
-    /// Somebody that a Kustomization of the lane listens to has changed.
-    pub(super) fn wake(&self, namespace: &str, name: &str) {
+    /// Somebody that an object of the lane listens to has changed.
+    pub(super) fn wake(&self, key: &Key) {
         let mut state = self.state();
         if state.is_open {
-            state.wakes.insert((namespace.to_owned(), name.to_owned()));
+            state.wakes.insert(key.clone());
         }
         drop(state);
         self.news.notify_one();
@@ -280,8 +280,12 @@ impl Mail {
                 return Some(Letter::Frame(frame));
             }
         }
-        if let Some((namespace, name)) = state.wakes.pop_first() {
-            return Some(Letter::Frame(ToLane::Wake { namespace, name }));
+        if let Some(key) = state.wakes.pop_first() {
+            return Some(Letter::Frame(ToLane::Wake {
+                kind: key.kind.name.to_owned(),
+                namespace: key.namespace,
+                name: key.name,
+            }));
         }
         if let Some(name) = state.changed.pop_first() {
             return Some(Letter::Frame(ToLane::Namespace { name, facts: None }));
@@ -336,7 +340,7 @@ mod tests {
             mail.note(&key("a"), None);
             mail.note(&key("b"), Some("7"));
             mail.give("team", facts(true));
-            mail.wake("team", "a");
+            mail.wake(&key("a"));
         }
         mail.stop();
         mail.ping(3);
@@ -358,7 +362,7 @@ mod tests {
             "a None",
             "b Some(\"7\")",
             "Synced",
-            "Wake { namespace: \"team\", name: \"a\" }",
+            "Wake { kind: \"Kustomization\", namespace: \"team\", name: \"a\" }",
             "Stop",
         ];
         assert_eq!(read_all(&mail), expected);

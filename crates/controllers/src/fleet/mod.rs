@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tenure_api::Kustomization;
+use tenure_api::{ArtifactGenerator, Kustomization};
 use tenure_cluster::Client;
 use tenure_planner::lane_process::Cause;
 use tenure_planner::receiver::{Delivery, Verdict};
@@ -356,16 +356,16 @@ impl Fleet {
         is_over
     }
 
-    /// Wakes a Kustomization that is reconciled in a lane's process.
+    /// Wakes an object of a kind that listens to others, where it is reconciled in a lane's process.
     pub(crate) fn wake(&self, key: &Key) {
-        if key.kind != Kustomization::KIND {
+        if key.kind != Kustomization::KIND && key.kind != ArtifactGenerator::KIND {
             return;
         }
         if let Some(lane) = lock(&self.homes)
             .get(&key.namespace)
             .and_then(|home| home.lane.as_ref())
         {
-            lane.wake(&key.namespace, &key.name);
+            lane.wake(key);
         }
     }
 

@@ -72,8 +72,8 @@ impl LaneHandle {
         keys.iter().for_each(|key| self.mail.note(key, None));
     }
 
-    pub(super) fn wake(&self, namespace: &str, name: &str) {
-        self.mail.wake(namespace, name);
+    pub(super) fn wake(&self, key: &Key) {
+        self.mail.wake(key);
     }
 
     /// What its process has been granted, if there is one.

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::dialing::HubDialer;
 use super::line::Line;
 use super::rooms::RoomShares;
-use super::surroundings::{Enclave, key_of_kustomization};
+use super::surroundings::Enclave;
 use crate::config::Config;
 use crate::dial_line::DialLine;
 use crate::frames::{self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame};
@@ -272,9 +272,7 @@ async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut t
                 enclave.means.ready.cancel();
                 line.tell(FromLane::Works).await;
             }
-            ToLane::Wake { namespace, name } => {
-                enclave.means.mailboxes.wake(&key_of_kustomization(&namespace, &name));
-            }
+            ToLane::Wake { kind, namespace, name } => enclave.wake(&kind, &namespace, &name),
             ToLane::Hook {
                 number,
                 namespace,

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Resource as _;
 use serde_json::Value;
-use tenure_api::{Kustomization, ObjectId};
+use tenure_api::ObjectId;
 use tenure_cluster::Seen;
 use tenure_planner::kustomization::Turnover;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
@@ -222,6 +222,13 @@ impl Enclave {
         });
     }
 
+    /// Wakes an object: somebody that it listens to has changed.
+    pub(super) fn wake(&self, kind: &str, namespace: &str, name: &str) {
+        if let Some(entry) = self.kinds.iter().find(|entry| entry.kind.name == kind) {
+            self.means.mailboxes.wake(&Key::new(entry.kind, namespace, name));
+        }
+    }
+
     fn take(&self, kind: &str, namespace: &str, take: impl FnOnce(&Entry<Shard>, &Shard) -> Option<Key>) {
         let Some(entry) = self.kinds.iter().find(|entry| entry.kind.name == kind) else {
             return;
@@ -346,6 +353,7 @@ impl Surroundings for Enclave {
         drop(homes);
         let is_news = self.heard().get(key).map_or(!to.is_empty(), |before| *before != to);
         let frame = FromLane::Listens {
+            kind: key.kind.name.to_owned(),
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             to: to.clone(),
@@ -388,11 +396,4 @@ impl Surroundings for Enclave {
         }
         true
     }
-}
-
-/// The kind whose objects listen to each other.
-pub(super) fn key_of_kustomization(namespace: &str, name: &str) -> Key {
-    use crate::reconciled::Reconciled as _;
-    debug_assert_eq!(Kustomization::kind(&()), Kustomization::KIND.name);
-    Key::new(Kustomization::KIND, namespace, name)
 }
