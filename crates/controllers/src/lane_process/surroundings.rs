@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use kube::Resource as _;
 use serde_json::Value;
 use tenure_api::ObjectId;
 use tenure_cluster::Seen;
