@@ -395,12 +395,12 @@ fn folders_that_match_make_an_artifact_each() {
         spec["pathPattern"] = json!(pattern);
         assert!(ready(&planned(&mut snapshot(spec))).contains(expected));
     }
-    // What all generators of the namespace tell takes memory: one for which none is left waits, and says so.
+    // What all generators of the tenant tell takes memory: one for which none is left waits, and says so.
     let (_, mut full) = with_folders(&spec, &["apps/a/envs/x", "apps/b/envs/x"]);
     full.room = 700;
     let plan = planned(&mut full);
     assert!(
-        ready(&plan).contains("all ArtifactGenerators of this namespace together make more than"),
+        ready(&plan).contains("all ArtifactGenerators of this tenant together make more than"),
         "{plan}"
     );
     full.room = 7000;
