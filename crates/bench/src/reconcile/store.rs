@@ -53,7 +53,7 @@ impl Store {
     pub(super) fn address(&self) -> String {
         match self {
             Self::Git(git, _) => format!("http://{}", git.http_address()),
-            Self::Oci(registry, _) => format!("oci://{}", registry.address()),
+            Self::Oci(registry, _) => format!("http://{}", registry.address()),
         }
     }
 
