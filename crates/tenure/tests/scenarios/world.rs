@@ -67,6 +67,12 @@ impl Cluster {
 
     async fn install(self) -> Self {
         let cluster = self;
+        // On a cluster that tests share, that of an earlier one may still be on its way out.
+        let home = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "tenure-system" } });
+        let left = cluster.admin.find(&home).await;
+        if left.is_some_and(|left| left["metadata"]["deletionTimestamp"].is_string()) {
+            cluster.admin.wait_until_gone(&home).await;
+        }
         let installed = cluster.run(&["install", "--without-deployment"]);
         assert!(installed.status.success(), "{}", describe(&installed));
         // A Lease of an earlier test's controllers would be waited for.
