@@ -94,6 +94,7 @@ impl Cluster {
         let mut admin = Admin::new(client.clone());
         if let Kind::Existing(_) = kind {
             check_marked(&admin).await?;
+            eventually(2 * SOON, || check_not_ending(&admin)).await?;
         }
         for object in tenure_api::installation::objects()? {
             admin.apply(object).await?;
@@ -235,6 +236,18 @@ async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
 fn is_labelled(object: &Value, label: &str) -> bool {
     let labels = object.pointer("/metadata/labels");
     labels.and_then(|labels| labels.get(label)).and_then(Value::as_str) == Some("true")
+}
+
+/// An earlier test may have removed everything, and nothing can be made in a namespace that is on its way out.
+async fn check_not_ending(admin: &Admin) -> anyhow::Result<()> {
+    let found = admin.get(NAMESPACE, ("", PLATFORM_NAMESPACE)).await?;
+    match found.filter(|found| found.pointer("/metadata/deletionTimestamp").is_some()) {
+        None => Ok(()),
+        Some(found) => {
+            let told = found.pointer("/status/conditions").cloned().unwrap_or_default();
+            anyhow::bail!("namespace {PLATFORM_NAMESPACE} is still being deleted: {told}")
+        }
+    }
 }
 
 async fn served(admin: &Admin) -> anyhow::Result<()> {
