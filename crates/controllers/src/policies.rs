@@ -1,7 +1,7 @@
 //! Keeps tenancy's policies in force: the facts that they read, on namespaces, and the policies themselves. Carries out what
 //! [`tenure_planner::policies`] decides, as the controller; refuses to hold more of namespaces and policies than watches tell.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use tenure_api::metadata::{HAND_EDITS, SURFACE_LABEL, TENURE_CONTROLLER};
 use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface};
 use tenure_cluster::{Client, ClusterError, EventHistory, EventRecorder};
 use tenure_planner::Event;
-use tenure_planner::policies::{SeenNamespace, Snapshot, Write, plan};
+use tenure_planner::policies::{SeenNamespace, Snapshot, Target, Write, plan};
 use tenure_tenancy::Facts;
 use tenure_tenancy::admission::policy::Refusing;
+use tokio::time::Instant;
 
 use crate::cache::Cache;
 use crate::hub::Hub;
@@ -27,35 +28,79 @@ pub(crate) const POLICY: (&str, &str) = ("admissionregistration.k8s.io/v1", "Val
 pub(crate) const BINDING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
 /// How many writes are under way at the same time.
 const AT_ONCE: usize = 8;
-/// How long news are gathered: a tenant may change what some of them follow from as often as it likes.
-const GATHERED: Duration = Duration::from_millis(100);
-/// How soon what failed is tried again: at first, and at most.
+/// How long news are gathered, at least and at most: a tenant may change what some of them follow from as often as it likes. Between these, four times
+/// as long as the last look took, so that looking takes a fifth of a thread's time whoever calls for it.
+const GATHERED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
+/// How soon what was refused is tried again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
 /// Keeps them until it is dropped.
 pub(crate) async fn keep(hub: Arc<Hub>) {
     let mut said = EventHistory::default();
-    let (mut pause, mut complaint) = (PAUSES.0, String::new());
+    let (mut refusals, mut complaint) = (Refusals::default(), String::new());
     loop {
-        let writes = plan(&observe(&hub));
-        let failure = carry_out(&hub, writes, &mut said).await;
-        let is_well = failure.is_none();
-        let failure = failure.unwrap_or_default();
+        let began = Instant::now();
+        let (looks, refused) = (Arc::clone(&hub), refusals.list());
+        // All Tenants and namespaces are looked at: long, where there are many.
+        let planned = tokio::task::spawn_blocking(move || plan(&observe(&looks, refused))).await;
+        let took = began.elapsed();
+        let writes = match planned {
+            Ok(writes) => refusals.pass(writes),
+            Err(error) => {
+                tracing::error!(%error, "what policies need could not be found out");
+                Vec::new()
+            }
+        };
+        let failure = carry_out(&hub, writes, &mut said, &mut refusals).await.unwrap_or_default();
         if failure != complaint {
             if !failure.is_empty() {
-                tracing::warn!("policies and the facts that they read can't be kept: {failure}");
+                tracing::warn!("policies and the facts that they read can't all be kept: {failure}");
             }
             complaint = failure;
         }
-        if is_well {
-            pause = PAUSES.0;
-            hub.policy_news.notified().await;
-            tokio::time::sleep(GATHERED).await;
-            continue;
+        tokio::select! {
+            () = hub.policy_news.notified() => {
+                tokio::time::sleep(took.saturating_mul(4).clamp(GATHERED.0, GATHERED.1)).await;
+            }
+            () = refusals.wait() => {}
         }
-        // Whatever news there are meanwhile, what was refused is not asked for all the time.
-        tokio::time::sleep(pause).await;
-        pause = pause.saturating_mul(2).min(PAUSES.1);
+    }
+}
+
+/// What the server refused to write, and when it is tried again: each by itself, so that what one tenant makes be refused keeps nothing else waiting.
+#[derive(Debug, Default)]
+struct Refusals(BTreeMap<Target, (Instant, Duration)>);
+
+impl Refusals {
+    fn list(&self) -> BTreeSet<Target> {
+        self.0.keys().cloned().collect()
+    }
+
+    /// Those writes that may be tried now. What nobody wants to write any more is forgotten.
+    fn pass(&mut self, mut writes: Vec<Write>) -> Vec<Write> {
+        let wanted: BTreeSet<Target> = writes.iter().map(Write::target).collect();
+        self.0.retain(|target, _| wanted.contains(target));
+        let now = Instant::now();
+        writes.retain(|write| self.0.get(&write.target()).is_none_or(|(until, _)| *until <= now));
+        writes
+    }
+
+    fn note(&mut self, target: Target) {
+        let before = self.0.get(&target).map(|(_, pause)| pause.saturating_mul(2));
+        let pause = before.unwrap_or(PAUSES.0).min(PAUSES.1);
+        self.0.insert(target, (Instant::now() + pause, pause));
+    }
+
+    fn forget(&mut self, target: &Target) {
+        self.0.remove(target);
+    }
+
+    /// Until something may be tried again; for ever, when nothing was refused.
+    async fn wait(&self) {
+        match self.0.values().map(|(until, _)| *until).min() {
+            Some(until) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -115,19 +160,8 @@ fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
     refusing
 }
 
-fn observe(hub: &Hub) -> Snapshot {
-    let realm = hub.realm();
-    let mut facts = Facts::new(realm.settings.clone());
-    realm
-        .tenants
-        .iter()
-        .cloned()
-        .for_each(|tenant| facts.set_tenant(tenant));
-    realm
-        .namespaces
-        .iter()
-        .cloned()
-        .for_each(|namespace| facts.set_namespace(namespace));
+fn observe(hub: &Hub, refused: BTreeSet<Target>) -> Snapshot {
+    let facts = Facts::of(&hub.realm());
     let seen = |cache: &Cache<DynamicObject>, kind: &'static str| -> Vec<Value> {
         let all = cache.all();
         let values = all
@@ -156,11 +190,17 @@ fn observe(hub: &Hub) -> Snapshot {
         facts,
         namespaces: namespaces.collect(),
         live,
+        refused,
     }
 }
 
 /// Writes, and says what the first failure was. What changed or went meanwhile is looked at again when that is seen.
-async fn carry_out(hub: &Hub, writes: Vec<Write>, said: &mut EventHistory) -> Option<String> {
+async fn carry_out(
+    hub: &Hub,
+    writes: Vec<Write>,
+    said: &mut EventHistory,
+    refusals: &mut Refusals,
+) -> Option<String> {
     let controller = &hub.means.controller;
     let mut written = futures::stream::iter(writes)
         .map(|write| async move {
@@ -170,11 +210,18 @@ async fn carry_out(hub: &Hub, writes: Vec<Write>, said: &mut EventHistory) -> Op
         .buffered(AT_ONCE);
     let mut failure = None;
     while let Some((write, done)) = written.next().await {
+        let target = write.target();
         match done {
-            Ok(()) => tell(controller, said, &write).await,
-            Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => {}
-            Err(error) if error.absent() => {}
-            Err(error) => failure = failure.or_else(|| Some(error.to_string())),
+            Ok(()) => {
+                refusals.forget(&target);
+                tell(controller, said, &write).await;
+            }
+            Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => refusals.forget(&target),
+            Err(error) if error.absent() => refusals.forget(&target),
+            Err(error) => {
+                failure = failure.or_else(|| Some(format!("{target}: {error}")));
+                refusals.note(target);
+            }
         }
     }
     failure
@@ -218,4 +265,34 @@ async fn tell(controller: &Client, said: &mut EventHistory, write: &Write) {
     tracing::warn!("{}", event.message);
     let recorder = EventRecorder::new(controller.clone(), TENURE_CONTROLLER);
     recorder.record(said, object, &describe_event(event, None)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_keeps_nothing_else_waiting() {
+        let write = |name: &str| Write::Facts {
+            namespace: name.to_owned(),
+            patch: json!({}),
+        };
+        let names = |writes: Vec<Write>| writes.iter().map(|write| write.target().name).collect::<Vec<_>>();
+        let all = || vec![write("full"), write("other")];
+        let mut refusals = Refusals::default();
+        refusals.note(write("full").target());
+        assert_eq!(names(refusals.pass(all())), ["other"]);
+        // Each time later, and at most so late.
+        for pause in [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000] {
+            let began = Instant::now();
+            refusals.wait().await;
+            assert_eq!(began.elapsed().as_millis(), pause);
+            assert_eq!(names(refusals.pass(all())), ["full", "other"]);
+            refusals.note(write("full").target());
+        }
+        // What nobody wants to write any more is forgotten.
+        assert_eq!(names(refusals.pass(vec![write("other")])), ["other"]);
+        assert!(refusals.list().is_empty());
+        assert!(tokio::time::timeout(Duration::from_secs(3600), refusals.wait()).await.is_err());
+    }
 }

@@ -4,7 +4,8 @@
 //! by whoever writes the facts, once all are written, and not by who installs. What somebody deleted or changed of them is put back,
 //! and told. It refuses to touch other policies, and annotations other than facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
@@ -25,6 +26,32 @@ pub struct Snapshot {
     pub namespaces: Vec<SeenNamespace>,
     /// The policies and bindings that bear names of ours, as they are stored.
     pub live: Vec<Value>,
+    /// What could not be written when it was tried last.
+    pub refused: BTreeSet<Target>,
+}
+
+/// What is written: the kind and the name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+}
+
+impl Target {
+    fn new(kind: &str, name: &str) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.kind, self.name)
+    }
 }
 
 /// A namespace as it was seen.
@@ -66,6 +93,20 @@ pub enum Write {
     },
 }
 
+impl Write {
+    /// What it writes.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        match self {
+            Self::Facts { namespace, .. } => Target::new("Namespace", namespace),
+            Self::Create { object, .. } | Self::Repair { object, .. } => {
+                let view = ObjectView::of(object);
+                Target::new(view.read_text("/kind"), view.read_text("/metadata/name"))
+            }
+        }
+    }
+}
+
 /// Whether a policy or a binding is one of ours, by its name.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
@@ -82,8 +123,9 @@ pub fn plan(snapshot: &Snapshot) -> Vec<Write> {
         .filter_map(|(namespace, wanted)| write_facts(namespace, &wanted))
         .collect();
     let is_first = snapshot.live.is_empty();
-    // While it is the first time, nothing is refused yet.
-    if is_first && !facts.is_empty() {
+    // While it is the first time, nothing is refused yet. A namespace that takes no facts, as its owner may have filled it up, is not waited
+    // for: without them its owners are refused there, and nobody else is.
+    if is_first && facts.iter().any(|write| !snapshot.refused.contains(&write.target())) {
         return facts;
     }
     let wanted = list_policies(&snapshot.facts.settings().platform_namespace);
@@ -248,6 +290,11 @@ mod tests {
             patch["metadata"]["annotations"]["facts.tenure.dev/account"],
             "blue-gitops"
         );
+        // Who makes the server refuse the facts keeps no policy from coming.
+        let mut full = snapshot.clone();
+        full.refused = first.iter().map(Write::target).collect();
+        let creates = |writes: &[Write]| writes.iter().filter(|write| matches!(write, Write::Create { .. })).count();
+        assert!(creates(&first) == 0 && creates(&plan(&full)) >= 30);
         carry_out(&mut snapshot, first);
         let second = plan(&snapshot);
         assert!(second.len() >= 30 && second.iter().all(|write| matches!(write, Write::Create { .. })));

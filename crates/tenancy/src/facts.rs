@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use tenure_api::names::NamespaceName;
 
-use crate::realm::{self, NamespaceFacts, Placement, Settings, TenantFacts, TenantOwnerFacts};
+use crate::realm::{self, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts};
 
 /// Tenants and namespaces, looked up by name, by owner and by home.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,23 @@ impl Facts {
             settings,
             ..Self::default()
         }
+    }
+
+    /// Everything that a realm has.
+    #[must_use]
+    pub fn of(realm: &Realm) -> Self {
+        let mut facts = Self::new(realm.settings.clone());
+        realm
+            .tenants
+            .iter()
+            .cloned()
+            .for_each(|tenant| facts.set_tenant(tenant));
+        realm
+            .namespaces
+            .iter()
+            .cloned()
+            .for_each(|namespace| facts.set_namespace(namespace));
+        facts
     }
 
     /// What an administrator set.

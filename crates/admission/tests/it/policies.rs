@@ -130,7 +130,7 @@ struct World {
 impl World {
     fn make() -> Self {
         let table: Table = serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap();
-        let facts = collect_facts(&table.realm);
+        let facts = Facts::of(&table.realm);
         let platform = &table.realm.settings.platform_namespace;
         let policies = policy::list_policies(platform);
         let policies = policies
@@ -284,21 +284,6 @@ impl World {
             "oldObject": (operation != "CREATE").then_some(&old),
         })
     }
-}
-
-fn collect_facts(realm: &Realm) -> Facts {
-    let mut facts = Facts::new(realm.settings.clone());
-    realm
-        .tenants
-        .iter()
-        .cloned()
-        .for_each(|tenant| facts.set_tenant(tenant));
-    realm
-        .namespaces
-        .iter()
-        .cloned()
-        .for_each(|namespace| facts.set_namespace(namespace));
-    facts
 }
 
 /// What the rules ask. What manages something is in no policy's sight.

@@ -66,14 +66,7 @@ impl Stage {
         self.cluster.send_guard_away();
         let admin = &self.cluster.admin;
         let realm = &self.table.realm;
-        let mut facts = Facts::new(realm.settings.clone());
-        realm
-            .tenants
-            .iter()
-            .cloned()
-            .for_each(|tenant| facts.set_tenant(tenant));
-        let namespaces = realm.namespaces.iter().cloned();
-        namespaces.for_each(|namespace| facts.set_namespace(namespace));
+        let facts = Facts::of(realm);
         for role in policy::list_roles() {
             admin.apply(role).await.unwrap();
         }

@@ -187,6 +187,17 @@ async fn policies_hold_with_what_is_written_for_them() {
         .unwrap();
     until_answered(&stage, owner, maps, &map, None).await;
 
+    // A namespace without room for what policies read costs its own tenant alone: its owner is refused there, and all else goes on.
+    let mut full = labelled("policed-full", "policed-full");
+    full["metadata"]["annotations"] = json!({ "example.org/full": "x".repeat((256 << 10) - 64) });
+    stage.admin.apply(full).await.unwrap();
+    let owners = json!([{ "kind": "User", "name": "policed-full-owner" }]);
+    let of_full = json!({
+        "apiVersion": TENANT.0, "kind": TENANT.1, "metadata": { "name": "policed-full" }, "spec": { "owners": owners }
+    });
+    stage.admin.apply(of_full).await.unwrap();
+    let maps_of_full = "/api/v1/namespaces/policed-full/configmaps";
+    until_answered(&stage, "policed-full-owner", maps_of_full, &map, Some("hasn't written on it whose it is")).await;
     put_back(&stage).await;
     stage.end().await;
 }
