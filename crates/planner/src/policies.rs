@@ -293,7 +293,12 @@ mod tests {
         // Who makes the server refuse the facts keeps no policy from coming.
         let mut full = snapshot.clone();
         full.refused = first.iter().map(Write::target).collect();
-        let creates = |writes: &[Write]| writes.iter().filter(|write| matches!(write, Write::Create { .. })).count();
+        let creates = |writes: &[Write]| {
+            writes
+                .iter()
+                .filter(|write| matches!(write, Write::Create { .. }))
+                .count()
+        };
         assert!(creates(&first) == 0 && creates(&plan(&full)) >= 30);
         carry_out(&mut snapshot, first);
         let second = plan(&snapshot);

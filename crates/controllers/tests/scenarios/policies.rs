@@ -197,7 +197,14 @@ async fn policies_hold_with_what_is_written_for_them() {
     });
     stage.admin.apply(of_full).await.unwrap();
     let maps_of_full = "/api/v1/namespaces/policed-full/configmaps";
-    until_answered(&stage, "policed-full-owner", maps_of_full, &map, Some("hasn't written on it whose it is")).await;
+    until_answered(
+        &stage,
+        "policed-full-owner",
+        maps_of_full,
+        &map,
+        Some("hasn't written on it whose it is"),
+    )
+    .await;
     put_back(&stage).await;
     stage.end().await;
 }
