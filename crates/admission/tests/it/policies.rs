@@ -6,8 +6,8 @@ use kubernetes_cel::{Check, Decision as Authorized, OBJECT_BUDGET, Type, Value a
 use serde_json::{Value, json};
 use tenure_api::ObjectMeta;
 use tenure_kinds::expressions::{Activation, Authorizer, Compiler, Conditions, Expression, Inputs, Match, Scope};
+use tenure_tenancy::Facts;
 use tenure_tenancy::admission::{self, Decision, Question, Request, Rule, Surroundings, policy};
-use tenure_tenancy::{Facts, Realm};
 
 use crate::table::{Actor, ByPolicy, Case, Object, Table};
 

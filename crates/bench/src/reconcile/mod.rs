@@ -103,13 +103,13 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
         bar,
     );
     report.add(
-        format!("{count} Kustomizations: CPU of the whole control plane"),
+        format!("{count} Kustomizations of one {source}: CPU of the whole control plane"),
         format!("{:.2} s", cpu.as_secs_f64()),
         None,
         "",
     );
     report.add(
-        format!("{count} Kustomizations: peak memory"),
+        format!("{count} Kustomizations of one {source}: peak memory"),
         megabytes(plane.memory()?.1),
         None,
         match count {
@@ -125,7 +125,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
         .saturating_sub(requests_before)
         .saturating_sub(count as u64);
     report.add(
-        format!("{count} Kustomizations: requests each, watches and all"),
+        format!("{count} Kustomizations of one {source}: requests each, watches and all"),
         format!("{:.1}", requests as f64 / count.max(1) as f64),
         None,
         "12",
@@ -138,14 +138,14 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
     let writes = resync(&client).await?;
     let cpu = plane.cpu()?.saturating_sub(cpu_before);
     report.add(
-        format!("{count} Kustomizations: CPU of one of two such resyncs, with all else in its time"),
+        format!("{count} Kustomizations of one {source}: CPU of one of two such resyncs, with all else in its time"),
         time(cpu / 2),
         None,
         if count == 1000 { "2 s" } else { "" },
     );
     report.add(
         format!(
-            "{count} Kustomizations: writes in {} s of unchanged resyncs, one each {} s",
+            "{count} Kustomizations of one {source}: writes in {} s of unchanged resyncs, one each {} s",
             2 * RESYNC.as_secs(),
             RESYNC.as_secs()
         ),
@@ -162,7 +162,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
         ] {
             report.add(
                 format!(
-                    "a commit that changes {what} of {count} Kustomizations until {until}, source asked every 1 s (p50, p99 of {COMMITS})"
+                    "a commit that changes {what} of {count} Kustomizations of one {source} until {until}, source asked every 1 s (p50, p99 of {COMMITS})"
                 ),
                 format!(
                     "{}, {}",
@@ -177,7 +177,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
     // All of them are at rest: a drift behind a queue of other work would measure the queue.
     let mut drifts = drifts(&client).await?;
     report.add(
-        format!("drift put back, {count} Kustomizations (p50, p99 of {DRIFTS})"),
+        format!("drift put back, {count} Kustomizations of one {source} (p50, p99 of {DRIFTS})"),
         format!(
             "{}, {}",
             time(percentile(&mut drifts, 0.5)),

@@ -187,9 +187,13 @@ async fn policies_hold_with_what_is_written_for_them() {
         .unwrap();
     until_answered(&stage, owner, maps, &map, None).await;
 
-    // A namespace without room for what policies read costs its own tenant alone: its owner is refused there, and all else goes on.
+    // No owner makes one that has no room for what policies read. One that has none all the same costs its own tenant alone: its owner is
+    // refused there, and all else goes on.
+    let mut large = labelled("policed-blue-x", "policed-blue");
+    large["metadata"]["annotations"] = json!({ "example.org/large": "x".repeat(40 << 10) });
+    until_answered(&stage, owner, namespaces, &large, Some("characters of annotations")).await;
     let mut full = labelled("policed-full", "policed-full");
-    full["metadata"]["annotations"] = json!({ "example.org/full": "x".repeat((256 << 10) - 64) });
+    full["metadata"]["annotations"] = json!({ "example.org/full": "x".repeat((256 << 10) - 24) });
     stage.admin.apply(full).await.unwrap();
     let owners = json!([{ "kind": "User", "name": "policed-full-owner" }]);
     let of_full = json!({

@@ -18,6 +18,9 @@ pub(super) fn is_protected(name: &str, platform: &str) -> String {
     )
 }
 
+/// How many characters of annotations a tenant's namespace may bear besides facts: the API server takes 256 KiB, and facts have to find room.
+const ANNOTATIONS: usize = 32 << 10;
+
 const IS_NEW: &str = "request.operation == 'CREATE'";
 const IS_CHANGE: &str = "request.operation == 'UPDATE' && variables.changed";
 
@@ -56,6 +59,12 @@ fn list_variables() -> Vec<(String, String)> {
             quote(FACTS_PREFIX)
         )
     };
+    let size = |when: &str| {
+        format!(
+            "variables.{when}.map(key, !string(key).startsWith({}), size(string(key)) + size(string(variables.{when}[key]))).sum()",
+            quote(FACTS_PREFIX)
+        )
+    };
     let names = |when: &str| format!("variables.{when}Label + variables.{when}Owners.map(owner, string(owner.name))");
     vec![
         variable("oldLabel", label("oldObject")),
@@ -74,6 +83,8 @@ fn list_variables() -> Vec<(String, String)> {
         variable("new", annotations("object")),
         variable("oldFacts", facts("variables.old")),
         variable("newFacts", facts("variables.new")),
+        variable("oldSize", size("old")),
+        variable("newSize", size("new")),
         variable("it", "object == null ? oldObject : object"),
         // It may still have to be generated.
         variable(
@@ -123,6 +134,19 @@ fn list_validations(platform: &str) -> Vec<Validation> {
                 &["variables.name"],
             ),
             quote("leave them away: Tenure writes them"),
+        ),
+        membership(
+            format!(
+                "!({IS_NEW} || request.operation == 'UPDATE') || variables.newNames.size() == 0 || variables.newSize <= {ANNOTATIONS} || \
+                 variables.newSize <= variables.oldSize || variables.mayAdoptAll"
+            ),
+            phrase(
+                &format!(
+                    "namespace {{}} can't bear more than {ANNOTATIONS} characters of annotations: what policies know it by has to find room there"
+                ),
+                &["variables.name"],
+            ),
+            quote("leave some of them away"),
         ),
         two(IS_NEW),
         membership(
