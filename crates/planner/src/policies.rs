@@ -10,7 +10,9 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_tenancy::Facts;
-use tenure_tenancy::admission::policy::{FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespaces, list_policies};
+use tenure_tenancy::admission::policy::{
+    FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespaces, is_bound, list_policies,
+};
 
 use crate::merge_patch::find_difference;
 use crate::plan::{Event, EventKind, EventPlace};
@@ -107,10 +109,10 @@ impl Write {
     }
 }
 
-/// Whether a policy or a binding is one of ours, by its name.
+/// Whether a policy or a binding is one of ours, by its name. The one above the controllers is not theirs to keep.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
-    name.starts_with(POLICY_PREFIX)
+    name.starts_with(POLICY_PREFIX) && !is_bound(name)
 }
 
 /// What is to be written now; nothing where all is as it should be.

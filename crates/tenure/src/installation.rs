@@ -55,7 +55,9 @@ pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> R
 /// What is installed for the controllers that are on, as the main instance and for these shards.
 pub(crate) fn list_objects(switches: &Switches, shards: &[String]) -> Result<Vec<Value>, Failure> {
     let objects = tenure_api::installation::objects_of_shards(&|kind| switches.is_on(kind), shards);
-    objects.map_err(|error| Failure::internal(chain(&error)))
+    let mut objects = objects.map_err(|error| Failure::internal(chain(&error)))?;
+    objects.extend(policy::list_bounds(tenure_api::metadata::PLATFORM_NAMESPACE));
+    Ok(objects)
 }
 
 /// What is installed besides, where policies are kept in force: rights. The policies are made by the controllers, once what they read is written.

@@ -7,7 +7,7 @@ use tenure_api::ObjectView;
 use crate::failure::Failure;
 
 /// The kinds: which group and version, plural, and whether they live in namespaces.
-const KINDS: [(&str, &str, &str, bool); 13] = [
+const KINDS: [(&str, &str, &str, bool); 15] = [
     (
         "CustomResourceDefinition",
         "/apis/apiextensions.k8s.io/v1",
@@ -51,6 +51,18 @@ const KINDS: [(&str, &str, &str, bool); 13] = [
         "validatingwebhookconfigurations",
         false,
     ),
+    (
+        "ValidatingAdmissionPolicy",
+        "/apis/admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicies",
+        false,
+    ),
+    (
+        "ValidatingAdmissionPolicyBinding",
+        "/apis/admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicybindings",
+        false,
+    ),
 ];
 
 /// The path of one object.
@@ -71,13 +83,15 @@ pub(crate) fn write_object_path(object: &Value) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use tenure_api::workload::Workload;
+    use tenure_controllers::Switches;
 
     use super::*;
     use crate::commands::workload::Flags;
+    use crate::installation::list_objects;
 
     #[test]
     fn every_object_of_the_installation_has_a_place() {
-        let mut objects = tenure_api::installation::objects().expect("objects");
+        let mut objects = list_objects(&Switches::default(), &[]).expect("objects");
         objects.push(tenure_api::installation::metrics_reviews());
         let chosen = Flags::any().read(&[], &[]).expect("a workload").workload;
         let shards = vec!["a".to_owned()];

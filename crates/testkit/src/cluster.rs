@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, PLATFORM_NAMESPACE};
 use tenure_apiserver::{ApiService, Config, Server};
 use tenure_tenancy::Settings;
+use tenure_tenancy::admission::policy::{is_bound, list_bounds};
 
 use crate::admin::{Admin, AdminError};
 use crate::kubernetes::Kubernetes;
@@ -96,7 +97,8 @@ impl Cluster {
             check_marked(&admin).await?;
             eventually(2 * SOON, || check_not_ending(&admin)).await?;
         }
-        for object in tenure_api::installation::objects()? {
+        let bounds = list_bounds(PLATFORM_NAMESPACE);
+        for object in tenure_api::installation::objects()?.into_iter().chain(bounds) {
             admin.apply(object).await?;
         }
         eventually(SOON, || served(&admin)).await?;
@@ -296,14 +298,17 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Policies of ours would judge what is done to the rest. Without their bindings none does.
+/// Policies of ours would judge what is done to the rest. Without their bindings none does. The one above the controllers judges them alone.
 async fn remove_policies(admin: &Admin) -> anyhow::Result<()> {
     for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
         let kind = ("admissionregistration.k8s.io/v1", kind);
         for object in admin.list(kind, "").await? {
             let label = object.pointer("/metadata/labels/app.kubernetes.io~1managed-by");
             let name = object.pointer("/metadata/name").and_then(Value::as_str);
-            if let (Some(true), Some(name)) = (label.map(|label| label == "tenure"), name) {
+            if let (Some(true), Some(name)) = (
+                label.map(|label| label == "tenure"),
+                name.filter(|name| !is_bound(name)),
+            ) {
                 admin.delete(kind, ("", name)).await?;
             }
         }

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use tenure_api::workload::{self, Workload};
 
-use super::{HEADER, document, file_name};
+use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed};
 
 /// What stands in the objects where a choice goes, how the file has it, and what the choice is written as.
 const CHOICES: [(&str, &str); 6] = [
@@ -45,6 +45,11 @@ const INGRESS: (&str, &str) = (
 );
 /// Around an object that is there only where requests to Receivers are taken.
 const WITH_HOOKS: (&str, &str) = ("{{- if .Values.hooks }}\n", "{{- end }}\n");
+/// Around an object that is there only where the cluster has policies.
+const WITH_POLICIES: (&str, &str) = (
+    "{{- if .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\" }}\n",
+    "{{- end }}\n",
+);
 /// Where more rules of the network go: at the end of the list of the controllers' policy.
 const EGRESS: (&str, &str) = (
     "  podSelector:\n",
@@ -87,7 +92,7 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
         arguments: vec!["CHOSEN-ARGUMENT".to_owned()],
         ..Workload::usual("CHOSEN-IMAGE")
     };
-    let mut objects = tenure_api::installation::objects()?;
+    let mut objects = list_installed()?;
     objects.extend(workload::objects(&chosen));
     for object in &objects {
         let path = file_name(object)?;
@@ -112,8 +117,13 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
             ensure!(text.matches(INGRESS.0).count() == 1, "{path} has no place for ingress");
             text = text.replace(INGRESS.0, INGRESS.1);
         }
-        if object.get("kind").and_then(Value::as_str) == Some("Service") {
-            text = text.replacen(HEADER, &format!("{HEADER}{}", WITH_HOOKS.0), 1) + WITH_HOOKS.1;
+        let around = match object.get("kind").and_then(Value::as_str) {
+            Some("Service") => Some(WITH_HOOKS),
+            Some(POLICY | POLICY_BINDING) => Some(WITH_POLICIES),
+            _ => None,
+        };
+        if let Some((begin, end)) = around {
+            text = text.replacen(HEADER, &format!("{HEADER}{begin}"), 1) + end;
         }
         let (_, name) = path.split_once('/').unwrap_or(("", &path));
         files.insert(folder.join("templates").join(name), text);
@@ -151,6 +161,9 @@ mod tests {
             }
             if text.contains(&format!("{HEADER}{}", WITH_HOOKS.0)) {
                 continue;
+            }
+            if let Some((head, rest)) = text.split_once(WITH_POLICIES.0) {
+                text = format!("{head}{}", rest.strip_suffix(WITH_POLICIES.1).unwrap_or(rest));
             }
             for (expression, value) in by_default {
                 text = text.replace(expression, value);

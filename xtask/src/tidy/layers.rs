@@ -151,7 +151,13 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "xtask",
         "xtask",
-        &["tenure-api", "kustomize", "structured-merge", "tenure-planner"],
+        &[
+            "tenure-api",
+            "kustomize",
+            "structured-merge",
+            "tenure-planner",
+            "tenure-tenancy",
+        ],
     ),
 ];
 

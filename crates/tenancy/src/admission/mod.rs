@@ -95,11 +95,13 @@ pub enum Rule {
     Cordoned,
     /// A Tenant's home is its own, and it stays if it is to stay.
     Tenant,
+    /// The controllers' own account makes nobody an administrator. A policy alone says so ([`policy::list_bounds`]).
+    ControllerRights,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
@@ -109,6 +111,7 @@ impl Rule {
         Self::GitManaged,
         Self::Cordoned,
         Self::Tenant,
+        Self::ControllerRights,
     ];
 
     /// Its name.
@@ -124,6 +127,7 @@ impl Rule {
             Self::GitManaged => "git-managed",
             Self::Cordoned => "cordoned",
             Self::Tenant => "tenant",
+            Self::ControllerRights => "controller-rights",
         }
     }
 }

@@ -9,6 +9,7 @@ use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{WebhookPlace, configurations};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_cluster::Installation;
+use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{ShardName, identity};
 
 use super::workload;
@@ -60,7 +61,7 @@ pub(crate) struct Install {
 
 impl Install {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let objects = self.list_objects()?;
+        let mut objects = self.list_objects()?;
         if self.export {
             for object in &objects {
                 output::print_line("---");
@@ -71,6 +72,12 @@ impl Install {
         let client = self.connect.client().await?;
         if !self.admission && !self.without_deployment {
             check_nobody_asks(&client).await?;
+        }
+        if !serves_policies(&client).await? {
+            objects.retain(|object| !is_bound(ObjectView::of(object).read_text("/metadata/name")));
+            output::print_note(
+                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30): nothing bounds what the controllers' account may bind in kube-* namespaces",
+            );
         }
         let installation = Installation::new(client, identity::use_for_installation());
         let tell = |name| output::print_line(format!("applied {name}"));
@@ -168,6 +175,15 @@ impl Install {
         arguments.extend(self.arguments.iter().cloned());
         Ok(arguments)
     }
+}
+
+/// Whether a cluster has policies.
+async fn serves_policies(client: &kube::Client) -> Result<bool, Failure> {
+    let request = http::Request::get("/apis/admissionregistration.k8s.io/v1").body(Vec::new());
+    let request = request.map_err(|error| Failure::internal(error.to_string()))?;
+    let served: Value = client.request(request).await?;
+    let mut kinds = ObjectView::of(&served).list_views("/resources");
+    Ok(kinds.any(|kind| kind.read_text("/name") == "validatingadmissionpolicies"))
 }
 
 /// Controllers that don't answer are no exchange for those that do: what only they allow would be refused.

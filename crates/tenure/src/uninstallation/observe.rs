@@ -15,7 +15,7 @@ use tenure_api::workload::Workload;
 use tenure_planner::policies::is_ours;
 use tenure_planner::uninstallation::{SeenObject, Snapshot};
 use tenure_tenancy::ShardName;
-use tenure_tenancy::admission::policy::FACTS_PREFIX;
+use tenure_tenancy::admission::policy::{FACTS_PREFIX, list_bounds};
 
 use super::Uninstallation;
 use crate::failure::{Failure, chain};
@@ -156,6 +156,7 @@ impl Uninstallation {
         named.extend(tenure_api::installation::admission());
         named.extend(configurations(&WebhookPlace::Service, ""));
         named.extend(list_policing());
+        named.extend(list_bounds(PLATFORM_NAMESPACE));
         let (mut deployments, mut installed) = (Vec::new(), Vec::new());
         for object in &named {
             let path = write_object_path(object)?;

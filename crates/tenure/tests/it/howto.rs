@@ -44,9 +44,10 @@ fn run_script(folder: &Path, script: &str, prepare: impl FnOnce(&mut Command)) -
             .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
     let script = format!("set -eum\ntrap 'kill %1 2>/dev/null || true' EXIT\n{script}");
-    let mut command = named(Path::new("bash"));
+    // A page waits until something is there, and for ever where it never comes.
+    let mut command = named(Path::new("timeout"));
     command
-        .args(["-c", &script])
+        .args(["300", "bash", "-c", &script])
         .env("PATH", path.unwrap())
         // kubectl keeps what it found there.
         .env("HOME", folder)

@@ -12,6 +12,7 @@
 //! ```
 
 mod account;
+mod bounds;
 mod cordon;
 mod expression;
 mod facts;
@@ -21,6 +22,7 @@ mod namespace;
 mod rights;
 mod tenant;
 
+pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
 pub use managed::Refusing;

@@ -1,0 +1,141 @@
+//! What the controllers' own account may bind and write, whatever RBAC lets it: a tenant's namespaces may be any, and RBAC knows no "all but".
+//!
+//! Owns the one policy that stands above the controllers: who installs Tenure applies it, and the controllers have no right to change or
+//! delete it, as they have to those that they keep in force. It refuses what could make whoever has the controllers' token an
+//! administrator: anything but their bookkeeping in Kubernetes' own namespaces and in the platform's, and in the whole cluster anything but
+//! what owners are known by. What an administrator binds meets it not.
+
+use serde_json::Value;
+use tenure_api::metadata::{
+    CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, LANE_PREFIX,
+    NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE,
+};
+
+use super::{About, Policy, USER, Validation, Where, phrase, quote, variable};
+use crate::admission::Rule;
+use crate::admission::rights::OWN;
+
+/// Its name, without what all begin with.
+const NAME: &str = "controller-rights";
+/// The lane that works in Kubernetes' own namespaces and in the platform's.
+const PLATFORM_LANE: &str = "platform";
+
+/// The policy above the controllers, and its binding.
+#[must_use]
+pub fn list_bounds(platform: &str) -> Vec<Value> {
+    bounds(platform).write(platform).into()
+}
+
+/// Whether a policy or a binding of this name is the one above the controllers.
+#[must_use]
+pub fn is_bound(name: &str) -> bool {
+    name.strip_prefix(super::POLICY_PREFIX) == Some(NAME)
+}
+
+fn bounds(platform: &str) -> Policy {
+    let account = quote(&format!(
+        "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"
+    ));
+    let refuse = |holds: String, what: &str| Validation {
+        holds,
+        rule: Rule::ControllerRights,
+        why: phrase(
+            &format!("{{}} may not write {{}} {{}}: {what}"),
+            &[USER, "variables.kind", "variables.name"],
+        ),
+        remedy: quote("let an administrator do it, if it is meant"),
+    };
+    Policy {
+        name: NAME.to_owned(),
+        place: Where::Anywhere,
+        about: vec![
+            About {
+                groups: vec!["rbac.authorization.k8s.io"],
+                resources: vec!["rolebindings", "clusterroles", "clusterrolebindings"],
+                operations: vec!["CREATE", "UPDATE", "DELETE"],
+            },
+            About {
+                groups: vec![""],
+                resources: vec!["serviceaccounts", "limitranges", "resourcequotas"],
+                operations: vec!["CREATE", "UPDATE", "DELETE"],
+            },
+            About {
+                groups: vec!["networking.k8s.io"],
+                resources: vec!["networkpolicies"],
+                operations: vec!["CREATE", "UPDATE", "DELETE"],
+            },
+        ],
+        conditions: vec![("by-controller", format!("{USER} == {account}"))],
+        variables: list_variables(platform),
+        validations: vec![
+            refuse(
+                format!(
+                    "variables.kind != 'rolebindings' || !(variables.isKubernetes || variables.isPlatform) || \
+                     variables.name == {} && (request.operation == 'DELETE' || variables.isForLane && variables.role == \
+                     (variables.isPlatform ? 'ClusterRole {LANE_CLUSTER_ROLE}' : 'ClusterRole {LANE_BOOKS_CLUSTER_ROLE}'))",
+                    quote(LANE_BINDING)
+                ),
+                &format!(
+                    "in kube-* namespaces and in {platform} it binds the platform's lane alone, to {LANE_BOOKS_CLUSTER_ROLE} and {LANE_CLUSTER_ROLE}"
+                ),
+            ),
+            refuse(
+                "!variables.isKubernetes || variables.kind == 'rolebindings'".to_owned(),
+                "it makes, changes and deletes nothing else in kube-* namespaces",
+            ),
+            refuse(
+                "!variables.isPlatform || !(variables.kind in ['limitranges', 'resourcequotas', 'networkpolicies'])"
+                    .to_owned(),
+                &format!("nothing bounds {platform} but what an administrator wrote"),
+            ),
+            refuse(
+                format!(
+                    "variables.kind != 'clusterrolebindings' || variables.role in ['ClusterRole {NAMESPACE_PROVISIONER_CLUSTER_ROLE}', \
+                     'ClusterRole {SHOW_TOKEN_CLUSTER_ROLE}'] || {}",
+                    is_own("variables.role", "ClusterRole tenure:")
+                ),
+                "in the whole cluster it binds what owners and their accounts are known by, and nothing else",
+            ),
+            refuse(
+                format!(
+                    "variables.kind != 'clusterroles' || {} && (request.operation == 'DELETE' || \
+                     !object.?metadata.?labels.orValue({{}}).exists(key, key.startsWith('rbac.authorization.k8s.io/')) && \
+                     !has(object.aggregationRule) && object.?rules.orValue([]).all(rule, rule.?apiGroups.orValue([]) == ['capsule.clastix.io'] && \
+                     rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) == ['{OWN}'] && size(rule.?resourceNames.orValue([])) == 1))",
+                    is_own("variables.name", "tenure:")
+                ),
+                "the only ClusterRoles that it makes say of which Tenant somebody is an owner",
+            ),
+        ],
+    }
+}
+
+fn list_variables(platform: &str) -> Vec<(String, String)> {
+    let lane = format!("{LANE_PREFIX}{PLATFORM_LANE}");
+    vec![
+        variable("kind", "request.resource.resource"),
+        variable("object", "object == null ? oldObject : object"),
+        variable("name", "variables.object.?metadata.?name.orValue('')"),
+        variable("space", "request.?namespace.orValue('')"),
+        variable("isKubernetes", "variables.space.startsWith('kube-')"),
+        variable("isPlatform", format!("variables.space == {}", quote(platform))),
+        variable(
+            "role",
+            "variables.object.?roleRef.?kind.orValue('') + ' ' + variables.object.?roleRef.?name.orValue('')",
+        ),
+        variable(
+            "isForLane",
+            format!(
+                "variables.object.?subjects.orValue([]).all(subject, subject.?kind.orValue('') == 'ServiceAccount' && \
+                 subject.?namespace.orValue('') == {} && subject.?name.orValue('') == {})",
+                quote(platform),
+                quote(&lane)
+            ),
+        ),
+    ]
+}
+
+/// Whether it is what the owners of one Tenant are known by.
+fn is_own(name: &str, begins: &str) -> String {
+    format!("({name}.startsWith('{begins}') && {name}.endsWith(':own'))")
+}
