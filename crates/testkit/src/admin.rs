@@ -24,11 +24,18 @@ pub enum AdminError {
     Json(#[from] serde_json::Error),
 }
 
+/// The kinds of what a test leaves in a cluster and another test would meet: namespaces, and what somebody may in the whole cluster.
+pub(crate) const MARKED: [(&str, &str); 3] = [
+    ("v1", "Namespace"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+];
+
 /// An administrator.
 #[derive(Clone)]
 pub struct Admin {
     client: kube::Client,
-    /// Put on every namespace that is applied, with the value `true`.
+    /// Put on every object of [`MARKED`] that is applied, with the value `true`.
     mark: Option<&'static str>,
 }
 
@@ -39,8 +46,8 @@ impl Admin {
         Self { client, mark: None }
     }
 
-    /// As [`Admin::new`], and labels every namespace that it applies. One of the same name that is still going is waited for.
-    pub(crate) fn marking_namespaces(client: kube::Client, label: &'static str) -> Self {
+    /// As [`Admin::new`], and labels every object of [`MARKED`] that it applies. A namespace of the same name that is still going is waited for.
+    pub(crate) fn marking(client: kube::Client, label: &'static str) -> Self {
         Self {
             client,
             mark: Some(label),
@@ -93,8 +100,12 @@ impl Admin {
     /// # Errors
     /// [`AdminError`].
     pub async fn apply_as(&self, manager: &str, mut object: Value) -> Result<Value, AdminError> {
-        if let (Some(label), Some("Namespace")) = (self.mark, object.get("kind").and_then(Value::as_str)) {
-            self.gone(text(&object, "/metadata/name")?).await?;
+        let kind = object.get("kind").and_then(Value::as_str);
+        let is_marked = MARKED.iter().any(|(_, marked)| kind == Some(marked));
+        if let Some(label) = self.mark.filter(|_| is_marked) {
+            if kind == Some("Namespace") {
+                self.gone(text(&object, "/metadata/name")?).await?;
+            }
             let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
             let labels = metadata.map(|metadata| metadata.entry("labels").or_insert_with(|| json!({})));
             if let Some(Value::Object(labels)) = labels {

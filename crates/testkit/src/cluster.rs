@@ -14,7 +14,7 @@ use tenure_apiserver::{ApiService, Config, Server};
 use tenure_tenancy::Settings;
 use tenure_tenancy::admission::policy::{is_bound, list_bounds};
 
-use crate::admin::{Admin, AdminError};
+use crate::admin::{Admin, AdminError, MARKED};
 use crate::kubernetes::Kubernetes;
 use crate::sentry::Sentry;
 use crate::{SOON, eventually};
@@ -104,7 +104,7 @@ impl Cluster {
         eventually(SOON, || served(&admin)).await?;
         if let Kind::Existing(_) = kind {
             clear(&admin).await?;
-            admin = Admin::marking_namespaces(client, TEST_LABEL);
+            admin = Admin::marking(client, TEST_LABEL);
         }
         let controller_token = token(&admin).await?;
         Ok(Self {
@@ -221,7 +221,7 @@ const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding
 /// The name of Tenure's webhook configurations.
 const WEBHOOKS: &str = tenure_api::admission_webhooks::CONFIGURATION;
 
-/// The label of namespaces that tests made on an existing cluster.
+/// The label of what tests made on an existing cluster.
 const TEST_LABEL: &str = "tenure.dev/test";
 
 async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
@@ -288,11 +288,13 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
             free_and_delete(admin, ROLE_BINDING, (text("/metadata/namespace"), LANE_BINDING)).await?;
         }
     }
-    for namespace in admin.list(NAMESPACE, "").await? {
-        let name = namespace.pointer("/metadata/name").and_then(Value::as_str);
-        if let (true, Some(name)) = (is_labelled(&namespace, TEST_LABEL), name) {
-            // Not waited for: a test that wants one of the same name waits.
-            admin.delete(NAMESPACE, ("", name)).await?;
+    for kind in MARKED {
+        for object in admin.list(kind, "").await? {
+            let name = object.pointer("/metadata/name").and_then(Value::as_str);
+            if let (true, Some(name)) = (is_labelled(&object, TEST_LABEL), name) {
+                // Not waited for: a test that wants a namespace of the same name waits.
+                admin.delete(kind, ("", name)).await?;
+            }
         }
     }
     Ok(())

@@ -318,7 +318,7 @@ async fn the_controllers_token_is_no_administrators() {
 async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
     let stage = Stage::set("bounds").await;
     let admin = &stage.admin;
-    let more = give_all_rights(admin).await;
+    give_all_rights(admin).await;
     let hub = stage.bearing("tenure-system", "tenure-controller").await;
     let itself = account("tenure-system", "tenure-controller");
     let lane = account("tenure-system", "tenure-lane-platform");
@@ -442,14 +442,6 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         admin.delete(CLUSTER_ROLE_BINDING, ("", name)).await.unwrap();
     }
     admin.delete(CLUSTER_ROLE, ("", "tenure:x:own")).await.unwrap();
-    for object in more {
-        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
-        if text("/kind").ends_with("Binding") {
-            let kind = (text("/apiVersion"), text("/kind"));
-            let target = (text("/metadata/namespace"), text("/metadata/name"));
-            admin.delete(kind, target).await.unwrap();
-        }
-    }
     stage.end().await;
 }
 
@@ -458,15 +450,13 @@ fn isolating_in(namespace: &str) -> Value {
         "spec": { "podSelector": {} } })
 }
 
-/// Gives the controllers' account every right that an installation can have, and returns what that took.
-async fn give_all_rights(admin: &Admin) -> Vec<Value> {
+/// Gives the controllers' account every right that an installation can have.
+async fn give_all_rights(admin: &Admin) {
     let policies = policy::list_policies("tenure-system");
-    let mut more = installation::admission();
-    more.extend(installation::policing(&policies, &policy::list_roles()));
-    for object in &more {
-        admin.apply(object.clone()).await.unwrap();
+    let policing = installation::policing(&policies, &policy::list_roles());
+    for object in installation::admission().into_iter().chain(policing) {
+        admin.apply(object).await.unwrap();
     }
-    more
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
