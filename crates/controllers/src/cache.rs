@@ -2,10 +2,10 @@
 //! Refuses to go back: an older revision never replaces a newer one, and an object that is gone is not brought back by a late answer.
 
 use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
@@ -46,31 +46,104 @@ impl CacheByKind {
 /// One kind's objects by namespace and name.
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
-    objects: RwLock<BTreeMap<(String, String), Arc<K>>>,
+    objects: RwLock<Objects<K>>,
     removals: AtomicU64,
 }
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
         Self {
-            objects: RwLock::new(BTreeMap::new()),
+            objects: RwLock::default(),
             removals: AtomicU64::new(0),
         }
     }
 }
 
+/// Namespace and name.
+type Names = (String, String);
+
+#[derive(Debug)]
+struct Objects<K> {
+    all: BTreeMap<Names, Arc<K>>,
+    /// The label that they are looked up by, if they are.
+    label: Option<&'static str>,
+    /// Those that bear it, by its value.
+    labelled: HashMap<String, BTreeSet<Names>>,
+}
+
+impl<K> Default for Objects<K> {
+    fn default() -> Self {
+        Self {
+            all: BTreeMap::new(),
+            label: None,
+            labelled: HashMap::new(),
+        }
+    }
+}
+
+impl<K: Resource> Objects<K> {
+    fn insert(&mut self, names: Names, object: K) {
+        self.remove(&names);
+        if let Some(value) = self.label.and_then(|label| object.labels().get(label)) {
+            self.labelled.entry(value.clone()).or_default().insert(names.clone());
+        }
+        self.all.insert(names, Arc::new(object));
+    }
+
+    fn remove(&mut self, names: &Names) -> Option<Arc<K>> {
+        let object = self.all.remove(names)?;
+        if let Some(value) = self.label.and_then(|label| object.labels().get(label))
+            && let Some(bearers) = self.labelled.get_mut(value)
+        {
+            bearers.remove(names);
+            if bearers.is_empty() {
+                self.labelled.remove(value);
+            }
+        }
+        Some(object)
+    }
+}
+
 impl<K: Resource> Cache<K> {
+    /// One whose objects are looked up by the value of a label, too.
+    pub(crate) fn by_label(label: &'static str) -> Self {
+        Self {
+            objects: RwLock::new(Objects {
+                label: Some(label),
+                ..Objects::default()
+            }),
+            ..Self::default()
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Objects<K>> {
+        self.objects.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// One object.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        objects.get(&(namespace.to_owned(), name.to_owned())).cloned()
+        self.read().all.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    /// Those whose label, by which they are looked up, has this value.
+    pub(crate) fn labelled(&self, value: &str) -> Vec<Arc<K>> {
+        let objects = self.read();
+        let bearers = objects.labelled.get(value).into_iter().flatten();
+        bearers
+            .filter_map(|names| objects.all.get(names))
+            .map(Arc::clone)
+            .collect()
     }
 
     /// All objects of a namespace.
     pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
-        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
         let from = Bound::Included((namespace.to_owned(), String::new()));
-        objects
+        self.read()
+            .all
             .range((from, Bound::Unbounded))
             .take_while(|((own, _), _)| own == namespace)
             .map(|(_, object)| Arc::clone(object))
@@ -79,27 +152,22 @@ impl<K: Resource> Cache<K> {
 
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.read().all.is_empty()
     }
 
     /// All objects.
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
-        self.objects
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.read().all.values().cloned().collect()
     }
 
     /// Takes an object from a watch. Returns what it replaced; nothing is changed when that was newer.
     pub(crate) fn observe(&self, object: K) -> Option<Arc<K>> {
-        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.write();
         let key = key(&object);
-        let old = objects.get(&key).cloned();
+        let old = objects.all.get(&key).cloned();
         let newer = old.as_ref().is_none_or(|old| is_newer(&object, old.as_ref()));
         if newer {
-            objects.insert(key, Arc::new(object));
+            objects.insert(key, object);
         }
         old
     }
@@ -136,21 +204,23 @@ impl<K: Resource> Cache<K> {
 
     /// Takes an object from the answer to a write: only if the same object is still there.
     pub(crate) fn written(&self, object: K) {
-        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.write();
         let key = key(&object);
-        if let Some(old) = objects.get_mut(&key)
-            && uid(old.as_ref()) == uid(&object)
-            && revision(old.as_ref()) < revision(&object)
-        {
-            *old = Arc::new(object);
+        let is_older = |old: &Arc<K>| uid(old.as_ref()) == uid(&object) && revision(old.as_ref()) < revision(&object);
+        if objects.all.get(&key).is_some_and(is_older) {
+            objects.insert(key, object);
         }
     }
 
     /// Forgets an object that a watch found gone at a revision; one that was made since stays.
     pub(crate) fn remove(&self, namespace: &str, name: &str, gone: u64) -> Option<Arc<K>> {
-        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.write();
         let key = (namespace.to_owned(), name.to_owned());
-        if objects.get(&key).is_some_and(|object| revision(object.as_ref()) > gone) {
+        if objects
+            .all
+            .get(&key)
+            .is_some_and(|object| revision(object.as_ref()) > gone)
+        {
             return None;
         }
         self.removals.fetch_add(1, Ordering::AcqRel);
@@ -164,13 +234,13 @@ impl<K: Resource> Cache<K> {
 
     /// Takes an object that was read beside the watch, unless something was removed since: it may have been just that.
     pub(crate) fn found(&self, object: K, removals: u64) {
-        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut objects = self.write();
         if self.removals() != removals {
             return;
         }
         let key = key(&object);
-        if objects.get(&key).is_none_or(|old| is_newer(&object, old.as_ref())) {
-            objects.insert(key, Arc::new(object));
+        if objects.all.get(&key).is_none_or(|old| is_newer(&object, old.as_ref())) {
+            objects.insert(key, object);
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::source::find_source_kind;
 impl Grounds for Manager {
     fn look(&self) -> (Progress, Arc<Realm>, Progress) {
         let known = self.seen.known();
-        let realm = self.hub.realm();
+        let realm = Arc::new(self.hub.copy_facts().to_realm());
         (known, realm, self.seen.changed())
     }
 

@@ -10,12 +10,13 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
+use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{Kustomization, ObjectId, Surface, Tenant};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
 use tenure_planner::artifact_address::ArtifactAddress;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
-use tenure_tenancy::{Ending, Identity, LaneAccount, Placement, Realm, identity};
+use tenure_tenancy::{Concerned, Ending, Facts, Identity, LaneAccount, Placement, Realm, TenantFacts, identity};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -34,13 +35,15 @@ use crate::lane_table::{LaneTable, name_lane, name_share};
 use crate::loans::Borrowed;
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
-use crate::realm::PlacementCache;
+use crate::realm::Known;
 use crate::receiver;
 use crate::reconciled::{Home, Reconciled as _};
 use crate::served::Named;
 
-/// How long changes of Tenants and namespaces are gathered before everybody is told.
+/// How long changes of Tenants and namespaces are gathered before those whom they concern are told.
 const GATHERED: Duration = Duration::from_millis(10);
+/// The same, of namespaces that came or went, for who may write to them from elsewhere.
+const GATHERED_ELSEWHERE: Duration = Duration::from_secs(1);
 
 /// The hub.
 #[derive(Debug)]
@@ -80,11 +83,13 @@ pub(crate) struct Hub {
     lanes: LaneTable,
     /// The lanes that namespaces belong to in which something is reconciled.
     homes: Mutex<HashMap<String, Arc<Lane>>>,
-    placements: PlacementCache,
+    known: Arc<Known>,
     /// The processes of lanes, where lanes have some.
     fleet: OnceLock<Arc<Fleet>>,
-    /// Whether those who depend on whose a namespace is are about to be told.
-    realm_news: Arc<AtomicBool>,
+    /// Whom changes of Tenants and namespaces concern who are about to be told.
+    realm_news: Arc<Mutex<Option<Concerned>>>,
+    /// Whether those who write from elsewhere to what came or went are about to be told.
+    news_elsewhere: Arc<AtomicBool>,
     /// What this instance works on, where it is one of several.
     estates: OnceLock<Arc<EstateTable>>,
     /// What is seen of namespaces, where it is: of those that others work on, nobody else holds it.
@@ -99,14 +104,15 @@ impl Hub {
         let means = Arc::new(means);
         Arc::new(Self {
             lanes: LaneTable::new(Arc::clone(&means)),
+            known: Arc::new(Known::new(means.settings.clone())),
             means,
             caches: CacheByKind::default(),
-            namespaces: Cache::default(),
-            role_bindings: Cache::default(),
-            service_accounts: Cache::default(),
-            limit_ranges: Cache::default(),
-            network_policies: Cache::default(),
-            resource_quotas: Cache::default(),
+            namespaces: Cache::by_label(TENANT_LABEL),
+            role_bindings: Cache::by_label(TENANT_LABEL),
+            service_accounts: Cache::by_label(TENANT_LABEL),
+            limit_ranges: Cache::by_label(TENANT_LABEL),
+            network_policies: Cache::by_label(TENANT_LABEL),
+            resource_quotas: Cache::by_label(TENANT_LABEL),
             lane_bindings: Cache::default(),
             lane_accounts: Cache::default(),
             policies: Cache::default(),
@@ -117,9 +123,9 @@ impl Hub {
             kinds,
             lane_kinds,
             homes: Mutex::default(),
-            placements: PlacementCache::default(),
             fleet: OnceLock::new(),
             realm_news: Arc::default(),
+            news_elsewhere: Arc::default(),
             estates: OnceLock::new(),
             held: Mutex::default(),
             realm_changed: Arc::default(),
@@ -132,9 +138,7 @@ impl Hub {
 
     /// Whose a namespace is, by what is known.
     fn find_placement(&self, namespace: &str) -> Placement {
-        let tenants = self.caches.of::<Tenant>();
-        self.placements
-            .place(namespace, &self.means.settings, &tenants, &self.namespaces)
+        self.known.place(namespace)
     }
 
     /// The lane of a namespace; without one, the platform's.
@@ -265,31 +269,99 @@ impl Hub {
         self.fleet()?.find_trouble(namespace)
     }
 
-    /// All Tenants and namespaces.
-    pub(crate) fn realm(&self) -> Arc<Realm> {
-        let tenants = self.caches.of::<Tenant>();
-        self.placements.realm(&self.means.settings, &tenants, &self.namespaces)
+    /// All that is known of Tenants and namespaces.
+    pub(crate) fn copy_facts(&self) -> Facts {
+        self.known.copy()
     }
 
-    /// A Tenant or a namespace changed: everything that depends on whose a namespace is has to look again.
+    /// What is known of Tenants and namespaces that one Tenant can be decided by.
+    pub(crate) fn extract_realm(&self, tenant: &Tenant) -> Arc<Realm> {
+        Arc::new(self.known.extract(&TenantFacts::from(tenant)))
+    }
+
+    /// A namespace may have changed in what tells whose it is; whether it has.
+    pub(crate) fn take_namespace(&self, name: &str) -> bool {
+        let concerned = self.known.take_namespace(name, &self.namespaces);
+        self.tell_concerned(concerned)
+    }
+
+    /// A Tenant may have changed in what tells which namespaces are its.
+    pub(crate) fn take_tenant(&self, name: &str) {
+        let concerned = self.known.take_tenant(name, &self.caches.of::<Tenant>());
+        self.tell_concerned(concerned);
+    }
+
+    /// Everything that depends on whose a namespace is has to look again, once: everything is known.
+    pub(crate) fn tell_all(&self) {
+        self.realm_changed.notify_one();
+        self.policy_news.notify_one();
+        self.means.mailboxes.wake_all();
+        if let Some(fleet) = self.fleet() {
+            fleet.place_all();
+        }
+    }
+
+    /// Those whom a change concerns have to look again; whether there are any.
     ///
     /// They are told a moment later, so that a hundred namespaces made at once are one change. Must be called inside a tokio runtime.
-    pub(crate) fn realm_changed(&self) {
-        self.placements.forget();
-        if self.realm_news.swap(true, Ordering::AcqRel) {
-            return;
+    fn tell_concerned(&self, concerned: Concerned) -> bool {
+        if concerned.is_empty() {
+            return false;
         }
-        let (means, news) = (Arc::clone(&self.means), Arc::clone(&self.realm_news));
-        let fleet = self.fleet().cloned();
+        if concerned.has_come_or_gone {
+            self.tell_elsewhere();
+        }
+        let mut news = self.realm_news.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(news) = news.as_mut() {
+            news.extend(concerned);
+            return true;
+        }
+        *news = Some(concerned);
+        drop(news);
+        let (means, news, fleet) = (
+            Arc::clone(&self.means),
+            Arc::clone(&self.realm_news),
+            self.fleet().cloned(),
+        );
         let (changed, policy_news) = (Arc::clone(&self.realm_changed), Arc::clone(&self.policy_news));
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED).await;
-            news.store(false, Ordering::Release);
+            let told = news.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Concerned {
+                tenants, namespaces, ..
+            } = told.unwrap_or_default();
             changed.notify_one();
             policy_news.notify_one();
-            means.mailboxes.wake_all();
+            means.mailboxes.wake_where(|key| match key.find_namespace() {
+                None => tenants.contains(&key.name),
+                Some(namespace) => namespaces.contains(namespace),
+            });
             if let Some(fleet) = fleet {
-                fleet.place_all();
+                namespaces.iter().for_each(|namespace| fleet.place(namespace));
+            }
+        });
+        true
+    }
+
+    /// What is nobody's may write to any namespace, and wait for one to come or to go: it is told, and not more often than in a while, however
+    /// many a tenant makes and deletes.
+    fn tell_elsewhere(&self) {
+        if self.news_elsewhere.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (means, known, news) = (
+            Arc::clone(&self.means),
+            Arc::clone(&self.known),
+            Arc::clone(&self.news_elsewhere),
+        );
+        let fleet = self.fleet().cloned();
+        tokio::spawn(async move {
+            tokio::time::sleep(GATHERED_ELSEWHERE).await;
+            news.store(false, Ordering::Release);
+            let is_nobodys = |namespace: &str| !namespace.is_empty() && known.is_nobodys(namespace);
+            means.mailboxes.wake_where(|key| is_nobodys(&key.namespace));
+            if let Some(fleet) = fleet {
+                fleet.place_where(is_nobodys);
             }
         });
     }
@@ -316,7 +388,7 @@ impl Surroundings for Hub {
                 && let Ok(found) = serde_json::from_value::<Namespace>(found)
             {
                 self.namespaces.found(found, removals);
-                self.placements.forget();
+                self.take_namespace(namespace);
             }
             self.find_placement(namespace)
         }
@@ -363,7 +435,7 @@ impl Surroundings for Hub {
     }
 
     fn find_ending(&self, namespace: &str) -> Option<Ending> {
-        self.realm().ending(namespace)
+        self.known.find_ending(namespace)
     }
 
     fn find_endings<'a>(&'a self, namespaces: &'a BTreeSet<String>) -> BoxFuture<'a, BTreeSet<String>> {

@@ -81,6 +81,14 @@ impl Key {
         Self::new(RIGHTS, "", namespace)
     }
 
+    /// The namespace that it is about: the one that the object is in, or in which a lane's rights are kept; of a Tenant none.
+    pub(crate) fn find_namespace(&self) -> Option<&str> {
+        match self.namespace.as_str() {
+            "" => (self.kind == RIGHTS).then_some(self.name.as_str()),
+            namespace => Some(namespace),
+        }
+    }
+
     /// The key of the object with this metadata.
     pub(crate) fn of(kind: &'static Kind, metadata: &tenure_api::ObjectMeta) -> Self {
         Self {

@@ -116,9 +116,14 @@ impl MailboxTable {
 
     /// Wakes the reconcilers of a namespace's objects.
     pub(crate) fn wake_in(&self, namespace: &str) {
+        self.wake_where(|key| key.namespace == namespace);
+    }
+
+    /// Wakes the reconcilers of these objects.
+    pub(crate) fn wake_where(&self, is_meant: impl Fn(&Key) -> bool) {
         let known = self.known();
-        let there = known.iter().filter(|(key, _)| key.namespace == namespace);
-        there.for_each(|(_, mailbox)| mailbox.wake());
+        let meant = known.iter().filter(|(key, _)| is_meant(key));
+        meant.for_each(|(_, mailbox)| mailbox.wake());
     }
 
     /// Wakes all reconcilers.

@@ -14,7 +14,7 @@ use tenure_api::{Tenant, installation};
 use tenure_cluster::{ClusterError, Seen, WatchEvent, watch};
 use tenure_planner::policies::is_ours;
 use tenure_sources::StorageError;
-use tenure_tenancy::{Instance, NamespaceFacts};
+use tenure_tenancy::Instance;
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -221,7 +221,7 @@ impl Manager {
         }
         self.take_stock().await;
         self.hub.means.ready.cancel();
-        self.hub.realm_changed();
+        self.hub.tell_all();
         if let Some(fleet) = self.hub.fleet() {
             fleet.begin();
         }
@@ -344,9 +344,7 @@ impl Manager {
         let Some(change) = told.take(&self.hub.namespaces) else {
             return;
         };
-        let facts = |namespace: &Arc<Namespace>| NamespaceFacts::from(&namespace.metadata);
-        if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
-            self.hub.realm_changed();
+        if self.hub.take_namespace(&change.name) {
             return;
         }
         let marks = |namespace: &Arc<Namespace>| (namespace.labels().clone(), namespace.annotations().clone());

@@ -164,7 +164,7 @@ fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
 }
 
 fn observe(hub: &Hub, refused: BTreeSet<Target>) -> Snapshot {
-    let facts = Facts::of(&hub.realm());
+    let facts = hub.copy_facts();
     let seen = |cache: &Cache<DynamicObject>, kind: &'static str| -> Vec<Value> {
         let all = cache.all();
         let values = all

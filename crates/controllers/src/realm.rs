@@ -1,92 +1,99 @@
-//! Whose a namespace is, as far as the controller has seen. Keeps tenancy's answers until a Tenant or a namespace changes.
-//! Refuses to work under a lock that tenants share: what is known now is exchanged as a whole, and made by whoever needs it first.
+//! Whose a namespace is, as far as the controller has seen. Keeps tenancy's facts, one change at a time, and its answers until a change concerns
+//! them. Refuses to look at everything for one: what a Tenant or a namespace costs here grows with its own Tenant, not with the others'.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use k8s_openapi::api::core::v1::Namespace;
 use tenure_api::Tenant;
-use tenure_tenancy::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
+use tenure_tenancy::{Concerned, Ending, Facts, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
 
 use crate::cache::Cache;
 
-/// Placements by namespace, and the realm that they were made from.
-#[derive(Debug, Default)]
-pub(crate) struct PlacementCache {
-    current: Mutex<Arc<Generation>>,
-}
-
-/// What was found between two changes.
-#[derive(Debug, Default)]
-struct Generation {
-    atlas: OnceLock<Atlas>,
+/// What is known, and the placements that were found since.
+#[derive(Debug)]
+pub(crate) struct Known {
+    facts: RwLock<Facts>,
+    /// By namespace. Written only by who holds the facts, so that none is older than they are.
     placements: Mutex<HashMap<String, Arc<Placement>>>,
 }
 
-impl PlacementCache {
+impl Known {
+    /// Nothing is known yet.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            facts: RwLock::new(Facts::new(settings)),
+            placements: Mutex::default(),
+        }
+    }
+
     /// Whose a namespace is.
-    pub(crate) fn place(
-        &self,
-        namespace: &str,
-        settings: &Settings,
-        tenants: &Cache<Tenant>,
-        namespaces: &Cache<Namespace>,
-    ) -> Placement {
-        let generation = self.current();
-        if let Some(placement) = generation.kept().get(namespace).cloned() {
+    pub(crate) fn place(&self, namespace: &str) -> Placement {
+        if let Some(placement) = self.placements().get(namespace).cloned() {
             return placement.as_ref().clone();
         }
-        let placement = generation.atlas(settings, tenants, namespaces).place(namespace);
-        let kept = Arc::new(placement.clone());
-        generation.kept().insert(namespace.to_owned(), kept);
+        let facts = self.read();
+        let placement = facts.place(namespace);
+        // Of one that isn't known nothing tells that it is gone.
+        if facts.find_namespace(namespace).is_some() {
+            let kept = Arc::new(placement.clone());
+            self.placements().insert(namespace.to_owned(), kept);
+        }
         placement
     }
 
-    /// All Tenants and namespaces.
-    pub(crate) fn realm(
-        &self,
-        settings: &Settings,
-        tenants: &Cache<Tenant>,
-        namespaces: &Cache<Namespace>,
-    ) -> Arc<Realm> {
-        Arc::clone(self.current().atlas(settings, tenants, namespaces).realm())
+    /// What there is for one Tenant to be decided by.
+    pub(crate) fn extract(&self, tenant: &TenantFacts) -> Realm {
+        self.read().extract(tenant)
     }
 
-    /// A Tenant or a namespace changed.
-    pub(crate) fn forget(&self) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::take(&mut *current);
-        drop(current);
-        // Freed without the lock.
-        drop(old);
+    /// What is ending about a namespace.
+    pub(crate) fn find_ending(&self, namespace: &str) -> Option<Ending> {
+        self.read().ending(namespace)
     }
 
-    fn current(&self) -> Arc<Generation> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Generation {
-    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Placement>>> {
-        self.placements.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a namespace names no Tenant.
+    pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
+        !self.read().names_tenant(namespace)
     }
 
-    /// Made once: those who need it at the same time wait for the first of them.
-    fn atlas(&self, settings: &Settings, tenants: &Cache<Tenant>, namespaces: &Cache<Namespace>) -> &Atlas {
-        self.atlas.get_or_init(|| {
-            Atlas::new(Arc::new(Realm {
-                settings: settings.clone(),
-                tenants: tenants
-                    .all()
-                    .iter()
-                    .map(|tenant| TenantFacts::from(tenant.as_ref()))
-                    .collect(),
-                namespaces: namespaces
-                    .all()
-                    .iter()
-                    .map(|namespace| NamespaceFacts::from(&namespace.metadata))
-                    .collect(),
-            }))
+    /// Everything: for who decides about all of it.
+    pub(crate) fn copy(&self) -> Facts {
+        self.read().clone()
+    }
+
+    /// A namespace may have changed: what the cache has of it counts. Tells whom that concerns.
+    pub(crate) fn take_namespace(&self, name: &str, seen: &Cache<Namespace>) -> Concerned {
+        // Looked up under the lock, so that who comes later knows more.
+        self.change(|facts| {
+            let found = seen.get("", name);
+            facts.change_namespace(name, found.map(|found| NamespaceFacts::from(&found.metadata)))
         })
+    }
+
+    /// A Tenant may have changed: what the cache has of it counts. Tells whom that concerns.
+    pub(crate) fn take_tenant(&self, name: &str, seen: &Cache<Tenant>) -> Concerned {
+        self.change(|facts| {
+            let found = seen.get("", name);
+            facts.change_tenant(name, found.map(|found| TenantFacts::from(found.as_ref())))
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Facts) -> Concerned) -> Concerned {
+        let mut facts = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        let concerned = change(&mut facts);
+        let mut placements = self.placements();
+        for namespace in &concerned.namespaces {
+            placements.remove(namespace);
+        }
+        concerned
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Facts> {
+        self.facts.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn placements(&self) -> MutexGuard<'_, HashMap<String, Arc<Placement>>> {
+        self.placements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::realm::Realm;
+use crate::realm::{NamespaceFacts, Realm, TenantOwnerReference};
 
 /// What is ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,19 +22,31 @@ impl Realm {
     #[must_use]
     pub fn ending(&self, namespace: &str) -> Option<Ending> {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace)?;
-        if facts.deleting {
-            return Some(Ending::Namespace);
-        }
-        let gone = match facts.tenant_owners.as_slice() {
-            // Garbage collection takes the reference away before or after the Tenant: the label still tells.
-            [] => facts
-                .tenant_label
-                .as_ref()
-                .is_some_and(|label| !self.tenants.iter().any(|tenant| tenant.name == *label)),
-            owners => !owners
-                .iter()
-                .any(|owner| self.tenants.iter().any(|tenant| tenant.uid == owner.uid)),
-        };
-        gone.then_some(Ending::Tenant)
+        judge(
+            facts,
+            |label| self.tenants.iter().any(|tenant| tenant.name == label),
+            |owner| {
+                self.tenants
+                    .iter()
+                    .any(|tenant| tenant.name == owner.name && tenant.uid == owner.uid)
+            },
+        )
     }
+}
+
+/// What is ending about a namespace, by what is known of it and of whether Tenants are there: one of this name, and the one that an ownerReference names.
+pub(crate) fn judge(
+    facts: &NamespaceFacts,
+    has_name: impl Fn(&str) -> bool,
+    is_there: impl Fn(&TenantOwnerReference) -> bool,
+) -> Option<Ending> {
+    if facts.deleting {
+        return Some(Ending::Namespace);
+    }
+    let gone = match facts.tenant_owners.as_slice() {
+        // Garbage collection takes the reference away before or after the Tenant: the label still tells.
+        [] => facts.tenant_label.as_ref().is_some_and(|label| !has_name(label)),
+        owners => !owners.iter().any(is_there),
+    };
+    gone.then_some(Ending::Tenant)
 }

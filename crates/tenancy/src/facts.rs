@@ -1,13 +1,43 @@
 //! What is known of Tenants and namespaces, by every name that they are looked up by. One object that changes is one change here,
 //! however many others there are.
 //!
-//! Owns the lookups; whose a namespace is follows from [`crate::realm`] alone. Refuses to hold what tenancy doesn't decide by.
+//! Owns the lookups, and whom a change concerns; whose a namespace is follows from [`crate::realm`] alone. Refuses to hold what tenancy
+//! doesn't decide by.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tenure_api::names::NamespaceName;
 
-use crate::realm::{self, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts};
+use crate::ending::{self, Ending};
+use crate::realm::{
+    self, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantOwnerReference,
+};
+
+/// Whom a change concerns: nobody else's placement, and no other Tenant's namespaces, are different after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Concerned {
+    /// Names of the Tenants that may have another namespace now, or may take one.
+    pub tenants: BTreeSet<String>,
+    /// Names of the namespaces that may be placed in another way now, or may be ending.
+    pub namespaces: BTreeSet<String>,
+    /// Whether a namespace has come, has gone or is going: who writes to it from elsewhere may have waited for that.
+    pub has_come_or_gone: bool,
+}
+
+impl Concerned {
+    /// Whether nobody is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds whom another change concerns.
+    pub fn extend(&mut self, other: Self) {
+        self.tenants.extend(other.tenants);
+        self.namespaces.extend(other.namespaces);
+        self.has_come_or_gone |= other.has_come_or_gone;
+    }
+}
 
 /// Tenants and namespaces, looked up by name, by owner and by home.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +49,7 @@ pub struct Facts {
     homes: HashMap<String, BTreeSet<String>>,
     /// Names of the Tenants of an owner.
     owned: HashMap<TenantOwnerFacts, BTreeSet<String>>,
-    /// Names of the namespaces that name a Tenant as their owner, by its name; whether they are its is another question.
+    /// Names of the namespaces that name a Tenant by their label or as an owner, by its name; whether they are its is another question.
     claims: HashMap<String, BTreeSet<String>>,
 }
 
@@ -80,8 +110,8 @@ impl Facts {
     /// A namespace is, from now on, so.
     pub fn set_namespace(&mut self, namespace: NamespaceFacts) {
         self.remove_namespace(&namespace.name);
-        for owner in &namespace.tenant_owners {
-            insert(&mut self.claims, owner.name.clone(), &namespace.name);
+        for tenant in named_tenants(&namespace) {
+            insert(&mut self.claims, tenant.to_owned(), &namespace.name);
         }
         self.namespaces.insert(namespace.name.clone(), namespace);
     }
@@ -91,9 +121,127 @@ impl Facts {
         let Some(namespace) = self.namespaces.remove(name) else {
             return;
         };
-        for owner in &namespace.tenant_owners {
-            remove(&mut self.claims, owner.name.as_str(), name);
+        for tenant in named_tenants(&namespace) {
+            remove(&mut self.claims, tenant, name);
         }
+    }
+
+    /// A namespace is, from now on, so, or is no more. Who is concerned: those that it names or named, those who have their home there, and
+    /// all of their namespaces, since each of them tells of the others.
+    pub fn change_namespace(&mut self, name: &str, new: Option<NamespaceFacts>) -> Concerned {
+        let old = self.namespaces.get(name).cloned();
+        if old == new {
+            return Concerned::default();
+        }
+        let going = |facts: &Option<NamespaceFacts>| facts.as_ref().map(|facts| facts.deleting);
+        let mut concerned = Concerned {
+            has_come_or_gone: going(&old) != going(&new),
+            ..Concerned::default()
+        };
+        for facts in old.iter().chain(&new) {
+            concerned.tenants.extend(named_tenants(facts).map(str::to_owned));
+        }
+        concerned
+            .tenants
+            .extend(self.homes.get(name).into_iter().flatten().cloned());
+        match new {
+            Some(facts) => self.set_namespace(facts),
+            None => self.remove_namespace(name),
+        }
+        concerned.namespaces.insert(name.to_owned());
+        let claimed = concerned.tenants.iter().filter_map(|tenant| self.claims.get(tenant));
+        concerned.namespaces.extend(claimed.flatten().cloned());
+        concerned
+    }
+
+    /// A Tenant is, from now on, so, or is no more. Who is concerned: itself, its namespaces, and whoever has the same home, or a namespace that is its.
+    pub fn change_tenant(&mut self, name: &str, new: Option<TenantFacts>) -> Concerned {
+        let old = self.tenants.get(name).cloned();
+        if old == new {
+            return Concerned::default();
+        }
+        let mut concerned = Concerned::default();
+        concerned.tenants.insert(name.to_owned());
+        for home in old.iter().chain(&new).map(TenantFacts::home) {
+            concerned.namespaces.insert(home.to_owned());
+            concerned
+                .tenants
+                .extend(self.homes.get(home).into_iter().flatten().cloned());
+            let there = self.namespaces.get(home).into_iter();
+            concerned
+                .tenants
+                .extend(there.flat_map(named_tenants).map(str::to_owned));
+        }
+        concerned
+            .namespaces
+            .extend(self.claims.get(name).into_iter().flatten().cloned());
+        match new {
+            Some(facts) => self.set_tenant(facts),
+            None => self.remove_tenant(name),
+        }
+        concerned
+    }
+
+    /// What there is for one Tenant to be decided by: its namespaces and those that it might take, and the Tenants that have their home in one
+    /// of them. However many others there are, it is no larger.
+    #[must_use]
+    pub fn extract(&self, tenant: &TenantFacts) -> Realm {
+        let mut names: BTreeSet<&str> = self
+            .claims
+            .get(&tenant.name)
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        names.insert(tenant.home());
+        let at_home = names.iter().filter_map(|name| self.homes.get(*name)).flatten();
+        let mut tenants: BTreeMap<&str, &TenantFacts> = at_home
+            .filter_map(|name| self.tenants.get(name))
+            .map(|tenant| (tenant.name.as_str(), tenant))
+            .collect();
+        tenants.insert(&tenant.name, tenant);
+        Realm {
+            settings: self.settings.clone(),
+            tenants: tenants.into_values().cloned().collect(),
+            namespaces: names
+                .into_iter()
+                .filter_map(|name| self.namespaces.get(name))
+                .cloned()
+                .collect(),
+        }
+    }
+
+    /// Everything, by name.
+    #[must_use]
+    pub fn to_realm(&self) -> Realm {
+        let tenants: BTreeMap<&String, &TenantFacts> = self.tenants.iter().collect();
+        let namespaces: BTreeMap<&String, &NamespaceFacts> = self.namespaces.iter().collect();
+        Realm {
+            settings: self.settings.clone(),
+            tenants: tenants.into_values().cloned().collect(),
+            namespaces: namespaces.into_values().cloned().collect(),
+        }
+    }
+
+    /// What is ending about a namespace, if anything is known to be.
+    #[must_use]
+    pub fn ending(&self, namespace: &str) -> Option<Ending> {
+        let is_there = |owner: &TenantOwnerReference| {
+            let found = self.tenants.get(&owner.name);
+            found.is_some_and(|tenant| tenant.uid == owner.uid)
+        };
+        ending::judge(
+            self.namespaces.get(namespace)?,
+            |label| self.tenants.contains_key(label),
+            is_there,
+        )
+    }
+
+    /// Whether a namespace is a tenant's, or may become one's: of those that are not, nobody's Tenant tells.
+    #[must_use]
+    pub fn names_tenant(&self, namespace: &str) -> bool {
+        let facts = self.namespaces.get(namespace);
+        facts.is_some_and(|facts| named_tenants(facts).next().is_some())
     }
 
     /// A Tenant by its name.
@@ -158,6 +306,12 @@ impl Facts {
             owned,
         )
     }
+}
+
+/// The Tenants that a namespace names, by its label and as its owners.
+fn named_tenants(namespace: &NamespaceFacts) -> impl Iterator<Item = &str> {
+    let owners = namespace.tenant_owners.iter().map(|owner| owner.name.as_str());
+    namespace.tenant_label.as_deref().into_iter().chain(owners)
 }
 
 fn insert<K: std::hash::Hash + Eq>(index: &mut HashMap<K, BTreeSet<String>>, key: K, name: &str) {

@@ -36,7 +36,7 @@ pub mod surface;
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
 pub use external::ExternalGrant;
-pub use facts::Facts;
+pub use facts::{Concerned, Facts};
 pub use foreign_token::{OwnAnswer, TokenClaims, TokenOrder};
 pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};

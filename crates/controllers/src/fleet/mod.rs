@@ -195,9 +195,14 @@ impl Fleet {
 
     /// Whose the namespaces are may have changed.
     pub(crate) fn place_all(self: &Arc<Self>) {
+        self.place_where(|_| true);
+    }
+
+    /// Whose these namespaces are, or what is ending about others, may have changed.
+    pub(crate) fn place_where(self: &Arc<Self>, is_meant: impl Fn(&str) -> bool) {
         let namespaces: Vec<String> = lock(&self.homes).keys().cloned().collect();
-        for namespace in namespaces {
-            self.place(&namespace);
+        for namespace in namespaces.iter().filter(|namespace| is_meant(namespace)) {
+            self.place(namespace);
         }
     }
 

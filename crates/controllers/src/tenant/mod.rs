@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use tenure_api::Tenant;
 use tenure_api::metadata::TENURE_CONTROLLER;
-use tenure_tenancy::TenantFacts;
 
 use crate::cache::Change;
 use crate::drive::Reconciler;
@@ -30,9 +29,6 @@ impl Reconciled for Tenant {
 
     /// Whose a namespace is follows from it.
     fn take_change(hub: &Hub, change: &Change<Self>) {
-        let facts = |tenant: &Arc<Self>| TenantFacts::from(tenant.as_ref());
-        if change.old.as_ref().map(facts) != change.new.as_ref().map(facts) {
-            hub.realm_changed();
-        }
+        hub.take_tenant(&change.name);
     }
 }

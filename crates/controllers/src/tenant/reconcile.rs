@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::{Resource, ResourceExt as _};
+use kube::Resource;
 use serde::Serialize;
-use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{ObjectId, Tenant};
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::tenant::{Attempt, Memory, Snapshot, plan};
 use tenure_planner::{Answered, Live, Next, Object};
 use tokio::sync::Semaphore;
 
+use crate::cache::Cache;
 use crate::dependents::carry_out;
 use crate::drive::Reconciler;
 use crate::hub::Hub;
@@ -53,18 +53,15 @@ impl TenantReconciler {
             &hub.network_policies,
             &hub.resource_quotas,
         ] {
-            self.collect(cache.all(), &mut found);
+            self.collect(cache, &mut found);
         }
-        self.collect(hub.namespaces.all(), &mut found);
+        self.collect(&hub.namespaces, &mut found);
         found
     }
 
     /// Without status: nothing is decided by it, and that of a quota changes with each Pod.
-    fn collect<K: Resource + Serialize>(&self, objects: Vec<Arc<K>>, into: &mut BTreeMap<ObjectId, Live>) {
-        for object in objects {
-            if object.labels().get(TENANT_LABEL) != Some(&self.key.name) {
-                continue;
-            }
+    fn collect<K: Resource + Serialize>(&self, cache: &Cache<K>, into: &mut BTreeMap<ObjectId, Live>) {
+        for object in cache.labelled(&self.key.name) {
             let Ok(mut object) = serde_json::to_value(object.as_ref()) else {
                 continue;
             };
@@ -78,7 +75,7 @@ impl TenantReconciler {
     }
 
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
-        let realm = self.hub.realm();
+        let realm = self.hub.extract_realm(tenant);
         let labelled = self.labelled();
         let live = self.answered.observe(labelled);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
@@ -135,7 +132,7 @@ impl Reconciler for TenantReconciler {
         let (Some(tenant), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        snapshot.is_overtaken(&tenant, &self.hub.realm()) || self.answered.has_news(&self.labelled())
+        snapshot.is_overtaken(&tenant, &self.hub.extract_realm(&tenant)) || self.answered.has_news(&self.labelled())
     }
 
     fn forget(&mut self) {

@@ -9,6 +9,8 @@
     reason = "tests may panic"
 )]
 
+mod facts;
+
 use serde::Deserialize;
 use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner};
 

@@ -117,9 +117,12 @@ impl Scene {
             hub.caches
                 .of::<Tenant>()
                 .observe(serde_json::from_value(object).unwrap());
+            hub.take_tenant(tenant);
             hub.namespaces.observe(namespace(tenant, Some(tenant), "1"));
+            hub.take_namespace(tenant);
         }
         hub.namespaces.observe(namespace("shared", None, "1"));
+        hub.take_namespace("shared");
         let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
         let end = CancellationToken::new();
         let fleet = Fleet::of(
@@ -287,7 +290,7 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     // A lane that has just lost the namespace, although it holds on to it.
     let held_on = scene.lane("tenant/green", "green");
     scene.hub.namespaces.observe(namespace("green", Some("mauve"), "2"));
-    scene.hub.realm_changed();
+    assert!(scene.hub.take_namespace("green"));
     assert!(matches!(fleet.lend(&held_on, &asked).await, Loan::Nothing));
 }
 

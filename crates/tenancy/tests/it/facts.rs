@@ -1,0 +1,169 @@
+//! Facts that change one at a time: they are what all of them at once would be, and a change tells whom it concerns.
+
+use std::collections::BTreeMap;
+
+use tenure_tenancy::ending::Ending;
+use tenure_tenancy::realm::TenantOwnerReference;
+use tenure_tenancy::{Facts, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
+
+const TENANTS: [&str; 4] = ["red", "blue", "green", "grey"];
+const NAMESPACES: [&str; 8] = [
+    "red",
+    "blue",
+    "green",
+    "shared",
+    "kube-system",
+    "default",
+    "tenure-system",
+    "lost",
+];
+const CHANGES: usize = 20_000;
+
+/// Numbers by chance, the same in each run (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound as u64).unwrap()
+    }
+
+    fn one<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.below(all.len())]
+    }
+
+    fn tenant(&mut self, name: &str) -> TenantFacts {
+        TenantFacts {
+            name: name.to_owned(),
+            uid: format!("{name}-{}", self.below(2)),
+            home_namespace: (self.below(2) == 0).then(|| self.one(&NAMESPACES).to_owned()),
+            cordoned: self.below(4) == 0,
+            deleting: self.below(4) == 0,
+            ..TenantFacts::default()
+        }
+    }
+
+    fn namespace(&mut self, name: &str) -> NamespaceFacts {
+        let label = (self.below(4) > 0).then(|| self.one(&TENANTS).to_owned());
+        let owner = |dice: &mut Self| {
+            let named = dice.one(&TENANTS);
+            let name = label
+                .clone()
+                .filter(|_| dice.below(4) > 0)
+                .unwrap_or_else(|| named.to_owned());
+            let uid = format!("{name}-{}", dice.below(2));
+            TenantOwnerReference { name, uid }
+        };
+        let owners = [0, 1, 1, 1, 2][self.below(5)];
+        let tenant_owners = (0..owners).map(|_| owner(self)).collect();
+        NamespaceFacts {
+            name: name.to_owned(),
+            uid: "u".to_owned(),
+            tenant_label: label,
+            tenant_owners,
+            shard: None,
+            deleting: self.below(6) == 0,
+        }
+    }
+}
+
+/// Everything that is ever asked of facts.
+#[derive(PartialEq)]
+struct Answers {
+    namespaces: BTreeMap<&'static str, (Placement, Option<Ending>)>,
+    tenants: BTreeMap<&'static str, Option<Realm>>,
+}
+
+impl Answers {
+    fn of(facts: &Facts) -> Self {
+        Self {
+            namespaces: NAMESPACES
+                .map(|name| (name, (facts.place(name), facts.ending(name))))
+                .into(),
+            tenants: TENANTS
+                .map(|name| (name, facts.find_tenant(name).map(|tenant| facts.extract(tenant))))
+                .into(),
+        }
+    }
+}
+
+#[test]
+fn a_change_concerns_whom_it_says_and_nobody_else() {
+    let mut dice = Dice(0x5eed);
+    let mut facts = Facts::new(Settings::default());
+    let mut before = Answers::of(&facts);
+    let (mut concerned_tenants, mut changed_tenants) = (0, 0);
+    for _ in 0..CHANGES {
+        let is_there = dice.below(5) > 0;
+        let concerned = if dice.below(3) == 0 {
+            let name = dice.one(&TENANTS);
+            let new = is_there.then(|| dice.tenant(name));
+            facts.change_tenant(name, new)
+        } else {
+            let name = dice.one(&NAMESPACES);
+            let new = is_there.then(|| dice.namespace(name));
+            facts.change_namespace(name, new)
+        };
+        let after = Answers::of(&facts);
+        for name in NAMESPACES {
+            let is_same = before.namespaces[name] == after.namespaces[name];
+            assert!(is_same || concerned.namespaces.contains(name), "{name}: {concerned:?}");
+        }
+        for name in TENANTS {
+            let is_same = before.tenants[name] == after.tenants[name];
+            assert!(is_same || concerned.tenants.contains(name), "{name}: {concerned:?}");
+            concerned_tenants += usize::from(concerned.tenants.contains(name));
+            changed_tenants += usize::from(!is_same);
+        }
+        assert!(!concerned.is_empty() || before == after);
+        before = after;
+    }
+    // It would hold for one that names everybody, too.
+    assert!(
+        changed_tenants > CHANGES / 4 && concerned_tenants < 2 * CHANGES,
+        "{concerned_tenants} were told, {changed_tenants} had to be"
+    );
+}
+
+#[test]
+fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
+    let mut dice = Dice(0xfac7);
+    let mut facts = Facts::new(Settings::default());
+    for round in 0..CHANGES / 10 {
+        match round % 3 {
+            0 => {
+                let name = dice.one(&TENANTS);
+                let new = (dice.below(5) > 0).then(|| dice.tenant(name));
+                facts.change_tenant(name, new);
+            }
+            _ => {
+                let name = dice.one(&NAMESPACES);
+                let new = (dice.below(5) > 0).then(|| dice.namespace(name));
+                facts.change_namespace(name, new);
+            }
+        }
+        let realm = facts.to_realm();
+        let again = Facts::of(&realm);
+        assert!(Answers::of(&facts) == Answers::of(&again));
+        for name in NAMESPACES {
+            assert_eq!(realm.place(name), facts.place(name));
+            assert_eq!(realm.ending(name), facts.ending(name));
+        }
+        // What a Tenant is decided by is all that it needs of everything.
+        for tenant in TENANTS.iter().filter_map(|name| facts.find_tenant(name)) {
+            let part = facts.extract(tenant);
+            assert_eq!(part.namespaces_of(tenant), realm.namespaces_of(tenant));
+            for name in part
+                .namespaces
+                .iter()
+                .map(|namespace| namespace.name.as_str())
+                .chain([tenant.home()])
+            {
+                let judge = |realm: &Realm| tenure_tenancy::check_takeable(realm, tenant, name);
+                assert_eq!(judge(&part), judge(&realm), "{name} of {}", tenant.name);
+            }
+        }
+    }
+}
