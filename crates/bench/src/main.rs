@@ -19,6 +19,7 @@ mod rendering;
 mod report;
 mod single;
 mod stage;
+mod tenancy;
 mod turns;
 mod watching;
 
@@ -39,6 +40,8 @@ enum Suite {
     Hostile,
     /// What a tenant's lane that is killed, stopped, out of memory or busy costs another tenant, and what lanes cost at the start; not part of "all".
     Lanes,
+    /// Tenants and their namespaces from nothing, and what one that makes and deletes namespaces costs beside many; not part of "all".
+    Tenancy,
 }
 
 /// Measures `tenure` and prints a Markdown table.
@@ -87,6 +90,9 @@ struct Arguments {
     /// Only loads of `hostile`, and parts of `lanes` and of `reconcile` (kustomizations, push, large), whose names contain this.
     #[arg(long, value_name = "TEXT")]
     load: Option<String>,
+    /// How many Tenants, one pass each, in `tenancy`.
+    #[arg(long, value_delimiter = ',', default_value = "200")]
+    tenants: Vec<usize>,
     /// How often each folder is built by each of the two.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     runs: usize,
@@ -145,6 +151,9 @@ async fn measure() -> anyhow::Result<()> {
     if arguments.suites.contains(&Suite::Lanes) {
         let only = arguments.load.as_deref();
         lanes::measure(&arguments.program, arguments.samples, only, &mut report).await?;
+    }
+    if arguments.suites.contains(&Suite::Tenancy) {
+        tenancy::measure(&arguments.program, &arguments.tenants, &mut report).await?;
     }
     if !report.is_empty() {
         print(&report.markdown());

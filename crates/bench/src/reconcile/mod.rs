@@ -20,7 +20,7 @@ use self::store::{Kind, Store};
 
 pub(crate) mod beside;
 mod large;
-mod objects;
+pub(crate) mod objects;
 mod pushed;
 pub(crate) mod store;
 

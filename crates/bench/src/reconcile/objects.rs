@@ -109,12 +109,13 @@ fn plural_of(kind: &str) -> anyhow::Result<&'static str> {
         "OCIRepository" => "ocirepositories",
         "GitRepository" => "gitrepositories",
         "Kustomization" => "kustomizations",
+        "Tenant" => "tenants",
         other => bail!("no plural for {other}"),
     })
 }
 
 /// Makes an object of one of the bench's kinds.
-pub(super) async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
+pub(crate) async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
     let kind = text(object, "/kind");
     let plural = plural_of(kind)?;
     let base = match text(object, "/apiVersion") {
@@ -139,7 +140,8 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn ready(object: &DynamicObject) -> bool {
+/// Whether an object says that it is Ready.
+pub(crate) fn ready(object: &DynamicObject) -> bool {
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
     conditions.is_some_and(|conditions| {
         conditions
@@ -171,7 +173,8 @@ pub(super) async fn until_applied(client: &kube::Client, count: usize, commit: &
     .await
 }
 
-async fn watch_until(
+/// Waits until all that are there, by name, satisfy.
+pub(crate) async fn watch_until(
     api: Api<DynamicObject>,
     done: impl Fn(&BTreeMap<String, DynamicObject>) -> bool,
 ) -> anyhow::Result<()> {
@@ -208,7 +211,7 @@ async fn watch_until(
 }
 
 /// All requests that the server has answered so far, but for what it asks itself and what its controller manager does.
-pub(super) async fn count_requests(client: &kube::Client) -> anyhow::Result<u64> {
+pub(crate) async fn count_requests(client: &kube::Client) -> anyhow::Result<u64> {
     let text = client
         .request_text(http::Request::get("/metrics").body(Vec::new())?)
         .await?;
