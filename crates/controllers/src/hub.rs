@@ -337,7 +337,7 @@ impl Hub {
                 Some(namespace) => namespaces.contains(namespace),
             });
             if let Some(fleet) = fleet {
-                namespaces.iter().for_each(|namespace| fleet.place(namespace));
+                fleet.place_where(|namespace| namespaces.contains(namespace));
             }
         });
         true
