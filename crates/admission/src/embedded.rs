@@ -37,8 +37,18 @@ impl EmbeddedGuard {
         Arc::clone(&self.facts.read())
     }
 
-    fn change(&self, change: impl FnOnce(&mut Facts)) {
-        change(Arc::make_mut(&mut self.facts.write()));
+    /// A Tenant is, from now on, so, or is no more. Most of what is written to one, as its status, changes nothing of what is known.
+    fn learn_tenant(&self, name: &str, tenant: Option<TenantFacts>) {
+        if self.facts.read().find_tenant(name) != tenant.as_ref() {
+            let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_tenant(name, tenant);
+        }
+    }
+
+    /// The same of a namespace: what its owner writes to it, how often ever, mostly concerns nobody.
+    fn learn_namespace(&self, name: &str, namespace: Option<NamespaceFacts>) {
+        if self.facts.read().find_namespace(name) != namespace.as_ref() {
+            let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_namespace(name, namespace);
+        }
     }
 }
 
@@ -51,19 +61,16 @@ impl Guard for EmbeddedGuard {
         let metadata = object.and_then(|object| object.get("metadata")).cloned();
         let metadata = metadata.and_then(|metadata| serde_json::from_value::<ObjectMeta>(metadata).ok());
         match (resource == TENANTS, object, metadata) {
-            (true, None, _) => self.change(|facts| facts.remove_tenant(name)),
+            (true, None, _) => self.learn_tenant(name, None),
             (true, Some(object), metadata) => {
                 let tenant = serde_json::from_value::<Tenant>(object.clone()).ok();
                 // One that can't be read is there, and nobody owns it.
                 let tenant =
                     tenant.map_or_else(|| describe_unread(name, metadata), |tenant| TenantFacts::from(&tenant));
-                self.change(|facts| facts.set_tenant(tenant));
+                self.learn_tenant(name, Some(tenant));
             }
-            (false, Some(_), Some(metadata)) => {
-                let namespace = NamespaceFacts::from(&metadata);
-                self.change(|facts| facts.set_namespace(namespace));
-            }
-            (false, _, _) => self.change(|facts| facts.remove_namespace(name)),
+            (false, Some(_), Some(metadata)) => self.learn_namespace(name, Some(NamespaceFacts::from(&metadata))),
+            (false, _, _) => self.learn_namespace(name, None),
         }
     }
 
