@@ -41,6 +41,12 @@ impl CacheByKind {
             })
         })
     }
+
+    /// Sets the cache of one kind, before anybody asks for it.
+    pub(crate) fn set<K: Send + Sync + 'static>(&self, cache: Cache<K>) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(TypeId::of::<K>(), Arc::new(cache));
+    }
 }
 
 /// One kind's objects by namespace and name.
@@ -62,54 +68,83 @@ impl<K> Default for Cache<K> {
 /// Namespace and name.
 type Names = (String, String);
 
+/// What an object is looked up by, besides its name: the value of a label, what it names.
+type ListTerms<K> = fn(&K) -> Vec<String>;
+
 #[derive(Debug)]
 struct Objects<K> {
     all: BTreeMap<Names, Arc<K>>,
-    /// The label that they are looked up by, if they are.
-    label: Option<&'static str>,
-    /// Those that bear it, by its value.
-    labelled: HashMap<String, BTreeSet<Names>>,
+    list_terms: Option<ListTerms<K>>,
+    /// Those that are looked up by a term.
+    by_term: HashMap<String, BTreeSet<Names>>,
+    /// Those with more terms than are kept: they are gone through.
+    wide: BTreeSet<Names>,
 }
+
+/// How many terms of an object are kept, at most. Who writes an object chooses how many it has, and each takes more room here than there.
+const MOST_TERMS: usize = 64;
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
         Self {
             all: BTreeMap::new(),
-            label: None,
-            labelled: HashMap::new(),
+            list_terms: None,
+            by_term: HashMap::new(),
+            wide: BTreeSet::new(),
         }
     }
 }
 
 impl<K: Resource> Objects<K> {
     fn insert(&mut self, names: Names, object: K) {
-        self.remove(&names);
-        if let Some(value) = self.label.and_then(|label| object.labels().get(label)) {
-            self.labelled.entry(value.clone()).or_default().insert(names.clone());
+        let object = Arc::new(object);
+        let old = self.all.insert(names.clone(), Arc::clone(&object));
+        let Some(list_terms) = self.list_terms else { return };
+        let (before, now) = (old.as_deref().map(list_terms).unwrap_or_default(), list_terms(&object));
+        // Most changes are of a status.
+        if before == now {
+            return;
         }
-        self.all.insert(names, Arc::new(object));
+        self.forget_terms(&names, &before);
+        if now.len() > MOST_TERMS {
+            self.wide.insert(names);
+            return;
+        }
+        for term in now {
+            self.by_term.entry(term).or_default().insert(names.clone());
+        }
     }
 
     fn remove(&mut self, names: &Names) -> Option<Arc<K>> {
         let object = self.all.remove(names)?;
-        if let Some(value) = self.label.and_then(|label| object.labels().get(label))
-            && let Some(bearers) = self.labelled.get_mut(value)
-        {
-            bearers.remove(names);
-            if bearers.is_empty() {
-                self.labelled.remove(value);
-            }
+        if let Some(list_terms) = self.list_terms {
+            self.forget_terms(names, &list_terms(&object));
         }
         Some(object)
+    }
+
+    fn forget_terms(&mut self, names: &Names, terms: &[String]) {
+        if terms.len() > MOST_TERMS {
+            self.wide.remove(names);
+            return;
+        }
+        for term in terms {
+            if let Some(found) = self.by_term.get_mut(term) {
+                found.remove(names);
+                if found.is_empty() {
+                    self.by_term.remove(term);
+                }
+            }
+        }
     }
 }
 
 impl<K: Resource> Cache<K> {
-    /// One whose objects are looked up by the value of a label, too.
-    pub(crate) fn by_label(label: &'static str) -> Self {
+    /// One whose objects are looked up by these terms, too.
+    pub(crate) fn by_terms(list_terms: ListTerms<K>) -> Self {
         Self {
             objects: RwLock::new(Objects {
-                label: Some(label),
+                list_terms: Some(list_terms),
                 ..Objects::default()
             }),
             ..Self::default()
@@ -129,12 +164,18 @@ impl<K: Resource> Cache<K> {
         self.read().all.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Those whose label, by which they are looked up, has this value.
-    pub(crate) fn labelled(&self, value: &str) -> Vec<Arc<K>> {
+    /// Those that are looked up by a term.
+    pub(crate) fn find(&self, term: &str) -> Vec<Arc<K>> {
         let objects = self.read();
-        let bearers = objects.labelled.get(value).into_iter().flatten();
-        bearers
-            .filter_map(|names| objects.all.get(names))
+        let names = objects.by_term.get(term).into_iter().flatten();
+        let named = names.filter_map(|names| objects.all.get(names));
+        let wide = objects.wide.iter().filter_map(|names| objects.all.get(names));
+        let has_term = |object: &K| {
+            let terms = objects.list_terms.map(|list_terms| list_terms(object));
+            terms.is_some_and(|terms| terms.iter().any(|own| own == term))
+        };
+        named
+            .chain(wide.filter(|object| has_term(object)))
             .map(Arc::clone)
             .collect()
     }
@@ -323,5 +364,54 @@ mod tests {
         cache.remove("", "team", 10);
         cache.found(namespace("two", 9), before);
         check(None);
+    }
+
+    /// As terms, the words of an annotation.
+    fn list_words(namespace: &Namespace) -> Vec<String> {
+        let words = namespace
+            .annotations()
+            .get("words")
+            .map(String::as_str)
+            .unwrap_or_default();
+        words.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn saying(name: &str, words: &str, revision: u64) -> Namespace {
+        let metadata = json!({ "name": name, "uid": name, "resourceVersion": revision.to_string(), "annotations": { "words": words } });
+        serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+    }
+
+    #[test]
+    fn objects_are_found_by_the_terms_that_they_have_now() {
+        let cache = Cache::by_terms(list_words);
+        let find = |term: &str| -> Vec<String> { cache.find(term).iter().map(|found| found.name_any()).collect() };
+        let many: Vec<String> = (0..=MOST_TERMS).map(|number| format!("many-{number}")).collect();
+        cache.observe(saying("a", "x y", 1));
+        cache.observe(saying("b", "y", 2));
+        cache.observe(saying("c", &many.join(" "), 3));
+        assert_eq!(
+            (find("x"), find("y"), find("z")),
+            (vec!["a".into()], vec!["a".into(), "b".into()], vec![])
+        );
+        // One with more than are kept is found all the same.
+        assert_eq!((find("many-7"), find("many-64")), (vec!["c".into()], vec!["c".into()]));
+
+        // Older news changes nothing, newer moves it; so does the answer to a write.
+        cache.observe(saying("a", "z", 0));
+        assert_eq!((find("x"), find("z")), (vec!["a".into()], vec![]));
+        cache.observe(saying("a", "z", 4));
+        cache.written(saying("c", "z", 5));
+        cache.written(saying("b", &many.join(" "), 6));
+        assert_eq!((find("x"), find("y")), (vec![], vec![]));
+        assert_eq!(
+            (find("z"), find("many-7")),
+            (vec!["a".into(), "c".into()], vec!["b".into()])
+        );
+        for name in ["a", "b", "c"] {
+            cache.remove("", name, 9);
+        }
+        assert_eq!((find("z"), find("many-7")), (vec![], vec![]));
+        let objects = cache.read();
+        assert!(objects.by_term.is_empty() && objects.wide.is_empty());
     }
 }

@@ -13,7 +13,7 @@ use tenure_cluster::{EventHistory, Seen};
 use tenure_planner::Status;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::Change;
+use crate::cache::{Cache, CacheByKind, Change};
 use crate::drive::{Meter, drive};
 use crate::figures::Seen as Shown;
 use crate::key::{Key, Kind};
@@ -33,6 +33,8 @@ pub(crate) type Meant<'a> = dyn Fn(&ObjectMeta) -> bool + 'a;
 #[derive(Debug)]
 pub(crate) struct Entry<H> {
     pub(crate) kind: &'static Kind,
+    /// Makes the cache of its objects.
+    pub(crate) open_cache: fn(&CacheByKind),
     /// Takes an object as a watch told of it, and answers which it is.
     pub(crate) take_seen: fn(&H, &Seen) -> Option<Key>,
     /// Takes from a watch that an object, by namespace and name, is gone at a revision.
@@ -64,6 +66,7 @@ impl<H: Home> Entry<H> {
     pub(crate) fn of<R: Reconciled<Home = H>>() -> Self {
         Self {
             kind: R::KIND,
+            open_cache: |caches| caches.set(Cache::<R>::by_terms(R::list_terms)),
             take_seen: |home, seen| Some(follow(home, &home.caches().of::<R>().take_seen(seen)?)),
             take_gone: |home, (namespace, name), revision| {
                 follow(home, &home.caches().of::<R>().take_gone(namespace, name, revision))

@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
+use kube::{Resource, ResourceExt as _};
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{Kustomization, ObjectId, Surface, Tenant};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
@@ -44,6 +45,11 @@ use crate::served::Named;
 const GATHERED: Duration = Duration::from_millis(10);
 /// The same, of namespaces that came or went, for who may write to them from elsewhere.
 const GATHERED_ELSEWHERE: Duration = Duration::from_secs(1);
+
+/// The Tenant whose label an object bears.
+fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
+    object.labels().get(TENANT_LABEL).cloned().into_iter().collect()
+}
 
 /// The hub.
 #[derive(Debug)]
@@ -107,12 +113,12 @@ impl Hub {
             known: Arc::new(Known::new(means.settings.clone())),
             means,
             caches: CacheByKind::default(),
-            namespaces: Cache::by_label(TENANT_LABEL),
-            role_bindings: Cache::by_label(TENANT_LABEL),
-            service_accounts: Cache::by_label(TENANT_LABEL),
-            limit_ranges: Cache::by_label(TENANT_LABEL),
-            network_policies: Cache::by_label(TENANT_LABEL),
-            resource_quotas: Cache::by_label(TENANT_LABEL),
+            namespaces: Cache::by_terms(list_tenants),
+            role_bindings: Cache::by_terms(list_tenants),
+            service_accounts: Cache::by_terms(list_tenants),
+            limit_ranges: Cache::by_terms(list_tenants),
+            network_policies: Cache::by_terms(list_tenants),
+            resource_quotas: Cache::by_terms(list_tenants),
             lane_bindings: Cache::default(),
             lane_accounts: Cache::default(),
             policies: Cache::default(),
@@ -630,3 +636,6 @@ impl Home for Hub {
         &self.means.ready
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -251,9 +251,11 @@ impl Shard {
         surroundings: Arc<dyn Surroundings>,
         means: &Arc<Means>,
     ) -> Self {
+        let caches = CacheByKind::default();
+        kinds.iter().for_each(|entry| (entry.open_cache)(&caches));
         Self {
             namespace: namespace.to_owned(),
-            caches: CacheByKind::default(),
+            caches,
             live: Arc::new(LiveObjects::new(
                 means.clients.clone(),
                 Arc::clone(&means.mailboxes),

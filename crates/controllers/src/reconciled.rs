@@ -73,6 +73,11 @@ pub(crate) trait Reconciled:
         Vec::new()
     }
 
+    /// What it is looked up by in its cache, besides its name ([`crate::cache::Cache::find`]).
+    fn list_terms(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether nothing is done with it until somebody wants it.
     fn is_suspended(&self) -> bool {
         false

@@ -46,21 +46,27 @@ impl Reconciled for Kustomization {
 
     /// Those beside it that apply from a source, and those that depend on another Kustomization. Those of other namespaces listen.
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
-        let looks_at = |kustomization: &Self| {
-            let spec = &kustomization.spec;
-            let is_beside = |namespace: &Option<String>| is_beside(&kustomization.metadata, namespace.as_deref());
-            let source = &spec.source_ref;
-            let is_source =
-                source.kind == changed.kind.name && source.name == changed.name && is_beside(&source.namespace);
-            let mut named = spec.depends_on.iter().filter(|on| is_beside(&on.namespace));
-            let mut depends_on = || named.any(|dependency| dependency.name == changed.name);
-            is_source || (changed.kind == Self::KIND && depends_on())
-        };
-        let beside = shard.caches.of::<Self>().in_namespace(&changed.namespace);
-        let dependents = beside.iter().filter(|kustomization| looks_at(kustomization));
-        dependents
-            .map(|kustomization| Key::of(Self::KIND, &kustomization.metadata))
+        let dependents = shard
+            .caches
+            .of::<Self>()
+            .find(&name_term(changed.kind.name, &changed.name));
+        let beside = dependents
+            .iter()
+            .filter(|dependent| dependent.metadata.namespace.as_deref() == Some(&changed.namespace));
+        beside
+            .map(|dependent| Key::of(Self::KIND, &dependent.metadata))
             .collect()
+    }
+
+    /// What it looks at beside itself: its source, and what it depends on. Each change of one of many asks for those, so that all would be gone
+    /// through as often as there are.
+    fn list_terms(&self) -> Vec<String> {
+        let is_beside = |namespace: &Option<String>| is_beside(&self.metadata, namespace.as_deref());
+        let source = &self.spec.source_ref;
+        let source = is_beside(&source.namespace).then(|| name_term(&source.kind, &source.name));
+        let depends_on = self.spec.depends_on.iter().filter(|on| is_beside(&on.namespace));
+        let depends_on = depends_on.map(|on| name_term(Self::KIND.name, &on.name));
+        source.into_iter().chain(depends_on).collect()
     }
 
     fn is_suspended(&self) -> bool {
@@ -83,4 +89,9 @@ impl Reconciled for Kustomization {
         shard.inventories.refresh(key, now);
         shard.tell_listeners(key);
     }
+}
+
+/// What those are looked up by that look at an object of their own namespace.
+fn name_term(kind: &str, name: &str) -> String {
+    format!("{kind}/{name}")
 }

@@ -61,7 +61,7 @@ impl TenantReconciler {
 
     /// Without status: nothing is decided by it, and that of a quota changes with each Pod.
     fn collect<K: Resource + Serialize>(&self, cache: &Cache<K>, into: &mut BTreeMap<ObjectId, Live>) {
-        for object in cache.labelled(&self.key.name) {
+        for object in cache.find(&self.key.name) {
             let Ok(mut object) = serde_json::to_value(object.as_ref()) else {
                 continue;
             };
