@@ -1,10 +1,11 @@
 //! The hub: Tenants, namespaces and Surfaces, and which namespace belongs to which lane. It brings lanes what watches tell, and answers
 //! what they ask about their surroundings. Refuses to hold anything of what lanes hold: it knows where it is.
 
+mod news;
+
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -12,12 +13,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt as _};
 use tenure_api::metadata::TENANT_LABEL;
-use tenure_api::{Kustomization, ObjectId, Surface, Tenant};
+use tenure_api::{Kustomization, ObjectId, Surface};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
 use tenure_planner::artifact_address::ArtifactAddress;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
-use tenure_tenancy::{Concerned, Ending, Facts, Identity, LaneAccount, Placement, Realm, TenantFacts, identity};
+use tenure_tenancy::{Concerned, Ending, Identity, LaneAccount, Placement, identity};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -40,11 +41,6 @@ use crate::realm::Known;
 use crate::receiver;
 use crate::reconciled::{Home, Reconciled as _};
 use crate::served::Named;
-
-/// How long changes of Tenants and namespaces are gathered before those whom they concern are told.
-const GATHERED: Duration = Duration::from_millis(10);
-/// The same, of namespaces that came or went, for who may write to them from elsewhere.
-const GATHERED_ELSEWHERE: Duration = Duration::from_secs(1);
 
 /// The Tenant whose label an object bears.
 fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
@@ -273,103 +269,6 @@ impl Hub {
     /// Why the process of a namespace's lane is down, in words.
     pub(crate) fn find_lane_trouble(&self, namespace: &str) -> Option<String> {
         self.fleet()?.find_trouble(namespace)
-    }
-
-    /// All that is known of Tenants and namespaces.
-    pub(crate) fn copy_facts(&self) -> Facts {
-        self.known.copy()
-    }
-
-    /// What is known of Tenants and namespaces that one Tenant can be decided by.
-    pub(crate) fn extract_realm(&self, tenant: &Tenant) -> Arc<Realm> {
-        Arc::new(self.known.extract(&TenantFacts::from(tenant)))
-    }
-
-    /// A namespace may have changed in what tells whose it is; whether it has.
-    pub(crate) fn take_namespace(&self, name: &str) -> bool {
-        let concerned = self.known.take_namespace(name, &self.namespaces);
-        self.tell_concerned(concerned)
-    }
-
-    /// A Tenant may have changed in what tells which namespaces are its.
-    pub(crate) fn take_tenant(&self, name: &str) {
-        let concerned = self.known.take_tenant(name, &self.caches.of::<Tenant>());
-        self.tell_concerned(concerned);
-    }
-
-    /// Everything that depends on whose a namespace is has to look again, once: everything is known.
-    pub(crate) fn tell_all(&self) {
-        self.realm_changed.notify_one();
-        self.policy_news.notify_one();
-        self.means.mailboxes.wake_all();
-        if let Some(fleet) = self.fleet() {
-            fleet.place_all();
-        }
-    }
-
-    /// Those whom a change concerns have to look again; whether there are any.
-    ///
-    /// They are told a moment later, so that a hundred namespaces made at once are one change. Must be called inside a tokio runtime.
-    fn tell_concerned(&self, concerned: Concerned) -> bool {
-        if concerned.is_empty() {
-            return false;
-        }
-        if concerned.has_come_or_gone {
-            self.tell_elsewhere();
-        }
-        let mut news = self.realm_news.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(news) = news.as_mut() {
-            news.extend(concerned);
-            return true;
-        }
-        *news = Some(concerned);
-        drop(news);
-        let (means, news, fleet) = (
-            Arc::clone(&self.means),
-            Arc::clone(&self.realm_news),
-            self.fleet().cloned(),
-        );
-        let (changed, policy_news) = (Arc::clone(&self.realm_changed), Arc::clone(&self.policy_news));
-        tokio::spawn(async move {
-            tokio::time::sleep(GATHERED).await;
-            let told = news.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Concerned {
-                tenants, namespaces, ..
-            } = told.unwrap_or_default();
-            changed.notify_one();
-            policy_news.notify_one();
-            means.mailboxes.wake_where(|key| match key.find_namespace() {
-                None => tenants.contains(&key.name),
-                Some(namespace) => namespaces.contains(namespace),
-            });
-            if let Some(fleet) = fleet {
-                fleet.place_where(|namespace| namespaces.contains(namespace));
-            }
-        });
-        true
-    }
-
-    /// What is nobody's may write to any namespace, and wait for one to come or to go: it is told, and not more often than in a while, however
-    /// many a tenant makes and deletes.
-    fn tell_elsewhere(&self) {
-        if self.news_elsewhere.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let (means, known, news) = (
-            Arc::clone(&self.means),
-            Arc::clone(&self.known),
-            Arc::clone(&self.news_elsewhere),
-        );
-        let fleet = self.fleet().cloned();
-        tokio::spawn(async move {
-            tokio::time::sleep(GATHERED_ELSEWHERE).await;
-            news.store(false, Ordering::Release);
-            let is_nobodys = |namespace: &str| !namespace.is_empty() && known.is_nobodys(namespace);
-            means.mailboxes.wake_where(|key| is_nobodys(&key.namespace));
-            if let Some(fleet) = fleet {
-                fleet.place_where(is_nobodys);
-            }
-        });
     }
 
     /// Wakes everybody here who looks at an object that changed, wherever that is.

@@ -5,6 +5,7 @@
 use std::convert::Infallible;
 
 use serde_json::json;
+use tenure_api::Tenant;
 use tenure_cluster::{Connection, Token};
 
 use super::*;

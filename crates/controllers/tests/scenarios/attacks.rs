@@ -9,6 +9,7 @@
 mod alerts;
 mod artifacts;
 mod bombs;
+mod bounds;
 mod buckets;
 mod contents;
 mod expressions;

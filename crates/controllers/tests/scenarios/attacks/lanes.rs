@@ -2,34 +2,28 @@
 //! namespaces, and whoever takes over the controller not the cluster. What a lane is without is put back, and harms nobody else.
 
 use serde_json::{Value, json};
-use tenure_api::installation;
-use tenure_tenancy::admission::policy;
 use tenure_testkit::{Admin, SOON, eventually};
 
 use super::Scene;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, condition, config_map, request_token};
 use crate::tenants::{surface, surface_ready};
 
-const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
+pub(super) const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 const SECRET: (&str, &str) = ("v1", "Secret");
 const EVENT: (&str, &str) = ("v1", "Event");
-const SERVICE_ACCOUNT: (&str, &str) = ("v1", "ServiceAccount");
-const NETWORK_POLICY: (&str, &str) = ("networking.k8s.io/v1", "NetworkPolicy");
-const CLUSTER_ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
-const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
-const LANE: &str = "tenure:lane";
+pub(super) const LANE: &str = "tenure:lane";
 
 #[track_caller]
-fn assert_forbidden<T: std::fmt::Debug>(asked: Result<T, impl ToString>, what: &str) {
+pub(super) fn assert_forbidden<T: std::fmt::Debug>(asked: Result<T, impl ToString>, what: &str) {
     let message = asked.expect_err(what).to_string();
     assert!(message.to_lowercase().contains("forbidden"), "{what}: {message}");
 }
 
-fn account(namespace: &str, name: &str) -> Value {
+pub(super) fn account(namespace: &str, name: &str) -> Value {
     json!({ "kind": "ServiceAccount", "name": name, "namespace": namespace })
 }
 
-fn binding(kind: &str, namespace: Option<&str>, name: &str, role: &str, subject: &Value) -> Value {
+pub(super) fn binding(kind: &str, namespace: Option<&str>, name: &str, role: &str, subject: &Value) -> Value {
     let mut metadata = json!({ "name": name });
     if let Some(namespace) = namespace {
         metadata["namespace"] = json!(namespace);
@@ -310,153 +304,6 @@ async fn the_controllers_token_is_no_administrators() {
         .await
         .unwrap();
     scene.end().await;
-}
-
-/// RBAC lets the controllers bind in any namespace, since a tenant's may be any. What that must not come to, the policy above them says,
-/// whatever else of Tenure's is installed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
-    let stage = Stage::set("bounds").await;
-    let admin = &stage.admin;
-    give_all_rights(admin).await;
-    let hub = stage.bearing("tenure-system", "tenure-controller").await;
-    let itself = account("tenure-system", "tenure-controller");
-    let lane = account("tenure-system", "tenure-lane-platform");
-    let metadata = json!({ "name": "bounds", "namespace": "kube-system" });
-    admin
-        .apply(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata }))
-        .await
-        .unwrap();
-    let administrators = binding("RoleBinding", Some("kube-system"), "bounds", "view", &lane);
-    admin.apply(administrators).await.unwrap();
-
-    let within = |namespace: &str, name: &str, role: &str, subject: &Value| {
-        binding("RoleBinding", Some(namespace), name, role, subject)
-    };
-    let everywhere = |name: &str, role: &str| binding("ClusterRoleBinding", None, name, role, &itself);
-    let pool = account("tenure-system", "tenure-lane-pool");
-    let in_system = |kind: &str, spec: Value| {
-        let mut object = json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": "bounds-more", "namespace": "kube-system" } });
-        if !spec.is_null() {
-            object["spec"] = spec;
-        }
-        object
-    };
-    let owning = json!([{ "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["own"], "resourceNames": ["x"] }]);
-    let role = |name: &str, labels: Value, rules: &Value| json!({ "apiVersion": ROLE_BINDING.0, "kind": "ClusterRole", "metadata": { "name": name, "labels": labels }, "rules": rules });
-    let mut all_tenants = owning.clone();
-    all_tenants[0].as_object_mut().unwrap().remove("resourceNames");
-    let aggregated = json!({ "rbac.authorization.k8s.io/aggregate-to-admin": "true" });
-    let attempts = [
-        (
-            "a lane's rights in kube-system",
-            within("kube-system", "bounds-more", "tenure-lane", &itself),
-        ),
-        (
-            "an owner's in kube-system",
-            within("kube-system", "bounds-more", "admin", &itself),
-        ),
-        (
-            "a lane's under its name",
-            within("kube-system", LANE, "tenure-lane", &lane),
-        ),
-        (
-            "books for another lane",
-            within("kube-system", LANE, "tenure-lane-books", &pool),
-        ),
-        (
-            "books under another name",
-            within("kube-system", "bounds-more", "tenure-lane-books", &lane),
-        ),
-        (
-            "an owner's in the platform",
-            within("tenure-system", "bounds-more", "admin", &itself),
-        ),
-        (
-            "another lane in the platform",
-            within("tenure-system", LANE, "tenure-lane", &pool),
-        ),
-        ("a lane's everywhere", everywhere("bounds-more", "tenure-lane")),
-        ("an owner's everywhere", everywhere("tenure:x:own", "admin")),
-        ("a role that others grow by", role("tenure:x:own", aggregated, &owning)),
-        ("a role of another name", role("bounds-more", json!({}), &owning)),
-        ("a role for all Tenants", role("tenure:x:own", json!({}), &all_tenants)),
-        ("an account in kube-system", in_system("ServiceAccount", Value::Null)),
-        (
-            "a quota in kube-system",
-            in_system("ResourceQuota", json!({ "hard": { "pods": "0" } })),
-        ),
-        ("a NetworkPolicy in kube-system", isolating_in("kube-system")),
-        ("a NetworkPolicy in the platform", isolating_in("tenure-system")),
-    ];
-    for (what, object) in attempts {
-        // The server follows policies and roles by a watch; what it let through until then is changed by the next attempt, or taken away below.
-        let asked = eventually(SOON, || async {
-            match hub.apply(object.clone()).await {
-                Err(error) if error.to_string().contains("(controller-rights)") => Ok(()),
-                other => Err(format!("{what}: {other:?}")),
-            }
-        });
-        asked.await.unwrap();
-    }
-    for (kind, name) in [(ROLE_BINDING, "bounds"), (SERVICE_ACCOUNT, "bounds")] {
-        let message = hub.delete(kind, ("kube-system", name)).await.unwrap_err().to_string();
-        assert!(message.contains("(controller-rights)"), "{message}");
-    }
-    // And it keeps the policies that it is to keep, not this one.
-    for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
-        let kind = ("admissionregistration.k8s.io/v1", kind);
-        let weaker = json!({ "metadata": { "labels": { "a": "b" } } });
-        assert_forbidden(hub.patch(kind, ("", "tenure-controller-rights"), weaker).await, kind.1);
-        let deleted = hub.delete(kind, ("", "tenure-controller-rights")).await;
-        assert_forbidden(deleted.map(|()| ""), kind.1);
-    }
-
-    // What it is for, it does.
-    let owners = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bounds-owner" });
-    let of_tenant = |name: &str, role: &str| binding("ClusterRoleBinding", None, name, role, &owners);
-    for object in [
-        within("kube-system", LANE, "tenure-lane-books", &lane),
-        within("tenure-system", LANE, "tenure-lane", &lane),
-        within("bounds", "bounds-own", "admin", &owners),
-        role("tenure:x:own", json!({}), &owning),
-        of_tenant("tenure:x:own", "tenure:x:own"),
-        of_tenant("capsule:x:namespace-provisioner", "capsule-namespace-provisioner"),
-        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "bounds-own", "namespace": "bounds" } }),
-        isolating_in("bounds"),
-    ] {
-        hub.apply(object.clone())
-            .await
-            .unwrap_or_else(|error| panic!("{object}: {error}"));
-    }
-    // And an administrator binds whom he wants.
-    admin
-        .apply(within("kube-system", "bounds", "view", &itself))
-        .await
-        .unwrap();
-
-    for (kind, name) in [(ROLE_BINDING, "bounds"), (SERVICE_ACCOUNT, "bounds")] {
-        admin.delete(kind, ("kube-system", name)).await.unwrap();
-    }
-    for name in ["tenure:x:own", "capsule:x:namespace-provisioner"] {
-        admin.delete(CLUSTER_ROLE_BINDING, ("", name)).await.unwrap();
-    }
-    admin.delete(CLUSTER_ROLE, ("", "tenure:x:own")).await.unwrap();
-    stage.end().await;
-}
-
-fn isolating_in(namespace: &str) -> Value {
-    json!({ "apiVersion": NETWORK_POLICY.0, "kind": NETWORK_POLICY.1, "metadata": { "name": "bounds-more", "namespace": namespace },
-        "spec": { "podSelector": {} } })
-}
-
-/// Gives the controllers' account every right that an installation can have.
-async fn give_all_rights(admin: &Admin) {
-    let policies = policy::list_policies("tenure-system");
-    let policing = installation::policing(&policies, &policy::list_roles());
-    for object in installation::admission().into_iter().chain(policing) {
-        admin.apply(object).await.unwrap();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
