@@ -11,6 +11,9 @@ use crate::kind::Request;
 use crate::object::set_status;
 use crate::schema::FieldError;
 
+/// How many addresses are looked for by themselves, before all that are taken are looked at.
+const TRIES: usize = 4;
+
 fn needs_address(object: &Value) -> bool {
     object.pointer("/spec/type").and_then(Value::as_str) != Some("ExternalName")
 }
@@ -260,7 +263,7 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// What a stored Service holds of what is given out once. Every create asks all Services, so nothing else of them is read.
+/// What a stored Service holds of what is given out once. Creates ask all Services, so nothing else of them is read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Stored {
@@ -300,8 +303,16 @@ pub(super) fn stored(request: &Request<'_>) -> Vec<Stored> {
     found
 }
 
-fn taken(request: &Request<'_>) -> impl Iterator<Item = String> {
-    stored(request).into_iter().map(|service| service.spec.cluster_ip)
+/// Whether a Service has this address. Every create of one asks so, whoever's the others are: most of them are not even read.
+fn is_taken(request: &Request<'_>, address: &str) -> bool {
+    let quoted = format!("\"{address}\"");
+    let finder = memchr::memmem::Finder::new(quoted.as_bytes());
+    let mut taken = false;
+    request.objects.show("", "services", &mut |bytes| {
+        let has = |bytes| serde_json::from_slice::<Stored>(bytes).is_ok_and(|stored| stored.spec.cluster_ip == address);
+        taken = taken || (finder.find(bytes).is_some() && has(bytes));
+    });
+    taken
 }
 
 fn free_address(request: &Request<'_>) -> Option<String> {
@@ -310,7 +321,6 @@ fn free_address(request: &Request<'_>) -> Option<String> {
         // As in Kubernetes, an address that stands for any.
         return Some(range.network().to_string());
     }
-    let taken: BTreeSet<Ipv4Addr> = taken(request).filter_map(|address| address.parse().ok()).collect();
     // Anywhere in the range, so that what was given back is not given out again at once. The lowest are left to people who
     // choose for themselves, as long as there are others.
     let size = i64::from(range.size());
@@ -319,6 +329,16 @@ fn free_address(request: &Request<'_>) -> Option<String> {
     let mut candidates = (start..size - 1)
         .chain(1..start)
         .filter_map(|offset| range.address(u32::try_from(offset).ok()?));
+    // One of the first is free, unless most are taken: then it is better to know all that are.
+    for candidate in candidates.by_ref().take(TRIES) {
+        let candidate = candidate.to_string();
+        if !is_taken(request, &candidate) {
+            return Some(candidate);
+        }
+    }
+    let stored = stored(request);
+    let taken = stored.iter().map(|service| service.spec.cluster_ip.parse());
+    let taken: BTreeSet<Ipv4Addr> = taken.filter_map(Result::ok).collect();
     let free = candidates.find(|candidate| !taken.contains(candidate));
     free.map(|free| free.to_string())
 }
@@ -381,7 +401,7 @@ fn given_address(request: &Request<'_>, new: &str) -> Vec<FieldError> {
             let length = range.prefix();
             format!("the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {from}/{length}")
         }
-    } else if taken(request).any(|other| other == new) {
+    } else if is_taken(request, new) {
         "provided IP is already allocated".to_owned()
     } else {
         return Vec::new();
