@@ -44,6 +44,21 @@ impl Cluster {
         }
     }
 
+    /// With a namespace, and Services that get addresses of this range.
+    pub(crate) async fn with_addresses(range: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = Config::new(directory.path());
+        config.services = range.parse().unwrap();
+        let cluster = Self {
+            server: Server::open(config).await.unwrap(),
+            _directory: Some(directory),
+        };
+        cluster
+            .create("", "namespaces", None, json!({ "metadata": { "name": "shop" } }))
+            .await;
+        cluster
+    }
+
     pub(crate) async fn with_namespace(workload_status: bool) -> Self {
         let cluster = Self::open(workload_status).await;
         cluster
@@ -56,6 +71,17 @@ impl Cluster {
         let catalog = self.server.registry().catalog();
         let resource = catalog.find_any_version(group, plural).unwrap().clone();
         Operation::new(resource, namespace.map(str::to_owned), UserInfo::loopback(), "test")
+    }
+
+    /// What is said where an object is refused that is created.
+    pub(crate) async fn refuse(&self, group: &str, plural: &str, namespace: Option<&str>, mut object: Value) -> String {
+        let operation = self.operation(group, plural, namespace);
+        object["apiVersion"] = json!(operation.resource.api_version());
+        object["kind"] = json!(operation.resource.kind);
+        match self.server.registry().create(&operation, object).await {
+            Ok(_) => panic!("it was created"),
+            Err(error) => error.to_string(),
+        }
     }
 
     pub(crate) async fn create(&self, group: &str, plural: &str, namespace: Option<&str>, mut object: Value) -> Value {

@@ -1,5 +1,7 @@
 //! The controllers on an open server: what they do is awaited, never slept for.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, named, owned, uid};
@@ -374,4 +376,32 @@ async fn what_was_left_undone_is_done_after_a_restart() {
     let second = Cluster::open_in(&directory, false).await;
     second.until_gone("", "configmaps", Some("shop"), "child").await;
     second.until_gone("", "namespaces", None, "other").await;
+}
+
+/// A range is given out to its last address, each once, whoever comes late; and an address stands in an annotation without being taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_is_given_out_to_its_last_address() {
+    let cluster = Cluster::with_addresses("10.9.0.0/28").await;
+    let service = |name: &str| {
+        let mentions: Vec<String> = (0..16).map(|last| format!("10.9.0.{last}")).collect();
+        json!({
+            "metadata": { "name": name, "annotations": { "mentions": mentions.join(" "), "one": "10.9.0.9" } },
+            "spec": { "ports": [{ "port": 80 }], "selector": { "app": "web" } },
+        })
+    };
+    // The first and the last of the sixteen are not given out.
+    let mut given = BTreeSet::new();
+    for number in 0..14 {
+        let made = cluster
+            .create("", "services", Some("shop"), service(&format!("web-{number}")))
+            .await;
+        let address = made["spec"]["clusterIP"].as_str().unwrap().to_owned();
+        assert!(given.insert(address.clone()), "{address} is given out twice: {given:?}");
+    }
+    let mut named = service("named");
+    named["spec"]["clusterIP"] = json!("10.9.0.9");
+    let said = cluster.refuse("", "services", Some("shop"), named).await;
+    assert!(said.contains("provided IP is already allocated"), "{said}");
+    let said = cluster.refuse("", "services", Some("shop"), service("late")).await;
+    assert!(said.contains("no free address is left in the service range"), "{said}");
 }
