@@ -30,7 +30,7 @@ enum Suite {
     ControlPlane,
     /// Kustomizations from cold, resync, commit to applied, drift; a push that a Receiver is told of; one large Kustomization.
     Reconcile,
-    /// `tenure run` beside Flux's controllers, each on a kube-apiserver of its own; not part of "all". Wants --kubernetes and --flux.
+    /// `tenure run` on a kube-apiserver, and with --flux Flux's controllers on another; not part of "all". Wants --kubernetes.
     Beside,
     /// `tenure build` beside `kustomize build`.
     Kustomize,
@@ -130,7 +130,7 @@ async fn measure() -> anyhow::Result<()> {
         let programs = reconcile::beside::Programs {
             program: &arguments.program,
             kubernetes: arguments.kubernetes.as_deref().context("--kubernetes is missing")?,
-            flux: arguments.flux.as_deref().context("--flux is missing")?,
+            flux: arguments.flux.as_deref(),
         };
         for count in &arguments.kustomizations {
             reconcile::beside::measure(&programs, &arguments.flux_argument, *count, &mut report).await?;

@@ -172,10 +172,7 @@ fn has_size(tenant: &DynamicObject, size: i64) -> bool {
 
 /// Waits until so many Tenants are Ready, each with so many namespaces.
 async fn until_sized(client: &kube::Client, count: usize, size: i64) -> anyhow::Result<()> {
-    watch_until(tenants(client), |objects| {
-        objects.len() == count && objects.values().all(|tenant| has_size(tenant, size))
-    })
-    .await
+    watch_until(tenants(client), count, |tenant| has_size(tenant, size)).await
 }
 
 /// Waits until one Tenant has so many.

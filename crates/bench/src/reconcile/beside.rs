@@ -33,14 +33,14 @@ pub(crate) struct Programs<'a> {
     pub(crate) program: &'a Path,
     /// The folder with kube-apiserver, kube-controller-manager and etcd.
     pub(crate) kubernetes: &'a Path,
-    /// The folder with Flux's controllers and, in `crds`, their definitions.
-    pub(crate) flux: &'a Path,
+    /// The folder with Flux's controllers and, in `crds`, their definitions; without it ours are measured by themselves.
+    pub(crate) flux: Option<&'a Path>,
 }
 
 /// Whose controllers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Flux,
+enum Side<'a> {
+    Flux(&'a Path),
     Tenure,
 }
 
@@ -63,20 +63,34 @@ pub(crate) async fn measure(
     count: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let theirs = measure_side(programs, Side::Flux, tuned, count).await.context("Flux")?;
     let ours = measure_side(programs, Side::Tenure, tuned, count)
         .await
         .context("tenure run")?;
-    let mut add = |what: &str, value: &dyn Fn(&Figures) -> String, part: f64, bar| {
-        let theirs = format!("{} (part {part:.2})", value(&theirs));
+    let theirs = match programs.flux {
+        Some(flux) => match measure_side(programs, Side::Flux(flux), tuned, count).await {
+            Ok(figures) => Some(figures),
+            // What ours took is not thrown away for it.
+            Err(error) => {
+                let what = format!("{count} through kube-apiserver: Flux came to no end");
+                report.add(what, String::new(), Some(format!("{error:#}")), "");
+                None
+            }
+        },
+        None => None,
+    };
+    let mut add = |what: &str, value: &dyn Fn(&Figures) -> String, part: Option<f64>, bar| {
+        let theirs = theirs.as_ref().zip(part);
         report.add(
             format!("{count} through kube-apiserver: {what}"),
             value(&ours),
-            Some(theirs),
+            theirs.map(|(theirs, part)| format!("{} (part {part:.2})", value(theirs))),
             bar,
         );
     };
-    let part = |value: &dyn Fn(&Figures) -> f64| value(&ours) / value(&theirs).max(f64::EPSILON);
+    let part = |value: &dyn Fn(&Figures) -> f64| {
+        let theirs = theirs.as_ref()?;
+        Some(value(&ours) / value(theirs).max(f64::EPSILON))
+    };
     let seconds = |value: Duration| value.as_secs_f64();
     add(
         "from cold to Ready",
@@ -130,7 +144,12 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-async fn measure_side(programs: &Programs<'_>, side: Side, tuned: &[String], count: usize) -> anyhow::Result<Figures> {
+async fn measure_side(
+    programs: &Programs<'_>,
+    side: Side<'_>,
+    tuned: &[String],
+    count: usize,
+) -> anyhow::Result<Figures> {
     let folder = tempfile::tempdir()?;
     let git = GitServer::start(folder.path().join("git"), Options::default()).await?;
     let repository = git.create("bench").await?;
@@ -186,7 +205,7 @@ async fn measure_side(programs: &Programs<'_>, side: Side, tuned: &[String], cou
 /// Where one side's controllers run, and on what.
 struct Place<'a> {
     programs: &'a Programs<'a>,
-    side: Side,
+    side: Side<'a>,
     tuned: &'a [String],
     kubeconfig: PathBuf,
     data: PathBuf,
@@ -197,7 +216,7 @@ impl Place<'_> {
     /// What has to be in the cluster before the controllers start.
     async fn install(&self, client: &kube::Client) -> anyhow::Result<()> {
         match self.side {
-            Side::Flux => apply_definitions(client, &self.programs.flux.join("crds")).await,
+            Side::Flux(flux) => apply_definitions(client, &flux.join("crds")).await,
             Side::Tenure => {
                 let status = Command::new(self.programs.program)
                     .args(["install", "--without-deployment", "--kubeconfig"])
@@ -217,7 +236,7 @@ impl Place<'_> {
         let mut controllers = Controllers { children: Vec::new() };
         let mut probes = Vec::new();
         match self.side {
-            Side::Flux => {
+            Side::Flux(flux) => {
                 let store = format!("127.0.0.1:{}", free_port()?);
                 let storage = self.data.join("artifacts");
                 std::fs::create_dir_all(&storage)?;
@@ -231,7 +250,7 @@ impl Place<'_> {
                     ("kustomize-controller", self.tuned),
                 ] {
                     let probe = format!("127.0.0.1:{}", free_port()?);
-                    let mut command = Command::new(self.programs.flux.join(name));
+                    let mut command = Command::new(flux.join(name));
                     command
                         .args([
                             "--enable-leader-election=false",

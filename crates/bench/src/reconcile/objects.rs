@@ -1,7 +1,7 @@
 //! What is reconciled: the repository's files, a source, Kustomizations of four objects each, and how their statuses are waited for. Owns their
 //! form, which is the same on every control plane.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -64,7 +64,7 @@ pub(super) async fn prepare(client: &kube::Client, source: &Value) -> anyhow::Re
     }
     let kind = text(source, "/kind");
     let source = api(client, "source.toolkit.fluxcd.io", "v1", kind, plural_of(kind)?);
-    watch_until(source, |objects| objects.values().all(ready) && !objects.is_empty()).await
+    watch_until(source, 1, ready).await
 }
 
 fn api(client: &kube::Client, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
@@ -152,10 +152,7 @@ pub(crate) fn ready(object: &DynamicObject) -> bool {
 
 /// Waits until so many Kustomizations are Ready.
 pub(super) async fn until_ready(client: &kube::Client, count: usize) -> anyhow::Result<()> {
-    watch_until(kustomizations(client), |objects| {
-        objects.len() == count && objects.values().all(ready)
-    })
-    .await
+    watch_until(kustomizations(client), count, ready).await
 }
 
 /// Waits until so many Kustomizations say that they have applied a commit.
@@ -167,26 +164,33 @@ pub(super) async fn until_applied(client: &kube::Client, count: usize, commit: &
             .and_then(Value::as_str);
         ready(object) && revision.is_some_and(|revision| revision.ends_with(commit))
     };
-    watch_until(kustomizations(client), |objects| {
-        objects.len() == count && objects.values().all(applied)
-    })
-    .await
+    watch_until(kustomizations(client), count, applied).await
 }
 
-/// Waits until all that are there, by name, satisfy.
+/// Waits until there are exactly so many and all satisfy. Each event costs the same however many there are: what is measured shares the
+/// processors with this.
 pub(crate) async fn watch_until(
     api: Api<DynamicObject>,
-    done: impl Fn(&BTreeMap<String, DynamicObject>) -> bool,
+    count: usize,
+    satisfies: impl Fn(&DynamicObject) -> bool,
 ) -> anyhow::Result<()> {
     use kube::runtime::watcher::{self, Event};
-    let mut objects = BTreeMap::new();
+    let mut satisfied = BTreeSet::new();
+    let mut waiting = BTreeMap::new();
     let watching = async {
         let mut events = std::pin::pin!(watcher::watcher(api, watcher::Config::default()));
         while let Some(event) = events.next().await {
             if let Event::Apply(object) | Event::InitApply(object) = event? {
-                objects.insert(object.metadata.name.clone().unwrap_or_default(), object);
+                let name = object.metadata.name.clone().unwrap_or_default();
+                if satisfies(&object) {
+                    waiting.remove(&name);
+                    satisfied.insert(name);
+                } else {
+                    satisfied.remove(&name);
+                    waiting.insert(name, object);
+                }
             }
-            if done(&objects) {
+            if waiting.is_empty() && satisfied.len() == count {
                 return Ok(());
             }
         }
@@ -194,19 +198,17 @@ pub(crate) async fn watch_until(
     };
     let answer = tokio::time::timeout(PATIENCE, watching).await;
     answer.unwrap_or_else(|_| {
-        let waiting: Vec<_> = objects
+        let said: Vec<_> = waiting
             .values()
-            .filter(|object| !ready(object))
             .take(3)
-            .map(|object| {
-                object
-                    .data
-                    .pointer("/status/conditions")
-                    .map(Value::to_string)
-                    .unwrap_or_default()
-            })
+            .map(|object| object.data.pointer("/status/conditions").map(Value::to_string))
+            .map(Option::unwrap_or_default)
             .collect();
-        bail!("not there after {PATIENCE:?}; waiting for {waiting:?}")
+        bail!(
+            "{} of {count} are there after {PATIENCE:?}; {} others are waited for, which say {said:?}",
+            satisfied.len(),
+            waiting.len()
+        )
     })
 }
 
