@@ -24,6 +24,7 @@ mod conversion;
 mod fairness;
 mod formats;
 mod gate;
+mod holders;
 mod http;
 mod intake;
 mod json_patch;

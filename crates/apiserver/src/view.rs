@@ -1,13 +1,14 @@
 //! All objects at one revision, as they are stored. Owns how kinds, and rules about a write, look at objects beside the one that
-//! is written. Refuses to follow what is written after it.
+//! is written. Refuses to follow what is written after it, but for what is given out once, of which nobody may give out the same.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use tenure_access::identity::Lookup;
-use tenure_kinds::kind::{Objects, ServiceRange};
+use tenure_kinds::kind::{Allocated, Objects, ServiceRange};
 use tenure_store::{Entry, Snapshot};
 
+use crate::holders::Holders;
 use crate::keys;
 use crate::stored::decode_stored;
 
@@ -16,11 +17,16 @@ use crate::stored::decode_stored;
 pub struct View {
     snapshot: Snapshot,
     services: ServiceRange,
+    holders: Arc<Holders>,
 }
 
 impl View {
-    pub(crate) fn new(snapshot: Snapshot, services: ServiceRange) -> Self {
-        Self { snapshot, services }
+    pub(crate) fn new(snapshot: Snapshot, services: ServiceRange, holders: Arc<Holders>) -> Self {
+        Self {
+            snapshot,
+            services,
+            holders,
+        }
     }
 
     /// The revision of this view.
@@ -73,9 +79,7 @@ impl Objects for View {
         Self::list(self, group, plural, namespace)
     }
 
-    fn show(&self, group: &str, plural: &str, look: &mut dyn FnMut(&[u8])) {
-        for (_, entry) in self.snapshot.range(&keys::of_resource(group, plural, None), None) {
-            look(&entry.bytes);
-        }
+    fn count_holders(&self, allocated: Allocated) -> usize {
+        self.holders.count(allocated)
     }
 }

@@ -15,6 +15,7 @@ use tenure_kinds::kind::ServiceRange;
 use tenure_store::Store;
 
 use crate::catalog::Catalog;
+use crate::holders::Holders;
 use crate::keys;
 use crate::rights::Rights;
 use crate::view::View;
@@ -35,12 +36,14 @@ struct Inner {
     /// The revision whose definitions are served.
     definitions: Mutex<u64>,
     services: ServiceRange,
+    holders: Arc<Holders>,
 }
 
 impl Contents {
     pub(crate) fn new(store: Store, catalog: Catalog, services: ServiceRange) -> Self {
         let inner = Inner {
             rights: Arc::new(Rights::new(store.clone())),
+            holders: Arc::new(Holders::new(store.clone())),
             store,
             catalog: ArcSwap::from_pointee(catalog),
             definitions: Mutex::default(),
@@ -86,7 +89,8 @@ impl Contents {
 
     /// A consistent view of all objects.
     pub(crate) fn view(&self) -> View {
-        View::new(self.inner.store.snapshot(), self.inner.services)
+        let holders = Arc::clone(&self.inner.holders);
+        View::new(self.inner.store.snapshot(), self.inner.services, holders)
     }
 
     /// The present time; the one place where the verbs and their rules read a clock.

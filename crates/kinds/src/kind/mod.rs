@@ -5,6 +5,7 @@
 //! [`crate::customresources::CUSTOM`]. Refuses to know any single kind, and to ask which one it has before it.
 
 mod admission;
+mod allocated;
 mod generation;
 mod request;
 mod resource;
@@ -24,6 +25,7 @@ use crate::schema::validation::names::NameRule;
 use crate::table::plain_cells;
 
 pub use admission::{Admitted, Awaited, Plugin, Rule};
+pub use allocated::Allocated;
 pub use generation::Generation;
 pub use request::{Objects, Request};
 pub use resource::{CustomKind, Origin, Resource, ScalePaths, Subresource};

@@ -4,15 +4,16 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenure_access::identity::{Lookup, UserInfo};
 
-use super::{Resource, ServiceRange};
+use super::{Allocated, Resource, ServiceRange};
 
 /// All objects at one moment, in the versions that they are stored in. The registry implements it on a snapshot of its store.
 pub trait Objects: Lookup {
     /// The objects of one resource, in one namespace or everywhere.
     fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value>;
 
-    /// Shows the stored JSON of every object of one resource, for questions about all of them at once.
-    fn show(&self, group: &str, plural: &str, look: &mut dyn FnMut(&[u8]));
+    /// How many Services hold this, in all namespaces; those that were stored since that moment may be among them. Each Service that is made
+    /// asks so, whoever's the others are: the answer may not cost more the more there are.
+    fn count_holders(&self, allocated: Allocated) -> usize;
 }
 
 /// One write, as far as a kind has to know it.

@@ -1,18 +1,13 @@
 //! The cluster addresses of Services: chosen, kept, given back, and what is wrong with those that are asked for.
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{node_ports, validation};
-use crate::kind::Request;
+use crate::kind::{Allocated, Request};
 use crate::object::set_status;
 use crate::schema::FieldError;
-
-/// How many addresses are looked for by themselves, before all that are taken are looked at.
-const TRIES: usize = 4;
 
 fn needs_address(object: &Value) -> bool {
     object.pointer("/spec/type").and_then(Value::as_str) != Some("ExternalName")
@@ -263,56 +258,9 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// What a stored Service holds of what is given out once. Creates ask all Services, so nothing else of them is read.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Stored {
-    pub(super) metadata: StoredMetadata,
-    pub(super) spec: StoredSpec,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct StoredMetadata {
-    pub(super) uid: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct StoredSpec {
-    #[serde(rename = "clusterIP")]
-    pub(super) cluster_ip: String,
-    #[serde(rename = "healthCheckNodePort")]
-    pub(super) health_check_node_port: i64,
-    pub(super) ports: Vec<StoredPort>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct StoredPort {
-    #[serde(rename = "nodePort")]
-    pub(super) node_port: i64,
-}
-
-/// Every stored Service, as far as it is read here.
-pub(super) fn stored(request: &Request<'_>) -> Vec<Stored> {
-    let mut found = Vec::new();
-    request.objects.show("", "services", &mut |bytes| {
-        found.extend(serde_json::from_slice::<Stored>(bytes).ok());
-    });
-    found
-}
-
-/// Whether a Service has this address. Every create of one asks so, whoever's the others are: most of them are not even read.
-fn is_taken(request: &Request<'_>, address: &str) -> bool {
-    let quoted = format!("\"{address}\"");
-    let finder = memchr::memmem::Finder::new(quoted.as_bytes());
-    let mut taken = false;
-    request.objects.show("", "services", &mut |bytes| {
-        let has = |bytes| serde_json::from_slice::<Stored>(bytes).is_ok_and(|stored| stored.spec.cluster_ip == address);
-        taken = taken || (finder.find(bytes).is_some() && has(bytes));
-    });
-    taken
+/// Whether a Service has this address.
+fn is_taken(request: &Request<'_>, address: Ipv4Addr) -> bool {
+    request.objects.count_holders(Allocated::ClusterIp(address)) > 0
 }
 
 fn free_address(request: &Request<'_>) -> Option<String> {
@@ -329,17 +277,7 @@ fn free_address(request: &Request<'_>) -> Option<String> {
     let mut candidates = (start..size - 1)
         .chain(1..start)
         .filter_map(|offset| range.address(u32::try_from(offset).ok()?));
-    // One of the first is free, unless most are taken: then it is better to know all that are.
-    for candidate in candidates.by_ref().take(TRIES) {
-        let candidate = candidate.to_string();
-        if !is_taken(request, &candidate) {
-            return Some(candidate);
-        }
-    }
-    let stored = stored(request);
-    let taken = stored.iter().map(|service| service.spec.cluster_ip.parse());
-    let taken: BTreeSet<Ipv4Addr> = taken.filter_map(Result::ok).collect();
-    let free = candidates.find(|candidate| !taken.contains(candidate));
+    let free = candidates.find(|candidate| !is_taken(request, *candidate));
     free.map(|free| free.to_string())
 }
 
@@ -401,7 +339,7 @@ fn given_address(request: &Request<'_>, new: &str) -> Vec<FieldError> {
             let length = range.prefix();
             format!("the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {from}/{length}")
         }
-    } else if is_taken(request, new) {
+    } else if is_taken(request, wanted) {
         "provided IP is already allocated".to_owned()
     } else {
         return Vec::new();

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value, json};
 
-use super::addresses::{is_of_type, random_below, stored};
-use crate::kind::Request;
+use super::addresses::{is_of_type, random_below};
+use crate::kind::{Allocated, Request};
 use crate::schema::FieldError;
 
 const RANGE: RangeInclusive<i64> = 30_000..=32_767;
@@ -51,19 +51,10 @@ fn held(object: &Value) -> BTreeSet<i64> {
     all.filter(|port| *port != 0).collect()
 }
 
-/// All that other Services hold.
-fn taken(request: &Request<'_>, own: Option<&Value>) -> BTreeSet<i64> {
-    let uid = own.and_then(|own| own.pointer("/metadata/uid")).and_then(Value::as_str);
-    let others = stored(request)
-        .into_iter()
-        .filter(|service| Some(service.metadata.uid.as_str()) != uid);
-    others
-        .flat_map(|service| {
-            let ports = service.spec.ports.into_iter().map(|port| port.node_port);
-            ports.chain([service.spec.health_check_node_port])
-        })
-        .filter(|port| *port != 0)
-        .collect()
+/// Whether another Service holds this port than the one that is changed, which holds `own`.
+fn is_taken(request: &Request<'_>, own: &BTreeSet<i64>, port: i64) -> bool {
+    let holders = request.objects.count_holders(Allocated::NodePort(port));
+    holders > usize::from(own.contains(&port))
 }
 
 fn change_ports(object: &mut Value, mut change: impl FnMut(&mut Map<String, Value>)) {
@@ -129,15 +120,14 @@ pub(super) fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&
         stand_in(object, live, open, check);
         return;
     }
-    let mut taken = taken(request, live);
-    taken.extend(held(object));
+    let (own, named) = (live.map(held).unwrap_or_default(), held(object));
     // Anywhere in the range, so that what was given back is not given out again at once.
     let start = CHOSEN_FROM + random_below(request, *RANGE.end() - CHOSEN_FROM);
     let candidates = (start..=*RANGE.end())
         .chain(CHOSEN_FROM..start)
         .chain(*RANGE.start()..CHOSEN_FROM);
     let mut free: Vec<i64> = candidates
-        .filter(|port| !taken.contains(port))
+        .filter(|port| !named.contains(port) && !is_taken(request, &own, *port))
         .take(ports(object).len() + 1)
         .collect();
     free.reverse();
@@ -208,7 +198,6 @@ pub(super) fn validate(request: &Request<'_>, object: &Value, live: Option<&Valu
         return Vec::new();
     }
     let kept = live.map(held).unwrap_or_default();
-    let mut taken = None;
     let mut seen: BTreeMap<i64, i64> = BTreeMap::new();
     for (index, port) in ports(object).iter().enumerate() {
         let (node_port, number) = (number(port, "nodePort"), number(port, "port"));
@@ -220,10 +209,9 @@ pub(super) fn validate(request: &Request<'_>, object: &Value, live: Option<&Valu
             // It holds it already.
             continue;
         }
-        let taken: &BTreeSet<i64> = taken.get_or_insert_with(|| self::taken(request, live));
         let detail = if !request.dry_run && !RANGE.contains(&node_port) {
             "provided port is not in the valid range. The range of valid ports is 30000-32767"
-        } else if taken.contains(&node_port) || shared.is_some_and(|shared| shared != number) {
+        } else if is_taken(request, &kept, node_port) || shared.is_some_and(|shared| shared != number) {
             "provided port is already allocated"
         } else {
             continue;
