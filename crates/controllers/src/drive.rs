@@ -1,5 +1,8 @@
 //! The loop of one object: plan and execute until the plan says otherwise, then sleep until it is time or something changed.
 //! One task an object, so that an object is never worked on twice at the same time. Owns the waiting; when, and what then, is the plan's.
+//!
+//! Thousands of these tasks rest while a few work, and a task is as large as the largest thing that it ever waits for. So whatever a resting one
+//! doesn't need is in a box, which is there while it is waited for.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -112,7 +115,7 @@ pub(crate) async fn drive<R: Reconciler>(
             first = Some(under_way.first());
         } else {
             tokio::select! {
-                taken = wait_for_turn(&reconciler, under_way, crashes) => turn = Some(taken),
+                taken = Box::pin(wait_for_turn(&reconciler, under_way, crashes)) => turn = Some(taken),
                 () = end.cancelled() => return,
             }
         }
@@ -123,7 +126,7 @@ pub(crate) async fn drive<R: Reconciler>(
         }
         let waiting = meter.map(|meter| meter.figures.wait(reconciler.key()));
         let permits = tokio::select! {
-            permits = take_permits(&reconciler) => permits,
+            permits = Box::pin(take_permits(&reconciler)) => permits,
             () = end.cancelled() => return,
         };
         let working = waiting.map(Waiting::begin);
@@ -133,7 +136,6 @@ pub(crate) async fn drive<R: Reconciler>(
             reconciler.restart();
         }
         let marked = marks.as_ref().map(|under_way| under_way.begin(reconciler.key()));
-        // What an attempt works with is there while it works: of thousands, few do.
         let span = spans::begin_attempt(reconciler.key());
         let next = Box::pin(attempt(&mut reconciler, end).instrument(span)).await;
         drop((marked, first.take(), turn.take()));
@@ -289,7 +291,7 @@ async fn sleep<R: Reconciler>(reconciler: &mut R, mailbox: &Mailbox, end: &Cance
             }
             () = mailbox.notified() => {
                 let changed = mailbox.take_changed();
-                if (waiting && !changed.is_empty()) || reconciler.triggered(&changed).await {
+                if (waiting && !changed.is_empty()) || Box::pin(reconciler.triggered(&changed)).await {
                     return woken;
                 }
             }

@@ -32,7 +32,7 @@ pub(crate) async fn supervise<F, C>(
         }
         times = times.saturating_add(1);
         // Saying so must not be the end of it either.
-        let told = AssertUnwindSafe(crashed(times, pause)).catch_unwind();
+        let told = Box::pin(AssertUnwindSafe(crashed(times, pause)).catch_unwind());
         if end.run_until_cancelled(told).await.is_none() {
             return;
         }
