@@ -1,13 +1,15 @@
 //! The door of the embedded control plane: asked in its process, with everything known that was acknowledged.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Review, Ruling};
-use tenure_tenancy::admission::{self, Decision, Question, Request, Resource, Surroundings};
-use tenure_tenancy::{Facts, NamespaceFacts, Settings, TenantFacts};
+use tenure_tenancy::admission::{self, Decision, Question, Refusal, Request, Resource, Surroundings};
+use tenure_tenancy::{Claim, Facts, Ledger, NamespaceFacts, Settings, TenantFacts, ledger};
 
 const TENANTS: Followed = ("capsule.clastix.io", "tenants");
 const NAMESPACES: Followed = ("", "namespaces");
@@ -20,6 +22,8 @@ pub struct EmbeddedGuard {
     /// Changed object by object; who still judges by what was known keeps it, and then what changes is made anew. Whoever writes passes here:
     /// nothing is parsed, judged or waited for under it, as how long that takes depends on objects and roles that tenants wrote.
     facts: RwLock<Arc<Facts>>,
+    /// Places that are kept in Tenants for namespaces which were let through, by uid; of those alone that keep any.
+    ledgers: Mutex<HashMap<String, Ledger>>,
 }
 
 impl EmbeddedGuard {
@@ -28,6 +32,7 @@ impl EmbeddedGuard {
     pub fn new(settings: Settings) -> Self {
         Self {
             facts: RwLock::new(Arc::new(Facts::new(settings.clone()))),
+            ledgers: Mutex::default(),
             settings,
         }
     }
@@ -46,9 +51,50 @@ impl EmbeddedGuard {
 
     /// The same of a namespace: what its owner writes to it, how often ever, mostly concerns nobody.
     fn learn_namespace(&self, name: &str, namespace: Option<NamespaceFacts>) {
+        let owners: Vec<String> = match &namespace {
+            Some(namespace) => namespace.tenant_owners.iter().map(|owner| owner.uid.clone()).collect(),
+            None => Vec::new(),
+        };
         if self.facts.read().find_namespace(name) != namespace.as_ref() {
             let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_namespace(name, namespace);
         }
+        // Only now: whoever claims a place meanwhile finds it kept, or the namespace among what is known.
+        for uid in owners {
+            self.settle(&uid, name);
+        }
+    }
+
+    /// A namespace of this Tenant is there: no place has to be kept for it.
+    fn settle(&self, tenant_uid: &str, namespace: &str) {
+        let mut ledgers = self.ledgers.lock();
+        if let Some(ledger) = ledgers.get_mut(tenant_uid) {
+            ledger.settle(namespace);
+            if ledger.is_empty() {
+                ledgers.remove(tenant_uid);
+            }
+        }
+    }
+
+    /// Keeps a place, or says that there is none. Nothing is kept for what is a dry run.
+    fn claim_place(&self, mut claim: Claim, is_dry_run: bool) -> Result<(), Refusal> {
+        let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        let mut ledgers = self.ledgers.lock();
+        // What has been made since this was judged has its place no more, and is counted.
+        let facts = self.known();
+        if let Some(tenant) = facts.find_tenant(&claim.tenant) {
+            claim.seen = facts.count_namespaces(tenant);
+        }
+        let has_been_seen = |namespace: &str| facts.is_counted(&claim.tenant_uid, namespace);
+        ledgers.retain(|_, ledger| ledger.forget_old(now));
+        let mut ledger = ledgers.get(&claim.tenant_uid).cloned().unwrap_or_default();
+        if is_dry_run {
+            return ledger.check(&claim, has_been_seen, now);
+        }
+        ledger.claim(&claim, has_been_seen, now, ledger::KEPT)?;
+        if !ledger.is_empty() {
+            ledgers.insert(claim.tenant_uid, ledger);
+        }
+        Ok(())
     }
 }
 
@@ -101,7 +147,15 @@ impl Guard for EmbeddedGuard {
         let decision = admission::decide(&self.known(), &request, &Server(surroundings));
         match decision {
             Decision::Deny(refusal) => Ruling::Deny(refusal.to_string()),
-            Decision::Allow { changes, warnings } => {
+            Decision::Allow {
+                changes,
+                warnings,
+                claim,
+            } => {
+                let claimed = claim.map(|claim| self.claim_place(claim, request.is_dry_run));
+                if let Some(Err(refusal)) = claimed {
+                    return Ruling::Deny(refusal.to_string());
+                }
                 let object = review.object.filter(|_| !changes.is_empty()).cloned();
                 let object = object.map(|mut object| {
                     for change in &changes {

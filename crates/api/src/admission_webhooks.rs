@@ -24,6 +24,10 @@ pub const SERVICE: &str = "tenure-webhook";
 pub const PORT: u16 = 9443;
 /// The Secret with its certificate and authority.
 pub const SECRET: &str = "tenure-webhook";
+/// How the names of the Leases begin in which places in Tenants are kept; the Tenant's uid follows.
+pub const LEDGER_PREFIX: &str = "tenure-ledger-";
+/// The annotation of such a Lease that says for which namespaces, and until when, in milliseconds since 1970.
+pub const LEDGER_ANNOTATION: &str = "tenure.dev/reserved";
 /// The paths of the two phases.
 pub const MUTATE_PATH: &str = "/mutate";
 /// See [`MUTATE_PATH`].
@@ -163,8 +167,7 @@ fn webhook(place: &WebhookPlace, authorities: &str, phase: Phase, topic: Topic, 
         "namespaceSelector": topic.namespaces(),
         "objectSelector": {},
         "rules": topic.rules(),
-        // What is answered leaves nothing behind, however often it is asked.
-        "sideEffects": "None",
+        "sideEffects": topic.side_effects(phase),
         "timeoutSeconds": patience
     });
     if let Some(webhook) = webhook.as_object_mut().filter(|_| phase == Phase::Mutating) {
@@ -183,6 +186,14 @@ impl Topic {
             Self::Writes => "writes",
             Self::Managed => "managed",
             Self::Spoken => "spoken-for",
+        }
+    }
+
+    /// A place is kept for a namespace that is let through. Nothing else that is answered leaves anything behind, however often it is asked.
+    fn side_effects(self, phase: Phase) -> &'static str {
+        match (self, phase) {
+            (Self::Namespaces, Phase::Validating) => "NoneOnDryRun",
+            _ => "None",
         }
     }
 

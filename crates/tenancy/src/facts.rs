@@ -284,6 +284,12 @@ impl Facts {
         self.list_namespaces(tenant).count()
     }
 
+    /// Whether a namespace is among those that [`count_namespaces`](Self::count_namespaces) counts of the Tenant with this uid.
+    #[must_use]
+    pub fn is_counted(&self, tenant_uid: &str, namespace: &str) -> bool {
+        self.tenant_of(namespace).is_some_and(|tenant| tenant.uid == tenant_uid)
+    }
+
     pub(crate) fn list_namespaces<'a>(&'a self, tenant: &'a TenantFacts) -> impl Iterator<Item = &'a NamespaceFacts> {
         let claims = self.claims.get(&tenant.name).into_iter().flatten();
         let known = claims.filter_map(|name| self.namespaces.get(name));

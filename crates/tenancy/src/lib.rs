@@ -14,6 +14,8 @@
 //!                                        └──[surface]────▶ which tier is a Surface here?
 //!
 //! Tenants and namespaces ──[facts]──▶ Facts ──[admission]──▶ may somebody write this, before it is stored?
+//!                                                │
+//!                                                └──[ledger]──▶ is there room for it, others considered that were let through just now?
 //! ```
 
 pub mod admission;
@@ -27,6 +29,7 @@ pub mod identity;
 pub mod instance;
 pub mod inventory;
 pub mod lane;
+pub mod ledger;
 pub mod owner;
 pub mod reach;
 pub mod realm;
@@ -42,6 +45,7 @@ pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
+pub use ledger::{Claim, Ledger};
 pub use realm::{
     Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement, check_takeable,
 };

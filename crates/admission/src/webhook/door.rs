@@ -15,7 +15,6 @@ use tokio::net::TcpListener;
 use super::configurations::ConfigurationKeeper;
 use super::facts::KnownFacts;
 use super::judge::Judge;
-use super::questions::Asker;
 use super::server::WebhookServer;
 use super::shown::ClientGate;
 use super::trust::TrustKeeper;
@@ -52,7 +51,7 @@ impl WebhookDoor {
         let known = KnownFacts::new(settings.tenancy);
         let names = list_names(&settings.place);
         let trust = Arc::new(TrustKeeper::new(client.clone(), names, gate.clone()));
-        let judge = Judge::new(known.clone(), Asker::new(client.clone()));
+        let judge = Judge::new(known.clone(), client.clone());
         Self {
             server: Arc::new(WebhookServer::new(judge, gate)),
             configurations: ConfigurationKeeper::new(client.clone(), settings.place, Arc::clone(&trust)),

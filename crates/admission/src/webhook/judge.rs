@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tenure_api::{ObjectMeta, Tenant};
-use tenure_cluster::ClusterError;
+use tenure_cluster::{Client, ClusterError};
 use tenure_tenancy::admission::{self, Decision, Operation, Request};
-use tenure_tenancy::{Facts, NamespaceFacts, TenantFacts, owner};
+use tenure_tenancy::{Facts, NamespaceFacts, TenantFacts, ledger, owner};
 use tokio::sync::Semaphore;
 
 use super::facts::{Change, KnownFacts, Unknown};
+use super::ledgers::{Keep, Ledgers};
 use super::patch::write_patch;
 use super::questions::{Answers, Asker, Place, Right};
 use super::review::{Phase, Verdict};
@@ -33,6 +34,9 @@ pub enum Unanswered {
     /// It asks for ever.
     #[error("the decision asks for more than {QUESTIONS} things; ask an administrator, or change less at once")]
     TooMuch,
+    /// Whoever else writes down what is reserved in the same Tenant is always faster.
+    #[error("too many namespaces of this Tenant are made at this moment; try again in a moment")]
+    Contested,
     /// It takes too long.
     #[error("there are too many reviews, or the API server is slow; try again in a moment")]
     Late,
@@ -65,13 +69,19 @@ impl Effort<'_> {
 pub struct Judge {
     known: KnownFacts,
     asker: Asker,
+    ledgers: Ledgers,
 }
 
 impl Judge {
-    /// Judges by what is known, and what can be asked.
+    /// Judges by what is known, and what can be asked by this client: it needs the right to create SubjectAccessReviews, to read what rules look at,
+    /// and to keep Leases in the platform's namespace.
     #[must_use]
-    pub fn new(known: KnownFacts, asker: Asker) -> Self {
-        Self { known, asker }
+    pub fn new(known: KnownFacts, client: Client) -> Self {
+        Self {
+            known,
+            asker: Asker::new(client.clone()),
+            ledgers: Ledgers::new(client),
+        }
     }
 
     /// Judges the `request` of an AdmissionReview. `is_proven` says whether the API server itself has sent it, and not whoever reaches the port.
@@ -109,15 +119,50 @@ impl Judge {
             }
             answers.fetch(&self.asker, user).await?;
         };
-        let is_plain =
-            matches!(&decision, Decision::Allow { changes, warnings } if changes.is_empty() && warnings.is_empty());
+        let is_plain = matches!(&decision, Decision::Allow { changes, warnings, claim: None } if changes.is_empty() && warnings.is_empty());
         if !is_plain && !is_proven && !self.may_do_it(&request, user).await? {
             return Ok(Verdict::forbid(format!(
                 "{} may not do what this review says, so no API server that keeps to its rights asks about it: nothing is told about it",
                 request.actor.user
             )));
         }
+        let decision = self.settle_claim(phase, &request, decision, &facts, is_proven).await?;
         Ok(effort.work(|| answer(phase, &request, decision)).await)
+    }
+
+    /// What becomes of the decision once it is known whether the place is free that it needs. It is taken when all others have had their say of the
+    /// object, and its name is known.
+    async fn settle_claim(
+        &self,
+        phase: Phase,
+        request: &Request<'_>,
+        decision: Decision,
+        facts: &Facts,
+        is_proven: bool,
+    ) -> Result<Decision, Unanswered> {
+        let Decision::Allow {
+            claim: Some(claim),
+            changes,
+            ..
+        } = &decision
+        else {
+            return Ok(decision);
+        };
+        if !changes.is_empty() {
+            // It is asked about again, or refused.
+            return Ok(decision);
+        }
+        let keep = match (phase, is_proven) {
+            (Phase::Mutating, _) => return Ok(decision),
+            (Phase::Validating, _) if request.is_dry_run => Keep::Nothing,
+            (Phase::Validating, true) => Keep::For(ledger::KEPT),
+            (Phase::Validating, false) => Keep::For(ledger::KEPT_UNPROVEN),
+        };
+        let has_been_seen = |namespace: &str| facts.is_counted(&claim.tenant_uid, namespace);
+        match self.ledgers.claim(claim, has_been_seen, keep).await? {
+            Ok(()) => Ok(decision),
+            Err(refusal) => Ok(Decision::Deny(refusal)),
+        }
     }
 
     /// What is known, and of the namespaces that this is about what is there, even if no watch has told of it yet: whoever makes a namespace
@@ -215,7 +260,7 @@ fn list_namespaces<'a>(request: &Request<'a>) -> Vec<&'a str> {
 fn answer(phase: Phase, request: &Request<'_>, decision: Decision) -> Verdict {
     let (changes, warnings) = match decision {
         Decision::Deny(refusal) => return Verdict::forbid(refusal.to_string()),
-        Decision::Allow { changes, warnings } => (changes, warnings),
+        Decision::Allow { changes, warnings, .. } => (changes, warnings),
     };
     let Some(old) = request.object.filter(|_| !changes.is_empty()) else {
         // What is said of it is said once, when it is as it will be stored: all that is asked about is asked about then.

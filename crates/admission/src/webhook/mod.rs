@@ -5,9 +5,9 @@
 //! on asking: the certificate ([`TrustKeeper`]), and the configurations ([`ConfigurationKeeper`]).
 //!
 //! It refuses to judge by what it doesn't know: while Tenants and namespaces haven't been seen, or not for long, there is no answer but that
-//! there is none, and what then becomes of the write is said by the webhook's `failurePolicy`. It keeps nothing of a review: whoever reaches
-//! the port and makes one up changes nothing, and is told no more than the one would be whom he pretends to ask for, and that only if this
-//! one may do what the review says.
+//! there is none, and what then becomes of the write is said by the webhook's `failurePolicy`. Of a review it keeps nothing but a place for a
+//! namespace (`ledgers`), and that not for long: whoever reaches the port and makes one up is told no more than the one would be whom he pretends
+//! to ask for, and that only if this one may do what the review says.
 //!
 //! ```text
 //! POST /mutate    ──[server]──▶ bytes ──[review]──▶ Request ──[judge]──▶ decide ──▶ patch, warnings or refusal
@@ -21,6 +21,7 @@ mod configurations;
 mod door;
 mod facts;
 mod judge;
+mod ledgers;
 mod patch;
 mod questions;
 pub mod review;
@@ -33,7 +34,6 @@ pub use configurations::ConfigurationKeeper;
 pub use door::{WebhookDoor, WebhookSettings};
 pub use facts::{KnownFacts, Unknown};
 pub use judge::{Effort, Judge, Unanswered};
-pub use questions::Asker;
 pub use review::Phase;
 pub use server::WebhookServer;
 pub use shown::{ClientGate, make_acceptor};

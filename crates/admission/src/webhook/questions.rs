@@ -169,7 +169,7 @@ impl Surroundings for Answers {
 }
 
 /// Asks the API server, as the controller.
-pub struct Asker {
+pub(super) struct Asker {
     client: Client,
     memory: Mutex<HashMap<String, (Instant, bool)>>,
     turns: Semaphore,
@@ -185,9 +185,9 @@ impl std::fmt::Debug for Asker {
 }
 
 impl Asker {
-    /// Asks by this client; it needs the right to create SubjectAccessReviews, and to read what [`Judge`](super::Judge) looks at.
+    /// Asks by this client; it needs the right to create SubjectAccessReviews, and to read what rules look at.
     #[must_use]
-    pub fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self {
             client,
             memory: Mutex::default(),

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioIo;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
-use tenure_admission::webhook::{Asker, ClientGate, Judge, KnownFacts, WebhookServer, make_acceptor};
+use tenure_admission::webhook::{ClientGate, Judge, KnownFacts, WebhookServer, make_acceptor};
 use tenure_api::admission_webhooks::{WebhookPlace, configurations};
 use tenure_apiserver::listening::Shown;
 use tenure_cluster::{ClientPool, Connection, Token};
@@ -84,7 +84,7 @@ impl Door {
         }
         let client = reach(cluster).controller();
         let known = KnownFacts::new(settings);
-        let judge = Judge::new(known.clone(), Asker::new(client.clone()));
+        let judge = Judge::new(known.clone(), client.clone());
         let Certified { chain, key, authority } = certify(None);
         let gate = gate.map(Arc::new);
         let acceptor = make_acceptor(chain, key, gate.as_deref()).unwrap();

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_admission::webhook::{
-    Asker, ConfigurationKeeper, Judge, KnownFacts, TrustKeeper, WebhookDoor, WebhookServer, WebhookSettings,
+    ConfigurationKeeper, Judge, KnownFacts, TrustKeeper, WebhookDoor, WebhookServer, WebhookSettings,
 };
 use tenure_api::admission_webhooks::WebhookPlace;
 use tenure_apiserver::listening::Shown;
@@ -330,7 +330,7 @@ async fn no_request_fails_while_the_authority_changes() {
     let place = WebhookPlace::Address(format!("https://{}", listener.local_addr().unwrap()));
     let client = reach(&cluster).controller();
     let known = KnownFacts::new(Settings::default());
-    let judge = Judge::new(known.clone(), Asker::new(client.clone()));
+    let judge = Judge::new(known.clone(), client.clone());
     let server = Arc::new(WebhookServer::new(judge, None));
     let (shows, configurations) = (
         Arc::clone(&trust),

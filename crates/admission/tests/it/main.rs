@@ -12,6 +12,7 @@
 mod door;
 mod embedded;
 mod keeping;
+mod places;
 mod policies;
 mod reviews;
 #[allow(dead_code, reason = "the policies' scenarios use the rest of it")]

@@ -11,6 +11,8 @@ use crate::metadata::PLATFORM_NAMESPACE;
 pub const ADMISSION_ROLE: &str = "tenure-admission";
 /// The Role of whoever keeps the certificate, and its binding.
 const CERTIFICATE_ROLE: &str = "tenure-admission-certificate";
+/// The Role of whoever keeps places in Tenants, and its binding.
+const LEDGER_ROLE: &str = "tenure-admission-ledger";
 
 /// What is installed for admission webhooks, in an order in which it can be applied. Owners may make namespaces then, since each one is judged.
 #[must_use]
@@ -40,6 +42,15 @@ pub fn admission() -> Vec<Value> {
             ]
         }),
         controller_role_binding(CERTIFICATE_ROLE, PLATFORM_NAMESPACE),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": LEDGER_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
+            "rules": [
+                // There is one for each Tenant, named after its uid, which no role can know; all other Leases here are the controller's, too.
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "patch"]}
+            ]
+        }),
+        controller_role_binding(LEDGER_ROLE, PLATFORM_NAMESPACE),
     ]);
     objects
 }

@@ -31,6 +31,7 @@ pub use rights::Question;
 use serde_json::Value;
 
 use crate::facts::Facts;
+use crate::ledger::Claim;
 
 /// What comes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum Decision {
         changes: Vec<Change>,
         /// What is said about it.
         warnings: Vec<String>,
+        /// A place that it needs, if it is to be stored: there has to be room for it with what others were let through for, too.
+        claim: Option<Claim>,
     },
     /// It ends here.
     Deny(Refusal),
@@ -53,6 +56,7 @@ impl Decision {
         Self::Allow {
             changes: Vec::new(),
             warnings: Vec::new(),
+            claim: None,
         }
     }
 }
@@ -143,6 +147,7 @@ impl fmt::Display for Rule {
 struct Findings {
     changes: Vec<Change>,
     warnings: Vec<String>,
+    claim: Option<Claim>,
 }
 
 /// Everything that a rule may look at.
@@ -204,6 +209,7 @@ pub fn decide(facts: &Facts, request: &Request<'_>, surroundings: &dyn Surroundi
     Decision::Allow {
         changes: findings.changes,
         warnings: findings.warnings,
+        claim: findings.claim,
     }
 }
 

@@ -12,6 +12,7 @@ use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
 use super::{Case, Change, Findings, Operation, Question, Refusal, Rule};
 use crate::facts::Facts;
+use crate::ledger::Claim;
 use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts, is_protected};
 
 /// Parts of a Namespace with which its metadata can be written.
@@ -98,6 +99,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
     check_claim(tenant, new)?;
     check_home(case.facts, tenant, name)?;
     check_options(case, tenant, name)?;
+    findings.claim = claim_place(case, tenant)?;
     if new.tenant_label.is_none() {
         findings.changes.push(Change::Label {
             key: TENANT_LABEL,
@@ -314,13 +316,28 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
             format!("name it {}-{name}", tenant.name),
         );
     }
-    let count = case.facts.count_namespaces(tenant);
-    match tenant.namespace_quota.and_then(|quota| usize::try_from(quota).ok()) {
-        Some(quota) if count >= quota => refuse(
-            Rule::NamespaceOptions,
-            format!("Tenant {} has {count} of at most {quota} namespaces", tenant.name),
-            "delete one, or ask an administrator for more (spec.namespaceOptions.quota)",
-        ),
-        _ => Ok(()),
+    Ok(())
+}
+
+/// The place that a new namespace needs, if the Tenant has only so many; without a name, while that is still to be made.
+fn claim_place(case: Case<'_>, tenant: &TenantFacts) -> Result<Option<Claim>, Refusal> {
+    let Some(quota) = tenant.namespace_quota.and_then(|quota| usize::try_from(quota).ok()) else {
+        return Ok(None);
+    };
+    let claim = Claim {
+        tenant: tenant.name.clone(),
+        tenant_uid: tenant.uid.clone(),
+        quota,
+        seen: case.facts.count_namespaces(tenant),
+        namespace: case
+            .request
+            .object
+            .map(read_metadata)
+            .and_then(|metadata| metadata.name)
+            .unwrap_or_default(),
+    };
+    if claim.seen >= claim.quota {
+        return Err(claim.refuse(0));
     }
+    Ok(Some(claim))
 }

@@ -121,7 +121,7 @@ impl Table {
         }
         let decision = admission::decide(&facts, &request, &Around(actor, &self.objects));
         let is_right = match (&decision, &case.allow, &case.deny) {
-            (Decision::Allow { changes, warnings }, Some(allowed), None) => {
+            (Decision::Allow { changes, warnings, .. }, Some(allowed), None) => {
                 is_as_told(changes, allowed) && check_warnings(warnings, allowed)
             }
             (Decision::Deny(refusal), None, Some(rule)) => {

@@ -1,0 +1,151 @@
+//! Namespaces that come at once, against a quota: as many as there is room for, whoever judges them, and however many do.
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
+
+use crate::door::Door;
+use crate::stage::{Answer, Stage};
+use crate::table::{Case, Object};
+
+/// Tenant blue has two namespaces, of four that it may have.
+const ROOM: usize = 2;
+
+/// A member of a group that owns Tenant blue makes a namespace.
+fn making(namespace: &str) -> Case {
+    let mut case: Case = serde_saphyr::from_str("{ by: dev, create: { namespace: x }, allow: {} }").unwrap();
+    case.create = Some(Object {
+        own: Some(namespace.to_owned()),
+        ..Object::default()
+    });
+    case
+}
+
+async fn uid_of_blue(stage: &Stage) -> String {
+    let kind = ("capsule.clastix.io/v1beta2", "Tenant");
+    let tenant = stage.cluster.admin.get(kind, ("", "blue")).await.unwrap().unwrap();
+    tenant["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// Ten come at once.
+async fn see_ten_at_once(stage: &Stage) {
+    // Dry runs keep no place.
+    for number in 0..10 {
+        let answer = stage.ask(&making(&format!("blue-dry-{number}"))).await;
+        assert!(matches!(answer, Answer::Allowed(..)), "{answer:?}");
+    }
+    let cases: Vec<Case> = (0..10)
+        .map(|number| making(&format!("blue-at-once-{number}")))
+        .collect();
+    let answers = join_all(cases.iter().map(|case| stage.make(case))).await;
+    let (made, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| matches!(answer, Answer::Allowed(..)));
+    assert_eq!(made.len(), ROOM, "{answers:?}");
+    for answer in refused {
+        let Answer::Refused(403, reason, message) = answer else {
+            panic!("{answer:?}");
+        };
+        assert_eq!(reason, "Forbidden");
+        assert!(
+            message.contains("of at most 4 namespaces") && message.ends_with("(namespace-options)"),
+            "{message}"
+        );
+    }
+    let answer = stage.ask(&making("blue-later")).await;
+    assert!(matches!(answer, Answer::Refused(403, ..)), "a dry run, too: {answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_ten_at_once_the_embedded_control_plane_makes_as_many_as_there_is_room_for() {
+    see_ten_at_once(&Stage::set().await).await;
+}
+
+async fn see_ten_behind_a_webhook(cluster: Cluster) {
+    let stage = Stage::set_on(cluster).await;
+    let door = Door::open(&stage.cluster, stage.settings(), None).await;
+    door.hang(&stage.cluster).await;
+    see_ten_at_once(&stage).await;
+    let uid = uid_of_blue(&stage).await;
+    let ledger = ("tenure-system", format!("tenure-ledger-{uid}"));
+    let lease = stage
+        .cluster
+        .admin
+        .get(("coordination.k8s.io/v1", "Lease"), (ledger.0, &ledger.1));
+    let lease = lease.await.unwrap().unwrap();
+    assert_eq!(
+        lease["metadata"]["ownerReferences"][0]["uid"],
+        json!(uid),
+        "it goes with its Tenant"
+    );
+    let kept: Value = serde_json::from_str(
+        lease["metadata"]["annotations"]["tenure.dev/reserved"]
+            .as_str()
+            .unwrap(),
+    )
+    .unwrap();
+    assert_eq!(kept.as_object().unwrap().len(), ROOM, "{kept}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_ten_at_once_a_webhook_lets_through_as_many_as_there_is_room_for() {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    see_ten_behind_a_webhook(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_ten_at_once_a_webhook_of_a_real_api_server_lets_through_as_many_as_there_is_room_for() {
+    let Some(binaries) = KubernetesBinaries::find().unwrap() else {
+        eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
+        return;
+    };
+    let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
+    see_ten_behind_a_webhook(Cluster::take(&kubernetes).await.unwrap()).await;
+}
+
+/// A review of a namespace that a member of a group makes which owns Tenant blue, as it is when the mutating phase is over.
+fn review_of(namespace: &str, uid: &str) -> Value {
+    let owner = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue", "uid": uid });
+    json!({
+        "operation": "CREATE", "resource": { "group": "", "version": "v1", "resource": "namespaces" },
+        "name": namespace, "namespace": namespace,
+        "userInfo": { "username": "dora", "groups": ["blue-devs", "system:authenticated"] },
+        "object": {
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": namespace, "labels": { "capsule.clastix.io/tenant": "blue" }, "ownerReferences": [owner] }
+        }
+    })
+}
+
+/// Whether there was room.
+fn has_room(answer: &Value) -> bool {
+    let said = answer["status"]["message"].as_str().unwrap_or_default();
+    let is_allowed = answer["allowed"] == true;
+    assert!(is_allowed || said.contains("of at most 4 namespaces"), "{answer}");
+    is_allowed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_webhooks_that_race_give_no_place_away_twice() {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    let stage = Stage::set_on(cluster).await;
+    let one = Door::open(&stage.cluster, stage.settings(), None).await;
+    let other = Door::open(&stage.cluster, stage.settings(), None).await;
+    let uid = uid_of_blue(&stage).await;
+    let reviews = (0..10).map(|number| {
+        let door = if number % 2 == 0 { &one } else { &other };
+        door.review(review_of(&format!("blue-race-{number}"), &uid))
+    });
+    let answers = join_all(reviews).await;
+    let taken: Vec<usize> = (0..10).filter(|number| has_room(&answers[*number])).collect();
+    assert_eq!(taken.len(), ROOM, "{answers:?}");
+    // However often it is asked about, by whomever: each has the one place that it has.
+    for number in taken {
+        for door in [&one, &other, &one] {
+            assert!(has_room(
+                &door.review(review_of(&format!("blue-race-{number}"), &uid)).await
+            ));
+        }
+    }
+    assert!(!has_room(&other.review(review_of("blue-race-late", &uid)).await));
+}

@@ -1,0 +1,281 @@
+//! Which namespaces of a Tenant were let through and have not been seen yet, so that several that come at once don't pass one quota.
+//!
+//! Whoever judges a request knows what was stored a moment ago, and of ten requests at the same time each would find the same room. So what is let
+//! through is noted, by its name, before it is answered: it counts from then on until half a minute later, however often it is asked about and
+//! whether it has been seen meanwhile or not; what was refused behind this door after all, or went again, is given back by then.
+//!
+//! Owns what counts. Refuses to keep anything, and to know the time: doors do, the embedded one in its memory, the webhook's in an object that is
+//! written only as it was read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::admission::{Refusal, Rule};
+
+/// How long a place is kept: longer than any request takes, and than a watch that is sound lags behind.
+pub const KEPT: Duration = Duration::from_secs(30);
+/// How long, if it isn't proven that the API server asks: somebody who makes up reviews gets no more out of it.
+pub const KEPT_UNPROVEN: Duration = Duration::from_secs(5);
+/// How many places may be kept in one Tenant at the same time. It bounds what one tenant makes others store.
+const MOST: usize = 128;
+
+/// A namespace that wants one of a Tenant's places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The Tenant's name.
+    pub tenant: String,
+    /// Its uid.
+    pub tenant_uid: String,
+    /// How many namespaces it may have (`spec.namespaceOptions.quota`).
+    pub quota: usize,
+    /// How many it was seen to have.
+    pub seen: usize,
+    /// The namespace that wants to be made; it isn't one of those seen.
+    pub namespace: String,
+}
+
+impl Claim {
+    /// Says that there is no room: `kept` places are for namespaces that nobody has seen yet.
+    #[must_use]
+    pub fn refuse(&self, kept: usize) -> Refusal {
+        let Self {
+            tenant, quota, seen, ..
+        } = self;
+        let being_made = match kept {
+            0 => String::new(),
+            1 => ", and 1 more is being made".to_owned(),
+            kept => format!(", and {kept} more are being made"),
+        };
+        let remedy = "delete one, or ask an administrator for more (spec.namespaceOptions.quota)";
+        Refusal {
+            rule: Rule::NamespaceOptions,
+            why: format!("Tenant {tenant} has {seen} of at most {quota} namespaces{being_made}"),
+            remedy: match kept {
+                0 => remedy.to_owned(),
+                _ => format!("try again in {} seconds, {remedy}", KEPT.as_secs()),
+            },
+        }
+    }
+
+    fn refuse_crowd(&self) -> Refusal {
+        Refusal {
+            rule: Rule::NamespaceOptions,
+            why: format!(
+                "{MOST} namespaces of Tenant {} are being made at this moment",
+                self.tenant
+            ),
+            remedy: format!("make fewer at once: try again in {} seconds", KEPT.as_secs()),
+        }
+    }
+}
+
+/// The places that are kept in one Tenant: until when, in milliseconds since 1970, by the names of namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Ledger(BTreeMap<String, u64>);
+
+impl Ledger {
+    /// Reads what [`Display`](fmt::Display) wrote. What can't be read keeps no place: half a minute's, at most, are lost.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// Whether there is room. `now` is in milliseconds since 1970; namespaces that `has_been_seen` are among those of `claim.seen`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn check(&mut self, claim: &Claim, has_been_seen: impl Fn(&str) -> bool, now: u64) -> Result<(), Refusal> {
+        self.forget_old(now);
+        let others = self
+            .0
+            .keys()
+            .filter(|name| **name != claim.namespace && !has_been_seen(name));
+        let others = others.count();
+        if claim.seen.saturating_add(others) >= claim.quota {
+            return Err(claim.refuse(others));
+        }
+        if self.0.len() >= MOST && !self.0.contains_key(&claim.namespace) {
+            return Err(claim.refuse_crowd());
+        }
+        Ok(())
+    }
+
+    /// Takes a place, or prolongs the one that the namespace has. Of one whose name is still to be made it is only said whether there is room: it is
+    /// asked about again with its name.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn claim(
+        &mut self,
+        claim: &Claim,
+        has_been_seen: impl Fn(&str) -> bool,
+        now: u64,
+        kept: Duration,
+    ) -> Result<(), Refusal> {
+        self.check(claim, has_been_seen, now)?;
+        if claim.namespace.is_empty() {
+            return Ok(());
+        }
+        let until = now.saturating_add(count_milliseconds(kept));
+        let place = self.0.entry(claim.namespace.clone()).or_default();
+        *place = until.max(*place);
+        Ok(())
+    }
+
+    /// A namespace was made: whoever never lags behind what is stored needs to keep no place for it any more.
+    pub fn settle(&mut self, namespace: &str) {
+        self.0.remove(namespace);
+    }
+
+    /// Whether nothing is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets what was kept long enough. Returns whether anything else is kept.
+    pub fn forget_old(&mut self, now: u64) -> bool {
+        self.0.retain(|_, until| *until > now);
+        // Of somebody whose clock is ahead: nothing is kept for longer than it would be by this one.
+        let latest = now.saturating_add(count_milliseconds(KEPT));
+        for until in self.0.values_mut() {
+            *until = latest.min(*until);
+        }
+        !self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&serde_json::to_string(self).unwrap_or_default())
+    }
+}
+
+fn count_milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_000_000;
+
+    fn claim(namespace: &str, seen: usize) -> Claim {
+        Claim {
+            tenant: "blue".to_owned(),
+            tenant_uid: "t-blue".to_owned(),
+            quota: 5,
+            seen,
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    fn nobody(_: &str) -> bool {
+        false
+    }
+
+    #[test]
+    fn of_ten_at_once_against_five_there_are_five() {
+        let mut ledger = Ledger::default();
+        let taken: Vec<bool> = (0..10)
+            .map(|number| {
+                let claim = claim(&format!("blue-{number}"), 0);
+                ledger.claim(&claim, nobody, NOW, KEPT).is_ok()
+            })
+            .collect();
+        assert_eq!(taken.iter().filter(|taken| **taken).count(), 5, "{taken:?}");
+        let refusal = ledger.claim(&claim("blue-9", 0), nobody, NOW, KEPT).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "Tenant blue has 0 of at most 5 namespaces, and 5 more are being made: try again in 30 seconds, delete one, or ask an administrator for \
+             more (spec.namespaceOptions.quota) (namespace-options)"
+        );
+    }
+
+    #[test]
+    fn one_that_is_asked_about_again_counts_once_and_is_not_kept_for_less() {
+        let mut ledger = Ledger::default();
+        for _ in 0..10 {
+            ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT).unwrap();
+        }
+        let before = ledger.clone();
+        ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT_UNPROVEN).unwrap();
+        assert_eq!(ledger, before, "who makes reviews up gives nobody's place back");
+        ledger.claim(&claim("blue-2", 4), nobody, NOW, KEPT).unwrap_err();
+    }
+
+    #[test]
+    fn one_without_a_name_finds_room_and_takes_none() {
+        let mut ledger = Ledger::default();
+        ledger.claim(&claim("", 4), nobody, NOW, KEPT).unwrap();
+        assert_eq!(ledger, Ledger::default());
+        ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT).unwrap();
+        ledger.claim(&claim("", 4), nobody, NOW, KEPT).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_seen_counts_once() {
+        let mut ledger = Ledger::default();
+        ledger.claim(&claim("blue-1", 3), nobody, NOW, KEPT).unwrap();
+        ledger
+            .claim(&claim("blue-2", 4), |name| name == "blue-1", NOW, KEPT)
+            .unwrap();
+        let all_seen = |_: &str| true;
+        let refusal = ledger.claim(&claim("blue-3", 5), all_seen, NOW, KEPT).unwrap_err();
+        assert_eq!(refusal.why, "Tenant blue has 5 of at most 5 namespaces");
+    }
+
+    #[test]
+    fn a_place_is_given_back_after_half_a_minute_and_kept_until_then() {
+        let mut ledger = Ledger::default();
+        ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT).unwrap();
+        ledger
+            .claim(&claim("blue-2", 4), nobody, NOW + 29_999, KEPT)
+            .unwrap_err();
+        ledger.claim(&claim("blue-2", 4), nobody, NOW + 30_000, KEPT).unwrap();
+        assert!(!ledger.forget_old(NOW + 60_000));
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_keeps_nothing_longer() {
+        let mut ledger = Ledger::default();
+        let tomorrow = NOW + 86_400_000;
+        ledger.claim(&claim("blue-1", 4), nobody, tomorrow, KEPT).unwrap();
+        ledger.claim(&claim("blue-2", 4), nobody, NOW, KEPT).unwrap_err();
+        ledger.claim(&claim("blue-2", 4), nobody, NOW + 30_000, KEPT).unwrap();
+    }
+
+    #[test]
+    fn a_tenant_without_bounds_stores_no_more_than_so_many() {
+        let mut ledger = Ledger::default();
+        let wanted = |number: usize| Claim {
+            quota: usize::MAX,
+            ..claim(&format!("{number}-{}", "x".repeat(58)), 0)
+        };
+        let taken = (0..1000).filter(|number| ledger.claim(&wanted(*number), nobody, NOW, KEPT).is_ok());
+        assert_eq!(taken.count(), MOST);
+        assert!(ledger.to_string().len() < 16 << 10);
+        let refusal = ledger.claim(&wanted(1000), nobody, NOW, KEPT).unwrap_err();
+        assert!(
+            refusal
+                .to_string()
+                .starts_with("128 namespaces of Tenant blue are being made"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_broken_keeps_nothing() {
+        let mut ledger = Ledger::default();
+        ledger.claim(&claim("blue-1", 0), nobody, NOW, KEPT).unwrap();
+        assert_eq!(Ledger::read(&ledger.to_string()), ledger);
+        for broken in ["", "{", "[]", "null", r#"{"a":-1}"#, r#"{"a":"b"}"#] {
+            assert_eq!(Ledger::read(broken), Ledger::default(), "{broken}");
+        }
+    }
+}
