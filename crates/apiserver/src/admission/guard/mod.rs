@@ -274,6 +274,7 @@ impl GuardSurroundings for Asking<'_> {
     }
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.contents.view().get(group, plural, Some(namespace), name)
+        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
+        self.contents.view().get(group, plural, namespace, name)
     }
 }
