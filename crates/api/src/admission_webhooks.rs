@@ -6,7 +6,7 @@
 //! It refuses to let a webhook that is dead stop more than it must. `Fail` stands only where nobody else keeps the rule, in namespaces that bear
 //! a tenant's label, for namespaces and Tenants themselves, and never for who may repair (the verb `adopt` on all Tenants, asked of the
 //! authorizer), for Kubernetes' own controllers and nodes, or for Tenure's accounts. Who may repair is asked about all the same, by a second
-//! webhook that is ignored while it is dead.
+//! webhook that is ignored while it is dead; and Kubernetes' controllers are where they make objects as others say.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -74,6 +74,8 @@ enum Topic {
     Accounts,
     /// Flux's kinds and ours in tenants' namespaces.
     Flux,
+    /// Pods, claims, Ingresses and Services in tenants' namespaces. Controllers make them as others say, and are asked about, too.
+    Objects,
     /// All that is written in tenants' namespaces: what Git manages there, and cordons.
     Writes,
     /// What Git manages elsewhere.
@@ -113,8 +115,14 @@ fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value
     let both = [Audience::Others, Audience::Repairers];
     let mut asked: Vec<(Topic, Audience)> = Vec::new();
     let topics: &[Topic] = match phase {
-        Phase::Mutating => &[Topic::Namespaces, Topic::Flux],
-        Phase::Validating => &[Topic::Namespaces, Topic::Tenants, Topic::Accounts, Topic::Flux],
+        Phase::Mutating => &[Topic::Namespaces, Topic::Flux, Topic::Objects],
+        Phase::Validating => &[
+            Topic::Namespaces,
+            Topic::Tenants,
+            Topic::Accounts,
+            Topic::Flux,
+            Topic::Objects,
+        ],
     };
     for topic in topics {
         asked.extend(both.map(|audience| (*topic, audience)));
@@ -183,6 +191,7 @@ impl Topic {
             Self::Tenants => "tenants",
             Self::Accounts => "accounts",
             Self::Flux => "flux",
+            Self::Objects => "objects",
             Self::Writes => "writes",
             Self::Managed => "managed",
             Self::Spoken => "spoken-for",
@@ -217,6 +226,28 @@ impl Topic {
                 rule(&[""], &["secrets"], &write, "Namespaced")
             ]),
             Self::Flux => json!([rule(&FLUX_GROUPS, &["*"], &write, "Namespaced")]),
+            Self::Objects => json!([
+                rule(
+                    &[""],
+                    &[
+                        "pods",
+                        "pods/ephemeralcontainers",
+                        "pods/resize",
+                        "persistentvolumeclaims",
+                        "persistentvolumeclaims/status",
+                        "services",
+                        "services/status"
+                    ],
+                    &write,
+                    "Namespaced"
+                ),
+                rule(
+                    &["networking.k8s.io"],
+                    &["ingresses", "ingresses/status"],
+                    &write,
+                    "Namespaced"
+                )
+            ]),
             Self::Writes => json!([rule(&["*"], &["*"], &all, "Namespaced")]),
             Self::Managed => json!([rule(&["*"], &["*"], &["UPDATE"], "*")]),
             Self::Spoken => {
@@ -229,7 +260,7 @@ impl Topic {
     fn namespaces(self) -> Value {
         let never = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": NEVER_STOPPED});
         match self {
-            Self::Accounts | Self::Flux | Self::Writes => {
+            Self::Accounts | Self::Flux | Self::Objects | Self::Writes => {
                 json!({"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}, never]})
             }
             // The Leases of nodes are renewed all the time.
@@ -242,9 +273,14 @@ impl Topic {
     }
 
     fn conditions(self, audience: Audience) -> Value {
-        let mut conditions = vec![json!({"name": "not-of-the-system", "expression": write_not_of_the_system()})];
+        let not_of_the_system = write_not_of_the_system();
+        let mut conditions = vec![json!({"name": "not-of-the-system", "expression": not_of_the_system})];
         let repairs = "authorizer.group('capsule.clastix.io').resource('tenants').check('adopt').allowed()";
         match audience {
+            Audience::Repairers if self == Self::Objects => {
+                let expression = format!("!({not_of_the_system}) || {repairs}");
+                conditions = vec![json!({"name": "may-repair-or-is-of-the-system", "expression": expression})];
+            }
             Audience::Others => {
                 conditions.push(json!({"name": "may-not-repair", "expression": format!("!{repairs}")}));
             }
@@ -280,6 +316,13 @@ impl Topic {
                 "request.resource.resource == 'pods' ? ((has(object.spec.serviceAccountName) && object.spec.serviceAccountName != 'default') || \
                  (has(object.spec.serviceAccount) && object.spec.serviceAccount != 'default')) : \
                  request.resource.resource == 'secrets' ? (has(object.type) && object.type == 'kubernetes.io/service-account-token') : true"
+                    .to_owned(),
+            )),
+            // Of Pods nothing is judged but their specs.
+            Self::Objects => Some((
+                "changes-what-is-judged",
+                "request.operation == 'CREATE' || object.?spec != oldObject.?spec || (request.resource.resource != 'pods' && \
+                 (object.metadata.?labels != oldObject.metadata.?labels || object.metadata.?annotations != oldObject.metadata.?annotations))"
                     .to_owned(),
             )),
             // Flux's kinds are asked about by themselves, and nobody has to be asked about Events.

@@ -6,11 +6,16 @@
     reason = "every printer column has a type, and several are strings"
 )]
 
+mod bounds;
 mod contents;
 mod label_selector;
 
 use std::collections::BTreeMap;
 
+pub use bounds::{
+    AllowedClasses, AllowedNames, AllowedServices, DeniedNames, ExternalIps, IngressOptions, ServiceOptions,
+    TenantBounds,
+};
 pub use contents::{AdditionalMetadata, SelectedMetadata, TenantItems, TenantResourceQuotas};
 use kube::CustomResource;
 pub use label_selector::{LabelRequirement, LabelSelector};
@@ -82,6 +87,9 @@ pub struct TenantSpec {
     /// Labels of the nodes that its Pods run on, as an annotation of every namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// What objects in its namespaces may be.
+    #[serde(flatten)]
+    pub bounds: TenantBounds,
     /// What Capsule knows and Tenure does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -128,6 +136,12 @@ pub struct NamespaceOptions {
     /// Labels and annotations of some of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_metadata_list: Vec<SelectedMetadata>,
+    /// Labels that owners don't set on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forbidden_labels: Option<DeniedNames>,
+    /// Annotations that owners don't set on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forbidden_annotations: Option<DeniedNames>,
     /// What Capsule knows and Tenure does not act on.
     #[serde(flatten)]
     #[schemars(skip)]

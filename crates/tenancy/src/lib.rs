@@ -19,6 +19,7 @@
 //! ```
 
 pub mod admission;
+pub mod bounds;
 pub mod denial;
 pub mod ending;
 pub mod external;
@@ -36,6 +37,7 @@ pub mod realm;
 pub mod reference;
 pub mod surface;
 
+pub use bounds::Bounds;
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
 pub use external::ExternalGrant;

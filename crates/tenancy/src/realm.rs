@@ -14,6 +14,7 @@ use tenure_api::metadata::{
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
+use crate::bounds::Bounds;
 use crate::denial::{Denial, DenialReason};
 use crate::external::ExternalGrant;
 use crate::grant::ReferenceGrant;
@@ -80,6 +81,9 @@ pub struct TenantFacts {
     /// The key of the shard that it is in, if it is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
+    /// What objects in its namespaces may be.
+    #[serde(skip_serializing_if = "Bounds::is_empty")]
+    pub bounds: Bounds,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -135,6 +139,7 @@ impl From<&Tenant> for TenantFacts {
                 .and_then(|all| all.get(GITOPS_ACCOUNT))
                 .is_some_and(|value| value == GITOPS_ACCOUNT_EXCLUSIVE),
             shard: read_shard(&tenant.metadata),
+            bounds: Bounds::from(&tenant.spec),
             deleting: tenant.metadata.deletion_timestamp.is_some(),
         }
     }

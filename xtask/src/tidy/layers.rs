@@ -22,7 +22,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-git-server", "crates/git-server", &[]),
     ("tenure-registry-server", "crates/registry-server", &[]),
     ("tenure-bucket-server", "crates/bucket-server", &[]),
-    ("tenure-tenancy", "crates/tenancy", &["tenure-api", "structured-merge"]),
+    (
+        "tenure-tenancy",
+        "crates/tenancy",
+        &["tenure-api", "go-words", "structured-merge"],
+    ),
     (
         "tenure-planner",
         "crates/planner",

@@ -78,7 +78,7 @@ mod tests {
             json!({"spec": {"serviceAccountName": ""}}),
             &[Change::SpecField {
                 key: "serviceAccountName",
-                value: "x".to_owned(),
+                value: json!("x"),
             }],
             json!([{"op": "replace", "path": "/spec/serviceAccountName", "value": "x"}]),
         );

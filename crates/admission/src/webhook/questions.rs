@@ -26,7 +26,7 @@ const AT_ONCE: usize = 32;
 const MANAGER: &str = "tenure-webhook";
 
 /// What objects can be asked for, and how they are read.
-const KINDS: [(&str, &str, &str, &str); 8] = [
+const KINDS: [(&str, &str, &str, &str); 12] = [
     ("", "namespaces", "v1", "Namespace"),
     ("capsule.clastix.io", "tenants", "capsule.clastix.io/v1beta2", "Tenant"),
     (
@@ -59,6 +59,20 @@ const KINDS: [(&str, &str, &str, &str); 8] = [
         "externalartifacts",
         "source.toolkit.fluxcd.io/v1",
         "ExternalArtifact",
+    ),
+    (
+        "scheduling.k8s.io",
+        "priorityclasses",
+        "scheduling.k8s.io/v1",
+        "PriorityClass",
+    ),
+    ("node.k8s.io", "runtimeclasses", "node.k8s.io/v1", "RuntimeClass"),
+    ("storage.k8s.io", "storageclasses", "storage.k8s.io/v1", "StorageClass"),
+    (
+        "networking.k8s.io",
+        "ingressclasses",
+        "networking.k8s.io/v1",
+        "IngressClass",
     ),
 ];
 

@@ -21,6 +21,8 @@ pub(crate) fn compare(case: &Case, answer: &Answer, prefix: &str) -> Result<(), 
                 .and_then(|shard| shard.as_str());
             let wants_flux = allowed.account.as_deref().is_none_or(|wanted| account == Some(wanted))
                 && allowed.shard.as_deref().is_none_or(|wanted| shard == Some(wanted));
+            let has_field = |(key, wanted): (&String, &serde_json::Value)| object["spec"].get(key) == Some(wanted);
+            let wants_flux = wants_flux && allowed.fields.iter().all(has_field);
             let wants_label = allowed.label.as_deref().is_none_or(|wanted| label == Some(wanted));
             let wants_owner = allowed.owner.as_ref().is_none_or(|(wanted, _)| owner == Some(wanted));
             let warns = match &allowed.warning {

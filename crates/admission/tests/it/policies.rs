@@ -12,9 +12,14 @@ use tenure_tenancy::admission::{self, Decision, Question, Request, Rule, Surroun
 use crate::table::{Actor, ByPolicy, Case, Object, Table};
 
 /// What the rules deny and no policy knows: a part of the message of each. The table has a case of each.
-const UNKNOWN: [(Rule, &str); 9] = [
+const UNKNOWN: [(Rule, &str); 14] = [
     (Rule::NamespaceOptions, "of at most"),
     (Rule::NamespaceOptions, "begin with"),
+    (Rule::NamespaceOptions, "on its namespaces"),
+    (Rule::PriorityClasses, "nor by its labels"),
+    (Rule::RuntimeClasses, "nor by its labels"),
+    (Rule::StorageClasses, "nor by its labels"),
+    (Rule::IngressOptions, "nor by its labels"),
     (Rule::NamespaceMembership, "has another uid than the Tenant"),
     (Rule::NamespaceMembership, "is the home namespace of another Tenant"),
     (Rule::NamespaceMembership, "is being deleted"),

@@ -9,7 +9,7 @@ use tenure_tenancy::admission::policy;
 use tenure_tenancy::{Facts, Settings};
 use tenure_testkit::{Cluster, SOON, eventually};
 
-use crate::table::{Actor, Case, FLUX, Object, Table};
+use crate::table::{Actor, Case, FLUX, Object, Table, find_kind};
 
 /// What came of a case.
 #[derive(Debug)]
@@ -170,8 +170,9 @@ impl Stage {
                     "preventDeletion": tenant.prevent_deletion
                 }
             });
+            merge(&mut object["spec"], &json!(tenant.bounds));
             if let Some(quota) = tenant.namespace_quota {
-                object["spec"]["namespaceOptions"] = json!({ "quota": quota });
+                object["spec"]["namespaceOptions"]["quota"] = json!(quota);
             }
             if tenant.deleting {
                 object["metadata"]["finalizers"] = json!(["example.org/keep"]);
@@ -213,9 +214,14 @@ impl Stage {
         let admin = &self.cluster.admin;
         for object in &self.table.objects {
             let kind = object["kind"].as_str().unwrap();
-            let (_, version, _) = FLUX.iter().find(|(known, _, _)| *known == kind).unwrap();
+            let (version, _) = find_kind(kind);
             let mut object = object.clone();
             object["apiVersion"] = json!(version);
+            if object["metadata"].get("namespace").is_none() {
+                // A class: it may be there from an earlier time.
+                admin.apply(object).await.unwrap();
+                continue;
+            }
             let status = object.as_object_mut().unwrap().remove("status");
             let target = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap().to_owned();
             let (namespace, name) = (target("/metadata/namespace"), target("/metadata/name"));
@@ -239,9 +245,10 @@ impl Stage {
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "writes" },
                 "rules": [
                     { "apiGroups": [""], "verbs": all, "resources": [
-                        "namespaces", "namespaces/status", "namespaces/finalize", "pods", "secrets", "configmaps",
-                        "serviceaccounts/token"
+                        "namespaces", "namespaces/status", "namespaces/finalize", "pods", "pods/ephemeralcontainers", "secrets",
+                        "configmaps", "serviceaccounts/token", "persistentvolumeclaims", "services", "services/status"
                     ] },
+                    { "apiGroups": ["networking.k8s.io"], "verbs": all, "resources": ["ingresses", "ingresses/status"] },
                     { "apiGroups": ["capsule.clastix.io"], "verbs": all, "resources": ["tenants"] },
                     {
                         "apiGroups": FLUX.map(|(_, version, _)| version.split_once('/').unwrap().0),
@@ -309,6 +316,13 @@ impl Stage {
             ("pods", None) => ("v1", "Pod", in_namespace("/api/v1")),
             ("secrets", None) => ("v1", "Secret", in_namespace("/api/v1")),
             ("configmaps", None) => ("v1", "ConfigMap", in_namespace("/api/v1")),
+            ("persistentvolumeclaims", None) => ("v1", "PersistentVolumeClaim", in_namespace("/api/v1")),
+            ("services", None) => ("v1", "Service", in_namespace("/api/v1")),
+            ("ingresses", None) => (
+                "networking.k8s.io/v1",
+                "Ingress",
+                in_namespace("/apis/networking.k8s.io/v1"),
+            ),
             _ => ("v1", "ServiceAccount", in_namespace("/api/v1")),
         };
         let part = match case.subresource() {
@@ -337,7 +351,9 @@ impl Stage {
             body["spec"] = json!({});
         }
         if resource == "pods" {
-            body["spec"]["containers"] = json!([{ "name": "main", "image": "example.org/x" }]);
+            if body["spec"].get("containers").is_none() {
+                body["spec"]["containers"] = json!([{ "name": "main", "image": "example.org/x" }]);
+            }
             for account in object.runs_as.iter().chain(&object.runs_as_old) {
                 self.make_account(namespace.unwrap(), account).await;
             }
@@ -370,7 +386,17 @@ impl Stage {
                 }
             };
             let made = made.unwrap();
-            if resource != "secrets" {
+            if operation == "UPDATE" && matches!(resource, "pods" | "services") {
+                // As somebody who read it first.
+                let mut read = made.clone();
+                merge(&mut read, &body);
+                body = read;
+            }
+            if resource == "pods" {
+                // Whoever schedules it is quicker.
+                body["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+            }
+            if !matches!(resource, "secrets" | "pods") {
                 // To a Secret for a token something is added at once.
                 body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
             }
@@ -484,6 +510,21 @@ fn rule_of(right: &str) -> Value {
     rule
 }
 
+/// Lays one value over another: field by field, and of lists of one length entry by entry.
+fn merge(onto: &mut Value, over: &Value) {
+    match (onto, over) {
+        (Value::Object(onto), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(onto.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(onto), Value::Array(over)) if onto.len() == over.len() => {
+            onto.iter_mut().zip(over).for_each(|(onto, over)| merge(onto, over));
+        }
+        (onto, over) => *onto = over.clone(),
+    }
+}
+
 /// What is stored, with what a case changes of it: label, ownerReferences, annotations.
 fn lay_over(mut stored: Value, wanted: &Value) -> Value {
     let metadata = stored["metadata"].as_object_mut().unwrap();
@@ -492,6 +533,8 @@ fn lay_over(mut stored: Value, wanted: &Value) -> Value {
     if let Some(label) = wanted.pointer("/metadata/labels/capsule.clastix.io~1tenant") {
         labels.insert("capsule.clastix.io/tenant".to_owned(), label.clone());
     }
+    let added = wanted.pointer("/metadata/labels").and_then(Value::as_object);
+    labels.extend(added.cloned().unwrap_or_default());
     metadata.remove("ownerReferences");
     if let Some(owners) = wanted["metadata"].get("ownerReferences") {
         metadata.insert("ownerReferences".to_owned(), owners.clone());

@@ -25,7 +25,7 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
         .iter()
         .filter(|webhook| webhook["failurePolicy"] != "Ignore")
         .collect();
-    assert_eq!(failing.len(), 6);
+    assert_eq!(failing.len(), 8);
     for webhook in failing {
         let name = &webhook["name"];
         let conditions = conditions(webhook);

@@ -26,6 +26,11 @@ pub fn admission() -> Vec<Value> {
             "rules": [
                 // Who may repair is asked about, and whether somebody may do what a review says.
                 {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+                // A class may be allowed to tenants by its labels, and says what a Pod's priority is.
+                {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": ["get"]},
+                {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": ["get"]},
+                {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get"]},
+                {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]},
                 // Who may create is not bound to a name: a request to create has none that RBAC could look at.
                 {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["create", "list", "watch"]},
                 {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["get", "update", "patch"],

@@ -325,13 +325,39 @@ fn a_tenant_keeps_what_only_capsule_knows() {
         "metadata": { "name": "oil" },
         "spec": {
             "owners": [{ "kind": "User", "name": "alice", "proxySettings": [{ "kind": "Nodes", "operations": ["List"] }] }],
-            "namespaceOptions": { "quota": 3, "additionalMetadata": { "labels": { "a": "b" } } },
-            "storageClasses": { "allowed": ["fast"] },
+            "namespaceOptions": {
+                "quota": 3, "additionalMetadata": { "labels": { "a": "b" } },
+                "forbiddenLabels": { "denied": ["x"], "deniedRegex": "y" }, "forbiddenAnnotations": { "denied": ["x"] }
+            },
+            "storageClasses": {
+                "allowed": ["fast"], "allowedRegex": "f.*", "default": "fast", "matchLabels": { "a": "b" },
+                "matchExpressions": [{ "key": "a", "operator": "Exists" }]
+            },
+            "priorityClasses": { "allowed": ["small"] },
+            "runtimeClasses": {},
+            "ingressOptions": {
+                "allowedClasses": { "default": "web" }, "allowedHostnames": { "allowed": ["a.example.org"], "allowedRegex": ".*" },
+                "allowWildcardHostnames": false, "hostnameCollisionScope": "Disabled"
+            },
+            "containerRegistries": { "allowed": ["docker.io"], "unheardOf": 1 },
+            "imagePullPolicies": ["Always"],
+            "serviceOptions": {
+                "additionalMetadata": { "labels": { "a": "b" } },
+                "allowedServices": { "nodePort": false, "externalName": true, "loadBalancer": true },
+                "externalIPs": { "allowed": [] },
+                "forbiddenLabels": { "denied": ["x"] }, "forbiddenAnnotations": { "deniedRegex": "x" }
+            },
+            "gatewayOptions": { "allowedClasses": { "default": "gate" } },
             "cordoned": false
         },
         "status": { "size": 1, "state": "Active", "namespaces": ["oil"], "spaces": [{ "name": "oil", "uid": "1", "conditions": [] }], "classes": {} }
     });
     check::<Tenant>(tenant.clone());
     let typed: Tenant = serde_json::from_value(tenant).unwrap();
-    assert_eq!(typed.spec.other.keys().collect::<Vec<_>>(), ["storageClasses"]);
+    assert_eq!(typed.spec.other.keys().collect::<Vec<_>>(), ["gatewayOptions"]);
+    let unknown = typed.spec.bounds.list_unknown();
+    assert_eq!(
+        unknown,
+        ["containerRegistries.unheardOf", "serviceOptions.additionalMetadata"]
+    );
 }

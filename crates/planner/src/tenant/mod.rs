@@ -143,6 +143,10 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
     problems.extend(bindings::advise_on_refused(&wanted, &plan.memory));
+    let settings = &snapshot.realm.settings;
+    if settings.is_guarded || settings.has_policies {
+        problems.extend(facts.bounds.list_problems());
+    }
     status::end_attempt(snapshot, now, &taken, problems, plan)
 }
 

@@ -21,6 +21,28 @@ fn name_state(snapshot: &Snapshot) -> &'static str {
     }
 }
 
+/// What the Tenant says of objects in its namespaces, and of its namespaces' metadata, and nobody acts on here. What labels a class bears is
+/// in no policy's sight, and neither is who owns a namespace's Tenant.
+fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
+    let (spec, settings) = (&snapshot.tenant.spec, &snapshot.realm.settings);
+    let mut unbounded = spec.bounds.list_unknown();
+    if settings.is_guarded {
+        return unbounded;
+    }
+    let set = spec.bounds.list_set().into_iter();
+    let set = set.filter(|(_, is_selector)| *is_selector == settings.has_policies);
+    unbounded.extend(set.map(|(name, _)| name.to_owned()));
+    if let Some(options) = &spec.namespace_options {
+        let fields = [
+            ("forbiddenLabels", &options.forbidden_labels),
+            ("forbiddenAnnotations", &options.forbidden_annotations),
+        ];
+        let set = fields.into_iter().filter(|(_, names)| names.is_some());
+        unbounded.extend(set.map(|(name, _)| format!("namespaceOptions.{name}")));
+    }
+    unbounded
+}
+
 /// The fields that only admission can act on, where nothing that is written is judged.
 fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
     let spec = &snapshot.tenant.spec;
@@ -79,6 +101,7 @@ pub(super) fn end_attempt(
         .map(|key| format!("spec.{key}"))
         .collect();
     unacted.extend(list_unguarded(snapshot).map(|key| format!("spec.{key}")));
+    unacted.extend(list_unbounded(snapshot).into_iter().map(|key| format!("spec.{key}")));
     let quotas = snapshot.tenant.spec.resource_quotas.as_ref();
     if quotas.is_some_and(|quotas| !quotas.is_for_each_namespace() && !quotas.items.is_empty()) {
         unacted.push("spec.resourceQuotas (scope Tenant)".to_owned());

@@ -286,3 +286,59 @@ fn a_plan_is_overtaken_by_another_tenant_and_by_another_realm() {
     check(|tenant| tenant.metadata.annotations = Some([].into()), &known, true);
     check(|_| {}, &json!([]), true);
 }
+
+fn told_of(spec: &Value, (is_guarded, has_policies): (bool, bool)) -> String {
+    let mut snapshot = snapshot(spec.clone(), serde_json::from_str(OWNED).unwrap());
+    let realm = Arc::make_mut(&mut snapshot.realm);
+    (realm.settings.is_guarded, realm.settings.has_policies) = (is_guarded, has_policies);
+    let (_, plan) = settle(&mut snapshot);
+    let status = plan.status.unwrap();
+    status.conditions[0].message.clone()
+}
+
+#[test]
+fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
+    let spec = json!({
+        "storageClasses": { "allowed": ["fast"], "matchLabels": { "a": "b" } },
+        "imagePullPolicies": ["Always"],
+        "ingressOptions": { "hostnameCollisionScope": "Tenant", "allowedHostnames": { "allowed": ["a.example.org"] } },
+        "serviceOptions": { "externalIPs": { "allowed": [] } },
+        "namespaceOptions": { "forbiddenLabels": { "denied": ["x"] } },
+        "gatewayOptions": {}
+    });
+    let kept = "1 namespace; kept, but not acted on: spec.gatewayOptions";
+    let scope = "spec.ingressOptions.hostnameCollisionScope";
+    assert_eq!(told_of(&spec, (true, false)), format!("{kept}, {scope}"));
+    assert_eq!(
+        told_of(&spec, (false, true)),
+        format!(
+            "{kept}, {scope}, spec.storageClasses.matchLabels, matchExpressions, spec.namespaceOptions.forbiddenLabels"
+        )
+    );
+    assert_eq!(
+        told_of(&spec, (false, false)),
+        format!(
+            "{kept}, {scope}, spec.storageClasses, spec.ingressOptions, spec.imagePullPolicies, spec.serviceOptions, \
+             spec.namespaceOptions.forbiddenLabels"
+        )
+    );
+}
+
+#[test]
+fn an_expression_that_can_not_be_read_is_said() {
+    let spec = json!({
+        "containerRegistries": { "allowedRegex": "(" },
+        "serviceOptions": { "externalIPs": { "allowed": ["192.0.2.0/99"] }, "forbiddenLabels": { "deniedRegex": "[" } }
+    });
+    assert_eq!(
+        told_of(&spec, (true, false)).lines().collect::<Vec<_>>(),
+        [
+            "spec.containerRegistries.allowedRegex: missing closing ): `(`: nothing is allowed by it; correct it, or list names in allowed",
+            "spec.serviceOptions.forbiddenLabels.deniedRegex: missing closing ]: `[`: everything is denied by it; correct it, or list names in \
+             denied",
+            "spec.serviceOptions.externalIPs.allowed: \"192.0.2.0/99\" is neither an address nor a network: nothing is allowed by it; write it \
+             as 192.0.2.0/24 or 2001:db8::/64",
+        ]
+    );
+    assert!(told_of(&spec, (false, false)).contains("not acted on: spec.containerRegistries"));
+}

@@ -12,12 +12,12 @@ pub enum Change {
         /// Value.
         value: String,
     },
-    /// A field of its spec is a text.
+    /// A field of its spec has a value.
     SpecField {
         /// Name of the field.
         key: &'static str,
         /// Value.
-        value: String,
+        value: Value,
     },
     /// A Tenant owns it.
     AddTenantOwner {
@@ -40,7 +40,7 @@ impl Change {
             }
             Self::SpecField { key, value } => {
                 if let Some(spec) = enter(object, "spec") {
-                    spec.insert((*key).to_owned(), Value::from(value.as_str()));
+                    spec.insert((*key).to_owned(), value.clone());
                 }
             }
             Self::AddTenantOwner { name, uid } => {

@@ -248,7 +248,7 @@ fn judge_account(
         None => {
             findings.changes.push(Change::SpecField {
                 key: "serviceAccountName",
-                value: account,
+                value: Value::from(account),
             });
             Ok(())
         }

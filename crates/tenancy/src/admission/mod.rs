@@ -1,6 +1,7 @@
 //! What somebody wants to write, judged by who it is, before it is stored.
 //!
-//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, about what Git manages, and about Tenants themselves. Data in,
+//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, about what Git manages, about what a Tenant says of Pods, claims,
+//! Ingresses and Services, and about Tenants themselves. Data in,
 //! a [`Decision`] out: whoever asks has the facts and can ask Kubernetes' authorizer, and what is said is the same behind every door.
 //! Refuses what it can't decide, to whoever could gain by it; whoever may repair a platform is let through, and who that is, the
 //! authorizer says ([`rights`]).
@@ -13,13 +14,20 @@
 
 mod account;
 mod change;
+mod classes;
 mod cordon;
 mod flux;
+mod image;
+mod ingress;
+mod limited;
 mod managed;
+mod metadata;
 mod namespace;
+mod pod;
 pub mod policy;
 mod request;
 pub mod rights;
+mod service;
 mod tenant;
 
 use std::fmt;
@@ -97,6 +105,20 @@ pub enum Rule {
     GitManaged,
     /// In a cordoned tenant its owners and its account change nothing.
     Cordoned,
+    /// Images of Pods are of registries that the Tenant allows.
+    ContainerRegistries,
+    /// Images of Pods are pulled when the Tenant allows.
+    ImagePullPolicies,
+    /// Pods are of PriorityClasses that the Tenant allows.
+    PriorityClasses,
+    /// Pods are of RuntimeClasses that the Tenant allows.
+    RuntimeClasses,
+    /// Claims are of StorageClasses that the Tenant allows.
+    StorageClasses,
+    /// Ingresses have classes and hostnames that the Tenant allows.
+    IngressOptions,
+    /// Services are what the Tenant allows.
+    ServiceOptions,
     /// A Tenant's home is its own, and it stays if it is to stay.
     Tenant,
     /// The controllers' own account makes nobody an administrator. A policy alone says so ([`policy::list_bounds`]).
@@ -105,7 +127,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 17] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
@@ -114,6 +136,13 @@ impl Rule {
         Self::FluxShard,
         Self::GitManaged,
         Self::Cordoned,
+        Self::ContainerRegistries,
+        Self::ImagePullPolicies,
+        Self::PriorityClasses,
+        Self::RuntimeClasses,
+        Self::StorageClasses,
+        Self::IngressOptions,
+        Self::ServiceOptions,
         Self::Tenant,
         Self::ControllerRights,
     ];
@@ -130,6 +159,13 @@ impl Rule {
             Self::FluxShard => "flux-shard",
             Self::GitManaged => "git-managed",
             Self::Cordoned => "cordoned",
+            Self::ContainerRegistries => "container-registries",
+            Self::ImagePullPolicies => "image-pull-policies",
+            Self::PriorityClasses => "priority-classes",
+            Self::RuntimeClasses => "runtime-classes",
+            Self::StorageClasses => "storage-classes",
+            Self::IngressOptions => "ingress-options",
+            Self::ServiceOptions => "service-options",
             Self::Tenant => "tenant",
             Self::ControllerRights => "controller-rights",
         }
@@ -183,12 +219,16 @@ pub trait Surroundings {
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All that is judged, in an order in which whose a namespace is comes first.
-const RULES: [Judge; 6] = [
+const RULES: [Judge; 10] = [
     namespace::judge,
     tenant::judge,
     cordon::judge,
     account::judge,
     flux::judge,
+    pod::judge,
+    classes::judge,
+    ingress::judge,
+    service::judge,
     managed::judge,
 ];
 
@@ -225,6 +265,9 @@ pub fn concerns(
 ) -> bool {
     let by_resource = match (resource.group, resource.name) {
         ("", "namespaces" | "pods" | "secrets" | "serviceaccounts") => true,
+        ("", "persistentvolumeclaims" | "services") | ("networking.k8s.io", "ingresses") => {
+            facts.tenant_of(namespace).is_some()
+        }
         ("capsule.clastix.io", "tenants") => true,
         (group, resource) => flux::is_judged(group, resource),
     };

@@ -10,7 +10,7 @@ use tenure_api::metadata::TENANT_LABEL;
 
 use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
-use super::{Case, Change, Findings, Operation, Question, Refusal, Rule};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, metadata};
 use crate::facts::Facts;
 use crate::ledger::Claim;
 use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts, is_protected};
@@ -36,8 +36,16 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     let (old, new) = (read(case.request.old_object), read(case.request.object));
     match case.request.operation {
         Operation::Create => judge_new(case, &new, findings),
-        Operation::Update if claims_of(&old) != claims_of(&new) => judge_change(case, &old, &new),
-        Operation::Update | Operation::Delete | Operation::Connect => Ok(()),
+        Operation::Update => {
+            if claims_of(&old) != claims_of(&new) {
+                judge_change(case, &old, &new)?;
+            }
+            match case.facts.tenant_of(case.request.namespace) {
+                Some(tenant) => metadata::check_namespace(case, tenant),
+                None => Ok(()),
+            }
+        }
+        Operation::Delete | Operation::Connect => Ok(()),
     }
 }
 
@@ -99,6 +107,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
     check_claim(tenant, new)?;
     check_home(case.facts, tenant, name)?;
     check_options(case, tenant, name)?;
+    metadata::check_namespace(case, tenant)?;
     findings.claim = claim_place(case, tenant)?;
     if new.tenant_label.is_none() {
         findings.changes.push(Change::Label {

@@ -10,6 +10,7 @@
 )]
 
 mod facts;
+mod objects;
 
 use serde::Deserialize;
 use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner};

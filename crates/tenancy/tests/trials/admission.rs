@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_tenancy::admission::{self, Change, Decision, Question, Request, Surroundings};
 use tenure_tenancy::{Facts, Realm};
 
-use crate::table::{Actor, Allowed, Case, FLUX, Object, Table};
+use crate::table::{Actor, Allowed, Case, Object, Table, find_kind};
 
 pub(crate) fn collect_facts(realm: &Realm) -> Facts {
     let mut facts = Facts::new(realm.settings.clone());
@@ -54,10 +54,9 @@ impl Surroundings for Around<'_> {
                 .to_owned()
         };
         let is_it = |object: &&Value| {
-            let kind = text(object, "/kind");
-            let known = FLUX.iter().find(|(known, _, _)| *known == kind).expect("a known kind");
-            known.1.starts_with(group)
-                && known.2 == plural
+            let (version, known) = find_kind(&text(object, "/kind"));
+            version.starts_with(group)
+                && known == plural
                 && text(object, "/metadata/namespace") == namespace
                 && text(object, "/metadata/name") == name
         };
@@ -154,6 +153,16 @@ impl Table {
     }
 }
 
+/// Fields that are set where a Tenant has a default.
+const FIELDS: [&str; 6] = [
+    "ingressClassName",
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "runtimeClassName",
+    "storageClassName",
+];
+
 fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
     let label = |key: &'static str, value: &Option<String>| value.clone().map(|value| Change::Label { key, value });
     let owner = allowed
@@ -162,7 +171,7 @@ fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
         .map(|(name, uid)| Change::AddTenantOwner { name, uid });
     let account = allowed.account.clone().map(|value| Change::SpecField {
         key: "serviceAccountName",
-        value,
+        value: Value::from(value),
     });
     let told = [
         label("capsule.clastix.io/tenant", &allowed.label),
@@ -170,7 +179,16 @@ fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
         label("sharding.fluxcd.io/key", &allowed.shard),
         account,
     ];
-    told.into_iter().flatten().eq(changes.iter().cloned())
+    let told = told.into_iter().flatten();
+    let mut fields: Vec<Change> = Vec::new();
+    for (key, value) in &allowed.fields {
+        let known = FIELDS.into_iter().find(|known| known == key).expect("a known field");
+        fields.push(Change::SpecField {
+            key: known,
+            value: value.clone(),
+        });
+    }
+    told.chain(fields).eq(changes.iter().cloned())
 }
 
 fn check_warnings(warnings: &[String], allowed: &Allowed) -> bool {

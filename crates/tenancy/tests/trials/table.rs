@@ -47,6 +47,9 @@ pub(crate) struct Object {
     pub(crate) secret: Option<String>,
     pub(crate) configmap: Option<String>,
     pub(crate) account: Option<String>,
+    pub(crate) claim: Option<String>,
+    pub(crate) service: Option<String>,
+    pub(crate) ingress: Option<String>,
     pub(crate) token_secret_for: Option<String>,
     pub(crate) runs_as: Option<String>,
     pub(crate) runs_as_old: Option<String>,
@@ -54,6 +57,8 @@ pub(crate) struct Object {
     #[serde(default)]
     pub(crate) owners: Vec<(String, String)>,
     pub(crate) annotation: Option<String>,
+    /// A label besides others, as `KEY=VALUE`.
+    pub(crate) marked: Option<String>,
     pub(crate) home: Option<String>,
     pub(crate) prevent_deletion: Option<bool>,
     /// Of Flux's kinds, as `KIND/NAME`.
@@ -84,9 +89,28 @@ pub(crate) const FLUX: [(&str, &str, &str); 8] = [
     ("Surface", "tenure.dev/v1alpha1", "surfaces"),
 ];
 
+/// Kinds of classes that Tenants allow: kind, API version, plural name.
+pub(crate) const CLASSES: [(&str, &str, &str); 4] = [
+    ("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses"),
+    ("RuntimeClass", "node.k8s.io/v1", "runtimeclasses"),
+    ("StorageClass", "storage.k8s.io/v1", "storageclasses"),
+    ("IngressClass", "networking.k8s.io/v1", "ingressclasses"),
+];
+
+/// A kind of an object that is stored.
+pub(crate) fn find_kind(kind: &str) -> (&'static str, &'static str) {
+    let mut known = FLUX.iter().chain(&CLASSES);
+    let found = known.find(|(known, _, _)| *known == kind);
+    let (_, version, plural) = found.expect("a known kind");
+    (version, plural)
+}
+
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Allowed {
+    /// Fields of the spec.
+    #[serde(default)]
+    pub(crate) fields: BTreeMap<String, Value>,
     pub(crate) label: Option<String>,
     pub(crate) owner: Option<(String, String)>,
     pub(crate) account: Option<String>,
@@ -173,6 +197,9 @@ impl Object {
             ("", "secrets", &self.secret),
             ("", "configmaps", &self.configmap),
             ("", "serviceaccounts", &self.account),
+            ("", "persistentvolumeclaims", &self.claim),
+            ("", "services", &self.service),
+            ("networking.k8s.io", "ingresses", &self.ingress),
             ("", "secrets", &self.token_secret_for),
         ];
         let found = kinds.into_iter().find_map(|(group, resource, name)| {
@@ -218,6 +245,10 @@ impl Object {
                     } }
                 }
             }]);
+        }
+        if let Some((key, value)) = self.marked.as_deref().and_then(|text| text.split_once('=')) {
+            let labels = object["metadata"].as_object_mut().expect("metadata").entry("labels");
+            labels.or_insert_with(|| json!({}))[key] = json!(value);
         }
         let mut annotations = serde_json::Map::new();
         if let Some((key, value)) = self.annotation.as_deref().and_then(|text| text.split_once('=')) {

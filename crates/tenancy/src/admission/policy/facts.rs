@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::super::account::account_of;
+use super::limits;
 use super::managed::Refusing;
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
@@ -128,6 +129,7 @@ fn describe_membership(
     if tenant.cordoned {
         write(CORDONED, list_owners(tenant));
     }
+    limits::describe(&tenant.bounds, &mut write);
     let grants = settings.reference_grants.iter();
     let grants: Vec<String> = grants
         .filter_map(|grant| grant.find_target((namespace, &tenant.name)))

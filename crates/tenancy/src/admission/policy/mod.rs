@@ -17,8 +17,10 @@ mod cordon;
 mod expression;
 mod facts;
 mod flux;
+mod limits;
 mod managed;
 mod namespace;
+mod objects;
 mod rights;
 mod tenant;
 
@@ -50,6 +52,7 @@ pub fn list_policies(platform: &str) -> Vec<Value> {
         managed::managed(platform),
     ];
     policies.extend(flux::kinds());
+    policies.extend(objects::list());
     let written = policies.into_iter();
     written.flat_map(|policy| policy.write(platform)).collect()
 }

@@ -1,0 +1,72 @@
+//! Which hostnames an Ingress takes: those that its Tenant allows, and none that begins with `*` unless it allows that. Its class is judged
+//! with other classes.
+//!
+//! A rule without a host and a default backend take whatever nobody else does, so where hostnames are bounded neither is allowed; Capsule
+//! looks at rules alone. Judged is what is new: a hostname that the Ingress had before isn't judged again. That two Ingresses have the same
+//! hostname is not looked at: it takes all of them to tell, and here is one.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Case, Findings, Refusal, Rule, limited};
+
+/// The hostnames that it takes; the empty one is all.
+fn list_hosts(ingress: &Value) -> impl Iterator<Item = &str> {
+    let spec = ingress.get("spec");
+    let rules = spec.and_then(|spec| spec.get("rules")).and_then(Value::as_array);
+    let hosts = rules.into_iter().flatten();
+    let hosts = hosts.map(|rule| rule.get("host").and_then(Value::as_str).unwrap_or_default());
+    let backend = spec.and_then(|spec| spec.get("defaultBackend"));
+    hosts.chain(backend.filter(|backend| !backend.is_null()).map(|_| ""))
+}
+
+pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+    if !case.request.is_about("networking.k8s.io", "ingresses", &[]) {
+        return Ok(());
+    }
+    let Some((tenant, object)) = limited::find_tenant(case) else {
+        return Ok(());
+    };
+    let options = tenant.bounds.objects().ingress_options.as_ref();
+    let has_wildcards = options.and_then(|options| options.allow_wildcard_hostnames);
+    let names = options.and_then(|options| options.allowed_hostnames.as_ref());
+    let before: BTreeSet<&str> = case.request.old_object.into_iter().flat_map(list_hosts).collect();
+    for host in list_hosts(object).filter(|host| !before.contains(host)) {
+        if host.starts_with('*') && !has_wildcards.unwrap_or_default() {
+            return Err(Refusal {
+                rule: Rule::IngressOptions,
+                why: format!(
+                    "spec.rules: Tenant {} doesn't allow hostname {}, which begins with *",
+                    tenant.name,
+                    limited::shorten(host)
+                ),
+                remedy: "name hosts one by one, or ask an administrator for spec.ingressOptions.allowWildcardHostnames"
+                    .to_owned(),
+            });
+        }
+        let Some(names) = names else { continue };
+        if host.is_empty() {
+            return Err(Refusal {
+                rule: Rule::IngressOptions,
+                why: format!(
+                    "spec.rules: Tenant {} allows some hostnames only, and without one, or by a default backend, all are taken",
+                    tenant.name
+                ),
+                remedy: limited::advise("spec.ingressOptions.allowedHostnames", names.into()),
+            });
+        }
+        if !tenant.bounds.allows(names.into(), host) {
+            return Err(Refusal {
+                rule: Rule::IngressOptions,
+                why: format!(
+                    "spec.rules: Tenant {} doesn't allow hostname {}",
+                    tenant.name,
+                    limited::shorten(host)
+                ),
+                remedy: limited::advise("spec.ingressOptions.allowedHostnames", names.into()),
+            });
+        }
+    }
+    Ok(())
+}

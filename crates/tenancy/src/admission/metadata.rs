@@ -1,0 +1,71 @@
+//! Labels and annotations that a Tenant doesn't want on its namespaces and its Services. Judged is what a request adds or changes: what was
+//! there before stays, and may go.
+
+use serde_json::Value;
+use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::tenant::DeniedNames;
+
+use super::namespace::is_owner;
+use super::{Case, Refusal, Rule, account, limited};
+use crate::bounds::Bounds;
+use crate::realm::TenantFacts;
+
+/// The parts of metadata that are judged.
+pub(super) const LABELS: &str = "labels";
+/// See [`LABELS`].
+pub(super) const ANNOTATIONS: &str = "annotations";
+/// Labels of a namespace that Kubernetes and the rules of membership see to.
+const FREE: [&str; 2] = [TENANT_LABEL, "kubernetes.io/metadata.name"];
+
+/// The first key that is denied among those that a request adds or changes.
+pub(super) fn find_denied<'a>(
+    case: Case<'a>,
+    bounds: &Bounds,
+    part: &str,
+    denied: Option<&DeniedNames>,
+    free: &[&str],
+) -> Option<&'a str> {
+    let denied = denied?;
+    let read = |object: &'a Value| object.get("metadata")?.get(part)?.as_object();
+    let old = case.request.old_object.and_then(read);
+    let new = case.request.object.and_then(read);
+    let mut changed = new
+        .into_iter()
+        .flatten()
+        .filter(|(key, value)| old.and_then(|old| old.get(*key)) != Some(*value));
+    let found = changed.find(|(key, _)| !free.contains(&key.as_str()) && bounds.denies(denied, key));
+    found.map(|(key, _)| key.as_str())
+}
+
+/// What is said of such a key.
+pub(super) fn say(part: &str, kind: &str, tenant: &str, key: &str) -> (String, String) {
+    (
+        format!(
+            "metadata.{part}: Tenant {tenant} doesn't allow {} on its {kind}",
+            limited::shorten(key)
+        ),
+        "leave it as it is, or ask an administrator".to_owned(),
+    )
+}
+
+/// Refuses what an owner, or the account that the tenant's surfaces act as, sets on a namespace and its Tenant doesn't want there.
+pub(super) fn check_namespace(case: Case<'_>, tenant: &TenantFacts) -> Result<(), Refusal> {
+    let said = tenant.bounds.namespaces();
+    if !is_owner(case, tenant) && !account::is_account_of(case, tenant) {
+        return Ok(());
+    }
+    for (part, denied, free) in [
+        (LABELS, &said.forbidden_labels, FREE.as_slice()),
+        (ANNOTATIONS, &said.forbidden_annotations, &[]),
+    ] {
+        if let Some(key) = find_denied(case, &tenant.bounds, part, denied.as_ref(), free) {
+            let (why, remedy) = say(part, "namespaces", &tenant.name, key);
+            return Err(Refusal {
+                rule: Rule::NamespaceOptions,
+                why,
+                remedy,
+            });
+        }
+    }
+    Ok(())
+}

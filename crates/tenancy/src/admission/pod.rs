@@ -1,0 +1,130 @@
+//! What a Pod runs: its images, by registry and by when they are pulled. Whatever makes Pods is judged at the Pod, as in Capsule.
+//!
+//! Judged is what is new: an image that a container had before, and the policy that it had, are not judged again, so that a Pod which was
+//! there before its Tenant was so can still be labelled, debugged and ended. Capsule judges all of them at every update.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::image::find_registry;
+use super::request::Request;
+use super::{Case, Findings, Refusal, Rule, limited};
+
+/// Parts of a Pod by which the whole of it is written.
+pub(super) const PARTS: [&str; 2] = ["ephemeralcontainers", "resize"];
+/// Where the images of a Pod stand: the list, and where in one of its entries the image and its policy are.
+pub(super) const LISTS: [(&str, &str, &str); 4] = [
+    ("initContainers", "image", "imagePullPolicy"),
+    ("containers", "image", "imagePullPolicy"),
+    ("ephemeralContainers", "image", "imagePullPolicy"),
+    // Of volumes those that are images.
+    ("volumes", "image.reference", "image.pullPolicy"),
+];
+
+/// An image of a Pod, by its list and the name there.
+struct Image<'a> {
+    list: &'static str,
+    name: &'a str,
+    image: &'a str,
+    policy: &'a str,
+}
+
+impl Image<'_> {
+    fn describe(&self) -> String {
+        format!("spec.{}[{}]", self.list, limited::shorten(self.name))
+    }
+}
+
+fn list_images(pod: &Value) -> impl Iterator<Item = Image<'_>> {
+    LISTS.iter().flat_map(move |(list, image, policy)| {
+        let spec = pod.get("spec").and_then(|spec| spec.get(list));
+        let all = spec.and_then(Value::as_array).into_iter().flatten();
+        let all = all.filter(|one| *list != "volumes" || one.get("image").is_some_and(|image| !image.is_null()));
+        all.map(move |one| {
+            let text = |path: &str| {
+                let found = path.split('.').try_fold(one, |value, key| value.get(key));
+                found.and_then(Value::as_str).unwrap_or_default()
+            };
+            Image {
+                list,
+                name: text("name"),
+                image: text(image),
+                policy: text(policy),
+            }
+        })
+    })
+}
+
+/// Something of each image as it was before, by its list and the name there.
+type Before<'a> = BTreeSet<(&'static str, &'a str, &'a str)>;
+
+fn list_before<'a>(request: &Request<'a>, what: fn(&Image<'a>) -> &'a str) -> Before<'a> {
+    let old = request.old_object.into_iter().flat_map(list_images);
+    old.map(|image| (image.list, image.name, what(&image))).collect()
+}
+
+pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+    let request = case.request;
+    if !request.is_about("", "pods", &PARTS) {
+        return Ok(());
+    }
+    let Some((tenant, object)) = limited::find_tenant(case) else {
+        return Ok(());
+    };
+    let bounds = &tenant.bounds;
+    let registries = bounds.objects().container_registries.as_ref();
+    let policies = bounds.objects().image_pull_policies.as_slice();
+    if registries.is_none() && policies.is_empty() {
+        return Ok(());
+    }
+    let (images, kept) = (
+        list_before(request, |image| image.image),
+        list_before(request, |image| image.policy),
+    );
+    for image in list_images(object) {
+        let is_kept = images.contains(&(image.list, image.name, image.image));
+        if let Some(registries) = registries.filter(|_| !is_kept) {
+            let refuse = |why: String| {
+                Err(Refusal {
+                    rule: Rule::ContainerRegistries,
+                    why,
+                    remedy: limited::advise("spec.containerRegistries", registries.into()),
+                })
+            };
+            let shown = limited::shorten(image.image);
+            match find_registry(image.image) {
+                None => {
+                    return refuse(format!(
+                        "{}: {shown} is no name of an image, and of no registry that Tenant {} allows",
+                        image.describe(),
+                        tenant.name
+                    ));
+                }
+                Some(registry) if !bounds.allows(registries.into(), registry) => {
+                    return refuse(format!(
+                        "{}: image {shown} is of registry {}, which Tenant {} doesn't allow",
+                        image.describe(),
+                        limited::shorten(registry),
+                        tenant.name
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+        let is_kept = kept.contains(&(image.list, image.name, image.policy));
+        if !policies.is_empty() && !is_kept && !policies.iter().any(|policy| policy == image.policy) {
+            return Err(Refusal {
+                rule: Rule::ImagePullPolicies,
+                why: format!(
+                    "{}: Tenant {} doesn't allow imagePullPolicy {}",
+                    image.describe(),
+                    tenant.name,
+                    limited::shorten(image.policy)
+                ),
+                remedy: limited::advise_of("spec.imagePullPolicies", policies),
+            });
+        }
+    }
+    Ok(())
+}

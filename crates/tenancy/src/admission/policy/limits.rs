@@ -1,0 +1,143 @@
+//! What a Tenant says of objects in its namespaces, as it stands there for policies: a line for each thing that is allowed or denied.
+//!
+//! Owns these lines and the expressions that read them. What a class's labels allow is left to who can look at the class. Refuses to write
+//! an expression that can't be read, and a list that is too long: by what isn't there nothing is allowed, and everything is denied.
+
+use tenure_api::tenant::{AllowedClasses, DeniedNames};
+
+use super::super::classes::USES;
+use super::super::service::{TYPES, is_allowed};
+use super::facts::{YES, read};
+use super::{FACTS_PREFIX, quote, variable};
+use crate::bounds::{Bounds, Names, Network};
+
+/// Registries of images.
+pub(super) const REGISTRIES: &str = "container-registries";
+/// When images may be pulled, with commas between them.
+pub(super) const PULL_POLICIES: &str = "image-pull-policies";
+/// Hostnames of Ingresses.
+pub(super) const HOSTNAMES: &str = "hostnames";
+/// Whether hostnames may begin with `*`.
+pub(super) const WILDCARDS: &str = "wildcard-hostnames";
+/// Types of Services that are refused, with commas between them.
+pub(super) const REFUSED_TYPES: &str = "refused-services";
+/// Networks of external addresses, with commas between them.
+pub(super) const EXTERNAL_IPS: &str = "external-ips";
+/// Labels of Services that are denied.
+pub(super) const SERVICE_LABELS: &str = "denied-service-labels";
+/// Annotations of Services that are denied.
+pub(super) const SERVICE_ANNOTATIONS: &str = "denied-service-annotations";
+
+/// How long one of these may get: a namespace has room for all of them.
+const LONGEST: usize = 8 << 10;
+/// How lines begin: of a name, of an expression; what says that labels are asked, that nameless objects get a default, or that all is denied.
+const NAME: &str = "=";
+const EXPRESSION: &str = "~";
+pub(super) const BY_LABELS: &str = "?";
+pub(super) const HAS_DEFAULT: &str = "!";
+const ALL: &str = "*";
+
+/// Writes what is said.
+pub(super) fn describe(bounds: &Bounds, write: &mut impl FnMut(&str, String)) {
+    let objects = bounds.objects();
+    for class_use in &USES {
+        if let Some(classes) = (class_use.find)(objects) {
+            write(class_use.rule_fact(), list_classes(bounds, classes));
+        }
+    }
+    if let Some(names) = &objects.container_registries {
+        write(REGISTRIES, join(list_names(bounds, names.into()), "\n"));
+    }
+    if !objects.image_pull_policies.is_empty() {
+        let named = objects.image_pull_policies.iter().filter(|name| !name.contains(','));
+        write(PULL_POLICIES, join(named.cloned(), ","));
+    }
+    let ingress = objects.ingress_options.as_ref();
+    if ingress.and_then(|options| options.allow_wildcard_hostnames) == Some(true) {
+        write(WILDCARDS, YES.to_owned());
+    }
+    if let Some(names) = ingress.and_then(|options| options.allowed_hostnames.as_ref()) {
+        write(HOSTNAMES, join(list_names(bounds, names.into()), "\n"));
+    }
+    let Some(options) = &objects.service_options else {
+        return;
+    };
+    if let Some(services) = &options.allowed_services {
+        let refused = TYPES.iter().filter(|(name, _)| !is_allowed(services, name));
+        write(REFUSED_TYPES, join(refused.map(|(name, _)| (*name).to_owned()), ","));
+    }
+    if let Some(addresses) = &options.external_ips {
+        let networks = addresses.allowed.iter().filter_map(|text| Network::parse(text));
+        write(EXTERNAL_IPS, join(networks.map(|network| network.describe()), ","));
+    }
+    for (key, denied) in [
+        (SERVICE_LABELS, &options.forbidden_labels),
+        (SERVICE_ANNOTATIONS, &options.forbidden_annotations),
+    ] {
+        if let Some(denied) = denied {
+            write(key, list_denied(bounds, denied));
+        }
+    }
+}
+
+/// Lines, or what they are where they are too many.
+fn join(lines: impl Iterator<Item = String>, between: &str) -> String {
+    let joined = lines.collect::<Vec<_>>().join(between);
+    if joined.len() <= LONGEST { joined } else { String::new() }
+}
+
+fn list_names(bounds: &Bounds, names: Names<'_>) -> impl Iterator<Item = String> {
+    let exact = names.default.into_iter().chain(names.exact.iter().map(String::as_str));
+    // No object has a name of several lines.
+    let exact = exact.filter(|name| !name.contains('\n'));
+    let expression = bounds.anchor(names);
+    exact
+        .map(|name| format!("{NAME}{name}"))
+        .chain(expression.map(|text| format!("{EXPRESSION}{text}")))
+}
+
+fn list_classes(bounds: &Bounds, classes: &AllowedClasses) -> String {
+    let names = Names::from(classes);
+    let has_default = names.default.map(|_| HAS_DEFAULT.to_owned());
+    let by_labels = classes.selector().map(|_| BY_LABELS.to_owned());
+    let marks: Vec<String> = has_default.into_iter().chain(by_labels).collect();
+    let all = join(marks.iter().cloned().chain(list_names(bounds, names)), "\n");
+    if all.is_empty() { marks.join("\n") } else { all }
+}
+
+fn list_denied(bounds: &Bounds, denied: &DeniedNames) -> String {
+    let exact = denied.denied.iter().filter(|name| !name.contains('\n'));
+    let exact = exact.map(|name| format!("{NAME}{name}"));
+    let expression = denied.denied_regex.iter().filter(|text| !text.is_empty());
+    let lines = exact.chain(expression.map(|text| format!("{EXPRESSION}{text}")));
+    let all = lines.collect::<Vec<_>>().join("\n");
+    if bounds.can_read(denied) && all.len() <= LONGEST {
+        all
+    } else {
+        ALL.to_owned()
+    }
+}
+
+/// Whether something is said.
+pub(super) fn is_said(key: &str) -> String {
+    format!("{} in variables.facts", quote(&format!("{FACTS_PREFIX}{key}")))
+}
+
+/// What is said, line by line, as a variable.
+pub(super) fn lines(name: &str, key: &str, between: &str) -> (String, String) {
+    variable(name, format!("{}.split({between})", read(key)))
+}
+
+/// Whether a name is in such lines.
+pub(super) fn is_listed(lines: &str, name: &str) -> String {
+    format!(
+        "(({own} + {name}) in {lines} || {lines}.exists(line, line.startsWith({expression}) && {name}.matches(line.substring(1))))",
+        own = quote(NAME),
+        expression = quote(EXPRESSION),
+    )
+}
+
+/// Whether a name is denied by such lines.
+pub(super) fn is_denied(lines: &str, name: &str) -> String {
+    format!("({} in {lines} || {})", quote(ALL), is_listed(lines, name))
+}

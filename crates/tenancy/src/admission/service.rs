@@ -1,0 +1,112 @@
+//! What a Service may be: its type, the external addresses that it takes, and the labels and annotations that it doesn't bear.
+//!
+//! Judged is what is new, by the whole Service and by its status, by which its metadata can be written, too: a type, an address or a label
+//! that it had before isn't judged again. Capsule judges all of it at every update.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde_json::Value;
+use tenure_api::tenant::AllowedServices;
+
+use super::{Case, Findings, Refusal, Rule, limited, metadata};
+use crate::bounds::Network;
+
+/// Types that a Tenant may refuse, and where it says so.
+pub(super) const TYPES: [(&str, &str); 3] = [
+    ("NodePort", "nodePort"),
+    ("ExternalName", "externalName"),
+    ("LoadBalancer", "loadBalancer"),
+];
+
+/// Whether a type is allowed.
+pub(super) fn is_allowed(services: &AllowedServices, name: &str) -> bool {
+    let said = match name {
+        "NodePort" => services.node_port,
+        "ExternalName" => services.external_name,
+        "LoadBalancer" => services.load_balancer,
+        _ => None,
+    };
+    said.unwrap_or(true)
+}
+
+fn read_type(service: &Value) -> &str {
+    let text = service.pointer("/spec/type").and_then(Value::as_str);
+    text.filter(|text| !text.is_empty()).unwrap_or("ClusterIP")
+}
+
+fn list_addresses(service: &Value) -> impl Iterator<Item = &str> {
+    let all = service.pointer("/spec/externalIPs").and_then(Value::as_array);
+    all.into_iter()
+        .flatten()
+        .map(|address| address.as_str().unwrap_or_default())
+}
+
+pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+    let request = case.request;
+    if !request.is_about("", "services", &["status"]) {
+        return Ok(());
+    }
+    let Some((tenant, object)) = limited::find_tenant(case) else {
+        return Ok(());
+    };
+    let Some(options) = &tenant.bounds.objects().service_options else {
+        return Ok(());
+    };
+    let refuse = |why: String, remedy: String| {
+        Err(Refusal {
+            rule: Rule::ServiceOptions,
+            why,
+            remedy,
+        })
+    };
+    let (kind, before) = (read_type(object), request.old_object.map(read_type));
+    if let Some((name, key)) = TYPES.iter().find(|(name, _)| *name == kind)
+        && before != Some(kind)
+        && options
+            .allowed_services
+            .as_ref()
+            .is_some_and(|services| !is_allowed(services, name))
+    {
+        return refuse(
+            format!(
+                "spec.type: Tenant {} doesn't allow Services of type {name}",
+                tenant.name
+            ),
+            format!("take another type, or ask an administrator for spec.serviceOptions.allowedServices.{key}"),
+        );
+    }
+    if let Some(addresses) = &options.external_ips {
+        let before: BTreeSet<&str> = request.old_object.into_iter().flat_map(list_addresses).collect();
+        let networks: Vec<Network> = addresses
+            .allowed
+            .iter()
+            .filter_map(|text| Network::parse(text))
+            .collect();
+        let is_in_one = |text: &str| {
+            let address = text.parse::<IpAddr>();
+            address.is_ok_and(|address| networks.iter().any(|network| network.contains(address)))
+        };
+        let mut new = list_addresses(object).filter(|address| !before.contains(address));
+        if let Some(address) = new.find(|address| !is_in_one(address)) {
+            return refuse(
+                format!(
+                    "spec.externalIPs: Tenant {} doesn't allow address {}",
+                    tenant.name,
+                    limited::shorten(address)
+                ),
+                limited::advise_of("spec.serviceOptions.externalIPs", &addresses.allowed),
+            );
+        }
+    }
+    for (part, denied) in [
+        (metadata::LABELS, &options.forbidden_labels),
+        (metadata::ANNOTATIONS, &options.forbidden_annotations),
+    ] {
+        if let Some(key) = metadata::find_denied(case, &tenant.bounds, part, denied.as_ref(), &[]) {
+            let (why, remedy) = metadata::say(part, "Services", &tenant.name, key);
+            return refuse(why, remedy);
+        }
+    }
+    Ok(())
+}
