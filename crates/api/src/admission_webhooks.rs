@@ -12,8 +12,8 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, OWNER_NAME, PLATFORM_NAMESPACE,
-    TENANT_LABEL,
+    BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, OWNER_NAME,
+    PLATFORM_NAMESPACE, TENANT_LABEL,
 };
 
 /// The name of both configurations.
@@ -74,8 +74,11 @@ enum Topic {
     Accounts,
     /// Flux's kinds and ours in tenants' namespaces.
     Flux,
-    /// Pods, claims, Ingresses and Services in tenants' namespaces. Controllers make them as others say, and are asked about, too.
+    /// Pods, claims, Ingresses and Services in namespaces of tenants that say something of them. Controllers make them as others say, and are
+    /// asked about, too.
     Objects,
+    /// The same in other tenants' namespaces: nobody has to wait for an answer there.
+    Unbounded,
     /// All that is written in tenants' namespaces: what Git manages there, and cordons.
     Writes,
     /// What Git manages elsewhere.
@@ -127,6 +130,7 @@ fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value
     for topic in topics {
         asked.extend(both.map(|audience| (*topic, audience)));
     }
+    asked.push((Topic::Unbounded, Audience::All));
     if phase == Phase::Validating {
         asked.extend([Topic::Writes, Topic::Managed, Topic::Spoken].map(|topic| (topic, Audience::All)));
     }
@@ -192,6 +196,7 @@ impl Topic {
             Self::Accounts => "accounts",
             Self::Flux => "flux",
             Self::Objects => "objects",
+            Self::Unbounded => "unbounded",
             Self::Writes => "writes",
             Self::Managed => "managed",
             Self::Spoken => "spoken-for",
@@ -226,7 +231,7 @@ impl Topic {
                 rule(&[""], &["secrets"], &write, "Namespaced")
             ]),
             Self::Flux => json!([rule(&FLUX_GROUPS, &["*"], &write, "Namespaced")]),
-            Self::Objects => json!([
+            Self::Objects | Self::Unbounded => json!([
                 rule(
                     &[""],
                     &[
@@ -260,7 +265,17 @@ impl Topic {
     fn namespaces(self) -> Value {
         let never = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": NEVER_STOPPED});
         match self {
-            Self::Accounts | Self::Flux | Self::Objects | Self::Writes => {
+            Self::Objects | Self::Unbounded => {
+                let is_bounded = if self == Self::Objects {
+                    "Exists"
+                } else {
+                    "DoesNotExist"
+                };
+                json!({"matchExpressions": [
+                    {"key": TENANT_LABEL, "operator": "Exists"}, {"key": BOUNDED_LABEL, "operator": is_bounded}, never
+                ]})
+            }
+            Self::Accounts | Self::Flux | Self::Writes => {
                 json!({"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}, never]})
             }
             // The Leases of nodes are renewed all the time.
@@ -285,6 +300,8 @@ impl Topic {
                 conditions.push(json!({"name": "may-not-repair", "expression": format!("!{repairs}")}));
             }
             Audience::Repairers => conditions.push(json!({"name": "may-repair", "expression": repairs})),
+            // Whoever makes them, as others say.
+            Audience::All if self == Self::Unbounded => conditions.clear(),
             Audience::All => {}
         }
         if let Some((name, expression)) = self.condition() {
@@ -319,7 +336,7 @@ impl Topic {
                     .to_owned(),
             )),
             // Of Pods nothing is judged but their specs.
-            Self::Objects => Some((
+            Self::Objects | Self::Unbounded => Some((
                 "changes-what-is-judged",
                 "request.operation == 'CREATE' || object.?spec != oldObject.?spec || (request.resource.resource != 'pods' && \
                  (object.metadata.?labels != oldObject.metadata.?labels || object.metadata.?annotations != oldObject.metadata.?annotations))"

@@ -102,6 +102,8 @@ pub const CAPSULE_MANAGED_BY: &str = "projectcapsule.dev/managed-by";
 pub const CAPSULE_CONTROLLER: &str = "controller";
 /// Label on a namespace of a tenant that is cordoned: `true`.
 pub const CORDONED_LABEL: &str = "projectcapsule.dev/cordoned";
+/// Label of namespaces whose Tenant says what objects there may be, with the value `true`: there a webhook that is dead lets none pass.
+pub const BOUNDED_LABEL: &str = "tenure.dev/bounded";
 /// Annotation on a namespace: labels of the nodes that its Pods run on, for the admission plugin PodNodeSelector.
 pub const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.

@@ -296,6 +296,18 @@ async fn see_the_dead(cluster: Cluster) {
         json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "x" }, "spec": {} }),
     )
     .await;
+    let service = |namespace: &str, name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": { "name": name, "namespace": namespace },
+            "spec": { "ports": [{ "port": 80 }] }
+        })
+    };
+    let tess = admin.impersonating("tess").unwrap();
+    stops(&tess, service("tight", "a")).await;
+    // Where the Tenant says nothing of it, and for who makes it as others say, nobody waits.
+    goes(&dora, service("blue", "a")).await;
+    goes(&node, service("tight", "b")).await;
+    goes(admin, service("tight", "c")).await;
     // All else goes on, for everybody: what tenants write that is not of Flux, and what is nobody's or the platform's.
     for namespace in ["blue", "nobody", "default", "tenure-system", "kube-system"] {
         goes(&dora, config_map(namespace)).await;

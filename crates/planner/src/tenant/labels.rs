@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use tenure_api::metadata::{CORDONED_LABEL, NODE_SELECTOR, TENANT_LABEL};
+use tenure_api::metadata::{BOUNDED_LABEL, CORDONED_LABEL, NODE_SELECTOR, TENANT_LABEL};
 use tenure_api::names::NamespaceName;
-use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions};
+use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions, TenantBounds};
 use tenure_api::{ObjectId, ObjectView};
 
 use super::Snapshot;
@@ -115,6 +115,9 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
     }
     if spec.cordoned.unwrap_or_default() && snapshot.realm.settings.is_guarded {
         marks.labels.insert(CORDONED_LABEL.to_owned(), "true".to_owned());
+    }
+    if spec.bounds != TenantBounds::default() && snapshot.realm.settings.is_guarded {
+        marks.labels.insert(BOUNDED_LABEL.to_owned(), "true".to_owned());
     }
     marks
 }
