@@ -15,7 +15,7 @@ pub(super) const LABELS: &str = "labels";
 /// See [`LABELS`].
 pub(super) const ANNOTATIONS: &str = "annotations";
 /// Labels of a namespace that Kubernetes and the rules of membership see to.
-const FREE: [&str; 2] = [TENANT_LABEL, "kubernetes.io/metadata.name"];
+pub(super) const FREE: [&str; 2] = [TENANT_LABEL, "kubernetes.io/metadata.name"];
 
 /// The first key that is denied among those that a request adds or changes.
 pub(super) fn find_denied<'a>(

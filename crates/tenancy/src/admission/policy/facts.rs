@@ -12,6 +12,7 @@ use super::managed::Refusing;
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
+use crate::bounds::ForbiddenMetadata;
 use crate::facts::Facts;
 use crate::realm::{self, TenantFacts};
 use tenure_api::metadata::TENANT_LABEL;
@@ -36,6 +37,8 @@ pub(super) const NAMESPACES: &str = "namespaces";
 pub(super) const REFERENCES: &str = "references";
 /// Where the Tenant is cordoned, its owners, a line each.
 pub(super) const CORDONED: &str = "cordoned";
+/// Where owners may not set all labels and annotations of the namespace, they, a line each.
+pub(super) const OWNERS: &str = "owners";
 
 /// The Kustomizations that refuse edits by hand of what they applied here, and who may edit it, a line each.
 pub(super) const REFUSING: &str = "refusing";
@@ -128,6 +131,9 @@ fn describe_membership(
     }
     if tenant.cordoned {
         write(CORDONED, list_owners(tenant));
+    }
+    if *tenant.bounds.namespaces() != ForbiddenMetadata::default() {
+        write(OWNERS, list_owners(tenant));
     }
     limits::describe(&tenant.bounds, &mut write);
     let grants = settings.reference_grants.iter();

@@ -28,6 +28,11 @@ pub(super) const SERVICE_LABELS: &str = "denied-service-labels";
 /// Annotations of Services that are denied.
 pub(super) const SERVICE_ANNOTATIONS: &str = "denied-service-annotations";
 
+/// Labels that owners don't set on the namespace.
+pub(super) const NAMESPACE_LABELS: &str = "denied-labels";
+/// Annotations that owners don't set on the namespace.
+pub(super) const NAMESPACE_ANNOTATIONS: &str = "denied-annotations";
+
 /// How long one of these may get: a namespace has room for all of them.
 const LONGEST: usize = 8 << 10;
 /// How lines begin: of a name, of an expression; what says that labels are asked, that nameless objects get a default, or that all is denied.
@@ -52,6 +57,15 @@ pub(super) fn describe(bounds: &Bounds, write: &mut impl FnMut(&str, String)) {
         let named = objects.image_pull_policies.iter().filter(|name| !name.contains(','));
         write(PULL_POLICIES, join(named.cloned(), ","));
     }
+    let namespaces = bounds.namespaces();
+    list_all_denied(
+        bounds,
+        write,
+        [
+            (NAMESPACE_LABELS, &namespaces.forbidden_labels),
+            (NAMESPACE_ANNOTATIONS, &namespaces.forbidden_annotations),
+        ],
+    );
     let ingress = objects.ingress_options.as_ref();
     if ingress.and_then(|options| options.allow_wildcard_hostnames) == Some(true) {
         write(WILDCARDS, YES.to_owned());
@@ -70,10 +84,18 @@ pub(super) fn describe(bounds: &Bounds, write: &mut impl FnMut(&str, String)) {
         let networks = addresses.allowed.iter().filter_map(|text| Network::parse(text));
         write(EXTERNAL_IPS, join(networks.map(|network| network.describe()), ","));
     }
-    for (key, denied) in [
-        (SERVICE_LABELS, &options.forbidden_labels),
-        (SERVICE_ANNOTATIONS, &options.forbidden_annotations),
-    ] {
+    list_all_denied(
+        bounds,
+        write,
+        [
+            (SERVICE_LABELS, &options.forbidden_labels),
+            (SERVICE_ANNOTATIONS, &options.forbidden_annotations),
+        ],
+    );
+}
+
+fn list_all_denied(bounds: &Bounds, write: &mut impl FnMut(&str, String), lists: [(&str, &Option<DeniedNames>); 2]) {
+    for (key, denied) in lists {
         if let Some(denied) = denied {
             write(key, list_denied(bounds, denied));
         }

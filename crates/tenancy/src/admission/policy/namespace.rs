@@ -3,8 +3,10 @@
 
 use tenure_api::metadata::TENANT_LABEL;
 
+use super::super::metadata;
 use super::cordon;
-use super::facts::{ACCOUNT, CORDONED, HOME, TENANT, read_of};
+use super::facts::{ACCOUNT, CORDONED, HOME, OWNERS, TENANT, read_of};
+use super::limits::{NAMESPACE_ANNOTATIONS, NAMESPACE_LABELS, is_denied};
 use super::rights::PROVISION;
 use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use crate::admission::Rule;
@@ -34,9 +36,59 @@ pub(super) fn namespaces(platform: &str) -> Policy {
             operations: vec!["CREATE", "UPDATE", "DELETE"],
         }],
         conditions: Vec::new(),
-        variables: list_variables(),
-        validations: list_validations(platform),
+        variables: list_variables().into_iter().chain(list_denied_variables()).collect(),
+        validations: list_validations(platform).into_iter().chain(list_denials()).collect(),
     }
+}
+
+/// What a request adds or changes of labels and annotations that owners don't set, by what stood on the namespace. Of a new one, nothing
+/// stands there yet.
+fn list_denied_variables() -> Vec<(String, String)> {
+    let labels = |object: &str| format!("{object} == null ? {{}} : {object}.?metadata.?labels.orValue({{}})");
+    let free: Vec<String> = metadata::FREE.iter().map(|key| quote(key)).collect();
+    let denied = |part: &str, lines: &str, free: &str| {
+        format!(
+            "request.operation != 'UPDATE' ? [] : variables.new{part}.map(key, string(key)).filter(key, !(key in [{free}]) && \
+             (!(key in variables.old{part}) || variables.old{part}[key] != variables.new{part}[key]) && {})",
+            is_denied(&format!("variables.{lines}"), "key")
+        )
+    };
+    let lines = |key: &str| format!("{}.split('\\n')", read_of("variables.old", key));
+    vec![
+        variable("oldLabels", labels("oldObject")),
+        variable("newLabels", labels("object")),
+        variable("labelLines", lines(NAMESPACE_LABELS)),
+        variable("annotationLines", lines(NAMESPACE_ANNOTATIONS)),
+        variable("boundOwners", lines(OWNERS)),
+        variable("deniedLabels", denied("Labels", "labelLines", &free.join(", "))),
+        variable("deniedAnnotations", denied("", "annotationLines", "")),
+    ]
+}
+
+fn list_denials() -> Vec<Validation> {
+    let bound = format!(
+        "{} in variables.old && ({})",
+        quote(&format!("{FACTS_PREFIX}{OWNERS}")),
+        cordon::is_kept_out(
+            "variables.boundOwners",
+            &read_of("variables.old", HOME),
+            &read_of("variables.old", ACCOUNT)
+        )
+    );
+    let parts = [
+        (metadata::LABELS, "variables.deniedLabels"),
+        (metadata::ANNOTATIONS, "variables.deniedAnnotations"),
+    ];
+    let refuse = |(part, denied): (&str, &str)| Validation {
+        holds: format!("!({bound}) || {denied}.size() == 0"),
+        rule: Rule::NamespaceOptions,
+        why: phrase(
+            &format!("metadata.{part}: Tenant {{}} doesn't allow {{}} on its namespaces"),
+            &[&read_of("variables.old", TENANT), &format!("{denied}[0]")],
+        ),
+        remedy: quote("leave it as it is, or ask an administrator"),
+    };
+    parts.into_iter().map(refuse).collect()
 }
 
 fn list_variables() -> Vec<(String, String)> {
