@@ -1,6 +1,8 @@
 //! Tenants and their namespaces: what it takes until many have theirs, and what it costs beside many others that an owner makes and deletes some.
 //! Owns how owners ask: by impersonation, with their own rights. Refuses to count as there what the Tenant's status doesn't say.
 
+mod decisions;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -21,8 +23,9 @@ const CLIENTS: usize = 16;
 /// How many namespaces one owner makes and deletes beside all others.
 const MORE: i64 = 50;
 
-/// Measures so many Tenants, one pass for each count.
+/// Measures decisions, and so many Tenants, one pass for each count.
 pub(crate) async fn measure(program: &Path, counts: &[usize], report: &mut Report) -> anyhow::Result<()> {
+    decisions::measure(report)?;
     for count in counts {
         measure_many(program, *count, report).await?;
     }

@@ -1,0 +1,229 @@
+//! How long it takes to judge a write, by the guard of the embedded control plane itself, without a server around it: many clients at once, while
+//! namespaces come and go. Owns what is asked; refuses to count what a server does before and after.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use tenure_admission::EmbeddedGuard;
+use tenure_apiserver::{Guard as _, GuardQuestion, GuardSurroundings, Review, Ruling};
+use tenure_tenancy::Settings;
+
+use crate::process::memory_of;
+use crate::report::{Report, megabytes, percentile};
+
+/// How many Tenants are known, and how many namespaces each has.
+const TENANTS: usize = 1_000;
+const NAMESPACES: usize = 3;
+/// Who asks at the same time, and how often each does.
+const CLIENTS: usize = 16;
+const ASKED: usize = 5_000;
+/// Between two namespaces that come or go.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Bytes of what is written.
+const LARGE: usize = 4 << 10;
+
+/// Who may do nothing but what RBAC let come here, on a server that stores nothing but Tenants and namespaces.
+struct Nothing;
+
+impl GuardSurroundings for Nothing {
+    fn may(&self, _: &GuardQuestion<'_>) -> bool {
+        false
+    }
+
+    fn find(&self, _: &str, _: &str, _: &str, _: &str) -> Option<Arc<Value>> {
+        None
+    }
+}
+
+/// A write: the request of a review without its object, and that.
+struct Write {
+    request: Value,
+    object: Value,
+    is_allowed: bool,
+}
+
+/// Measures decisions.
+pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
+    let before = memory_of(std::process::id())?.0;
+    let guard = EmbeddedGuard::new(Settings::default());
+    for index in 0..TENANTS {
+        learn_tenant(&guard, index);
+    }
+    let known = memory_of(std::process::id())?.0.saturating_sub(before);
+    let many = format!("{TENANTS} Tenants of {NAMESPACES} namespaces known");
+    report.add(format!("{many}: memory"), megabytes(known), None, "20 MB");
+
+    let is_over = AtomicBool::new(false);
+    let (mut all, changes) = std::thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            let mut changes = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                let name = format!("tenant-0-{}", changes / 2 % 50);
+                let namespace = write_namespace(&name, 0);
+                let made = changes.is_multiple_of(2).then_some(&namespace);
+                guard.learn(("", "namespaces"), &name, made);
+                changes += 1;
+                std::thread::sleep(PAUSE);
+            }
+            changes
+        });
+        let guard = &guard;
+        let asking: Vec<_> = (0..CLIENTS)
+            .map(|client| scope.spawn(move || ask(guard, client)))
+            .collect();
+        let asked = asking.into_iter().map(|asking| match asking.join() {
+            Ok(asked) => asked,
+            Err(_) => bail!("a client of the guard panicked"),
+        });
+        let asked: anyhow::Result<Vec<_>> = asked.collect();
+        is_over.store(true, Ordering::Relaxed);
+        let changes = changing.join().ok().context("who changes namespaces panicked")?;
+        Ok::<_, anyhow::Error>((asked?.concat(), changes))
+    })?;
+    report.add(
+        format!(
+            "{many}, {changes} changes of namespaces meanwhile: a decision about an object of 4 KB (p50, p99 of {})",
+            all.len()
+        ),
+        format!(
+            "{}, {}",
+            microseconds(percentile(&mut all, 0.5)),
+            microseconds(percentile(&mut all, 0.99))
+        ),
+        None,
+        "p99 50 µs",
+    );
+    Ok(())
+}
+
+fn microseconds(duration: Duration) -> String {
+    format!("{:.1} µs", duration.as_secs_f64() * 1e6)
+}
+
+/// What one client does, over and over: how long each of its decisions took, in which another thread may have had the processor.
+fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
+    let writes = list_writes(client);
+    let mut took = Vec::with_capacity(ASKED);
+    for write in writes.iter().cycle().take(ASKED) {
+        let review = Review {
+            request: &write.request,
+            object: Some(&write.object),
+            old_object: None,
+        };
+        let began = Instant::now();
+        let ruling = guard.judge(&review, &Nothing);
+        took.push(began.elapsed());
+        let is_allowed = matches!(ruling, Ruling::Allow { .. });
+        if is_allowed != write.is_allowed {
+            bail!("{}: {ruling:?}", write.request);
+        }
+    }
+    Ok(took)
+}
+
+fn learn_tenant(guard: &EmbeddedGuard, index: usize) {
+    let names = list_namespaces(index);
+    let spaces: Vec<Value> = names
+        .iter()
+        .map(|name| json!({ "name": name, "uid": uid_of(name) }))
+        .collect();
+    let name = format!("tenant-{index}");
+    let tenant = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": name, "uid": uid_of(&name) },
+        "spec": {
+            "owners": [{ "kind": "User", "name": format!("owner-{index}") }],
+            "namespaceOptions": { "quota": 100 },
+            "containerRegistries": { "allowed": ["registry.example"] }
+        },
+        "status": { "spaces": spaces }
+    });
+    guard.learn(("capsule.clastix.io", "tenants"), &name, Some(&tenant));
+    for name in names {
+        guard.learn(("", "namespaces"), &name, Some(&write_namespace(&name, index)));
+    }
+}
+
+fn list_namespaces(index: usize) -> Vec<String> {
+    let more = (1..NAMESPACES).map(|number| format!("tenant-{index}-{number}"));
+    std::iter::once(format!("tenant-{index}")).chain(more).collect()
+}
+
+fn uid_of(name: &str) -> String {
+    format!("uid-of-{name}")
+}
+
+fn write_namespace(name: &str, index: usize) -> Value {
+    let tenant = format!("tenant-{index}");
+    let owner =
+        json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": tenant, "uid": uid_of(&tenant) });
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": name, "uid": uid_of(name), "labels": { "capsule.clastix.io/tenant": tenant }, "ownerReferences": [owner] }
+    })
+}
+
+/// What an owner writes: most of it in its own namespace, and something that is refused.
+fn list_writes(client: usize) -> Vec<Write> {
+    let index = client * 7 + 1;
+    let namespace = format!("tenant-{index}-1");
+    let text = "x".repeat(LARGE);
+    let request = |group: &str, version: &str, resource: &str, namespace: &str, name: &str| {
+        json!({
+            "operation": "CREATE", "resource": { "group": group, "version": version, "resource": resource },
+            "namespace": namespace, "name": name, "dryRun": true,
+            "userInfo": { "username": format!("owner-{index}"), "groups": ["system:authenticated"] }
+        })
+    };
+    let metadata = |name: &str| json!({ "name": name, "namespace": namespace, "annotations": { "text": text } });
+    let pod = |image: &str| json!({ "metadata": metadata("pod"), "spec": { "containers": [{ "name": "app", "image": image, "imagePullPolicy": "Always" }] } });
+    let write = |request: Value, object: Value, is_allowed: bool| Write {
+        request,
+        object,
+        is_allowed,
+    };
+    vec![
+        write(
+            request("", "v1", "configmaps", &namespace, "text"),
+            json!({ "metadata": { "name": "text", "namespace": namespace }, "data": { "text": text } }),
+            true,
+        ),
+        write(
+            request("", "v1", "pods", &namespace, "pod"),
+            pod("registry.example/app:1"),
+            true,
+        ),
+        write(
+            request("", "v1", "pods", &namespace, "pod"),
+            pod("elsewhere.example/app:1"),
+            false,
+        ),
+        write(
+            request(
+                "",
+                "v1",
+                "namespaces",
+                &format!("tenant-{index}-more"),
+                &format!("tenant-{index}-more"),
+            ),
+            json!({ "metadata": { "name": format!("tenant-{index}-more"), "annotations": { "text": text } } }),
+            true,
+        ),
+        write(
+            request(
+                "kustomize.toolkit.fluxcd.io",
+                "v1",
+                "kustomizations",
+                &format!("tenant-{index}"),
+                "apps",
+            ),
+            json!({
+                "metadata": { "name": "apps", "namespace": format!("tenant-{index}"), "annotations": { "text": text } },
+                "spec": { "interval": "1h", "prune": true, "path": "./", "sourceRef": { "kind": "GitRepository", "name": "apps", "namespace": "tenant-0" } }
+            }),
+            false,
+        ),
+    ]
+}
