@@ -225,7 +225,10 @@ impl Topic {
                     "Cluster"
                 )
             ]),
-            Self::Tenants => json!([rule(&["capsule.clastix.io"], &["tenants"], &all, "Cluster")]),
+            Self::Tenants => json!([
+                rule(&["capsule.clastix.io"], &["tenants"], &all, "Cluster"),
+                rule(&["capsule.clastix.io"], &["tenants/status"], &["UPDATE"], "Cluster")
+            ]),
             Self::Accounts => json!([
                 rule(&[""], &["pods", "serviceaccounts/token"], &["CREATE"], "Namespaced"),
                 rule(&[""], &["secrets"], &write, "Namespaced")

@@ -25,6 +25,8 @@ pub const CONTESTED: &str = "Contested";
 pub const FLUX_REPLACED: &str = "FluxReplaced";
 /// Which other cluster the inventory is of. Tenure's own.
 pub const APPLIED_ELSEWHERE: &str = "AppliedElsewhere";
+/// Whether all namespaces that say they are a Tenant's are recorded as its. Tenure's own: that a Tenant's status has it is what makes the rest of that a record.
+pub const NAMESPACES_RECORDED: &str = "NamespacesRecorded";
 /// Whether the artifact of a source is in the store.
 pub const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
 /// The upstream of a source has changed since the stored artifact.

@@ -109,6 +109,14 @@ pub const FLUX_REPLACED: &str = "FluxReplaced";
 pub const OTHER_CLUSTER: &str = "OtherCluster";
 /// Ours: another Kustomization owns an object.
 pub const OWNED_BY_ANOTHER: &str = "OwnedByAnother";
+/// Ours: every namespace that says it is the Tenant's is recorded.
+pub const RECORDED: &str = "Recorded";
+/// Ours: the record began with the namespaces that there were.
+pub const TAKEN_OVER: &str = "TakenOver";
+/// Ours: namespaces say that they are the Tenant's, and only an administrator can tell whether they are.
+pub const ADOPTION_NEEDED: &str = "AdoptionNeeded";
+/// Ours: the Tenant is being deleted, and its namespaces with it.
+pub const TERMINATING: &str = "Terminating";
 /// Ours: the surface does not live where a surface may live.
 pub const WRONG_NAMESPACE: &str = "WrongNamespace";
 /// Ours: the ServiceAccount to act as does not exist, or may not be used.

@@ -231,8 +231,6 @@ pub(crate) async fn make_tenant(admin: &Connection, name: &str) -> anyhow::Resul
         &tenant,
     )
     .await?;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"capsule.clastix.io/tenant": name}}});
-    apply(admin, &format!("/api/v1/namespaces/{name}"), &namespace).await?;
     let bindings = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{name}/rolebindings");
     let account = format!("/api/v1/namespaces/{name}/serviceaccounts/{name}-gitops");
     let started = Instant::now();

@@ -116,11 +116,17 @@ impl<R: Reconciled> Own<R> {
         let status = &serde_json::to_value(status).unwrap_or(Value::Null);
         let resource = self.resource(home).await?;
         let mut old = self.status.clone();
+        let mut version = self.resource_version.clone();
         for attempt in 1.. {
             let Some(difference) = find_difference(&old, status) else {
                 return Ok(Written::Stored);
             };
-            let patch = json!({ "metadata": { "uid": self.uid }, "status": difference });
+            let mut metadata = json!({ "uid": self.uid });
+            let is_shared = R::SHARED_RECORD.is_some_and(|field| difference.get(field).is_some());
+            if is_shared && let Some(metadata) = metadata.as_object_mut() {
+                metadata.insert("resourceVersion".to_owned(), Value::from(version.as_str()));
+            }
+            let patch = json!({ "metadata": metadata, "status": difference });
             let patched = home
                 .bookkeeper_of(&self.key.namespace)
                 .await
@@ -133,16 +139,30 @@ impl<R: Reconciled> Own<R> {
                 }
                 Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
                 // Either a namesake was made meanwhile, whose status this is not, or many wrote at once: only its uid tells.
-                Err(ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
+                Err(error @ ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
                     let Some(mut fresh) = self.fresh(home, &resource).await? else {
                         return Ok(Written::Gone);
                     };
+                    if is_shared && self.is_record_another(&fresh) {
+                        // What somebody has recorded meanwhile counts in the next plan.
+                        take_written::<R>(home, fresh);
+                        return Err(error);
+                    }
+                    ObjectView::of(&fresh)
+                        .read_text("/metadata/resourceVersion")
+                        .clone_into(&mut version);
                     old = fresh.get_mut("status").map(Value::take).unwrap_or_default();
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(Written::Stored)
+    }
+
+    /// Whether somebody else has written the field that is shared since the plan was made.
+    fn is_record_another(&self, fresh: &Value) -> bool {
+        let now = fresh.get("status").unwrap_or(&Value::Null);
+        R::SHARED_RECORD.is_some_and(|field| now.get(field) != self.status.get(field))
     }
 
     /// The object as it is now; nothing when it is gone, or when what bears its name is another.

@@ -65,6 +65,9 @@ pub(crate) trait Reconciled:
     /// What is to be known of it without an object.
     const KIND: &'static Kind;
 
+    /// The field of its status that somebody else may write, too: it is written over what its plan was made with, or not at all.
+    const SHARED_RECORD: Option<&'static str> = None;
+
     /// Who reconciles one object.
     fn reconciler(home: Arc<Self::Home>, key: Key) -> impl Reconciler;
 

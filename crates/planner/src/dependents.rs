@@ -32,6 +32,13 @@ pub struct Memory {
     /// whatever the server added.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settled: BTreeMap<ObjectId, String>,
+    /// The namespaces that a Tenant has made or taken and not recorded yet: uids by names. Losing it costs an administrator's word where nobody
+    /// judges what namespaces say.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub made: BTreeMap<String, String>,
+    /// Since when a recorded namespace doesn't name its Tenant, by its uid.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unnamed: BTreeMap<String, Timestamp>,
 }
 
 /// A write or a deletion that failed.

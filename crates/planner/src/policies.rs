@@ -231,10 +231,12 @@ mod tests {
         facts.set_tenant(TenantFacts {
             name: "blue".to_owned(),
             uid: "t".to_owned(),
+            recorded: BTreeMap::from([("blue".to_owned(), "n".to_owned())]),
             ..TenantFacts::default()
         });
         facts.set_namespace(NamespaceFacts {
             name: "blue".to_owned(),
+            uid: "n".to_owned(),
             tenant_label: Some("blue".to_owned()),
             tenant_owners: vec![TenantOwnerReference {
                 name: "blue".to_owned(),

@@ -13,7 +13,7 @@ use crate::realm::{NamespaceFacts, Realm, TenantOwnerReference};
 pub enum Ending {
     /// The namespace is being deleted.
     Namespace,
-    /// The Tenant that the namespace belonged to does not exist any more: nobody will act in it again.
+    /// The Tenant that the namespace belonged to does not exist any more, or soon won't: nobody will act in it again.
     Tenant,
 }
 
@@ -28,7 +28,7 @@ impl Realm {
             |owner| {
                 self.tenants
                     .iter()
-                    .any(|tenant| tenant.name == owner.name && tenant.uid == owner.uid)
+                    .any(|tenant| tenant.name == owner.name && tenant.uid == owner.uid && !tenant.deleting)
             },
         )
     }

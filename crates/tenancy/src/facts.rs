@@ -51,6 +51,8 @@ pub struct Facts {
     owned: HashMap<TenantOwnerFacts, BTreeSet<String>>,
     /// Names of the namespaces that name a Tenant by their label or as an owner, by its name; whether they are its is another question.
     claims: HashMap<String, BTreeSet<String>>,
+    /// Names of the Tenants that have recorded a namespace of this name, whatever it is now.
+    recorders: HashMap<String, BTreeSet<String>>,
 }
 
 impl Facts {
@@ -93,6 +95,9 @@ impl Facts {
         for owner in &tenant.owners {
             insert(&mut self.owned, owner.clone(), &tenant.name);
         }
+        for namespace in tenant.recorded.keys() {
+            insert(&mut self.recorders, namespace.clone(), &tenant.name);
+        }
         self.tenants.insert(tenant.name.clone(), tenant);
     }
 
@@ -104,6 +109,9 @@ impl Facts {
         remove(&mut self.homes, tenant.home(), name);
         for owner in &tenant.owners {
             remove(&mut self.owned, owner, name);
+        }
+        for namespace in tenant.recorded.keys() {
+            remove(&mut self.recorders, namespace, name);
         }
     }
 
@@ -126,8 +134,8 @@ impl Facts {
         }
     }
 
-    /// A namespace is, from now on, so, or is no more. Who is concerned: those that it names or named, those who have their home there, and
-    /// all of their namespaces, since each of them tells of the others.
+    /// A namespace is, from now on, so, or is no more. Who is concerned: those that it names or named, those who have their home there or have
+    /// recorded it, and the namespaces of those that it names, since each of them tells of the others.
     pub fn change_namespace(&mut self, name: &str, new: Option<NamespaceFacts>) -> Concerned {
         let old = self.namespaces.get(name).cloned();
         if old == new {
@@ -151,6 +159,9 @@ impl Facts {
         concerned.namespaces.insert(name.to_owned());
         let claimed = concerned.tenants.iter().filter_map(|tenant| self.claims.get(tenant));
         concerned.namespaces.extend(claimed.flatten().cloned());
+        // Who has recorded it looks at it, and is left with the namespaces that it has.
+        let recorders = self.recorders.get(name).into_iter().flatten().cloned();
+        concerned.tenants.extend(recorders);
         concerned
     }
 
@@ -182,8 +193,8 @@ impl Facts {
         concerned
     }
 
-    /// What there is for one Tenant to be decided by: its namespaces and those that it might take, and the Tenants that have their home in one
-    /// of them. However many others there are, it is no larger.
+    /// What there is for one Tenant to be decided by: its namespaces, those that it might take and those that it has recorded, and the Tenants that
+    /// have their home in one of the first two. However many others there are, it is no larger.
     #[must_use]
     pub fn extract(&self, tenant: &TenantFacts) -> Realm {
         let mut names: BTreeSet<&str> = self
@@ -200,6 +211,7 @@ impl Facts {
             .map(|tenant| (tenant.name.as_str(), tenant))
             .collect();
         tenants.insert(&tenant.name, tenant);
+        names.extend(tenant.recorded.keys().map(String::as_str));
         Realm {
             settings: self.settings.clone(),
             tenants: tenants.into_values().cloned().collect(),
@@ -228,7 +240,7 @@ impl Facts {
     pub fn ending(&self, namespace: &str) -> Option<Ending> {
         let is_there = |owner: &TenantOwnerReference| {
             let found = self.tenants.get(&owner.name);
-            found.is_some_and(|tenant| tenant.uid == owner.uid)
+            found.is_some_and(|tenant| tenant.uid == owner.uid && !tenant.deleting)
         };
         ending::judge(
             self.namespaces.get(namespace)?,
@@ -268,7 +280,9 @@ impl Facts {
         names.filter_map(|name| self.tenants.get(name))
     }
 
-    /// The Tenant that a namespace is a part of: none where it is the platform's, nobody's, in dispute or unknown.
+    /// The Tenant whose rules bound what is written in a namespace: the one that it names by its label and with its uid, whether that one has
+    /// recorded it or not. None where it is the platform's, nobody's, in dispute or unknown. Nothing is granted by it: who may act there, and what
+    /// is within reach, says [`Facts::place`].
     #[must_use]
     pub fn tenant_of(&self, namespace: &str) -> Option<&TenantFacts> {
         if namespace == self.settings.platform_namespace {
@@ -278,7 +292,7 @@ impl Facts {
         realm::find_owner(|name| self.tenants.get(name), facts).ok().flatten()
     }
 
-    /// How many namespaces are a tenant's, those that are being deleted included.
+    /// How many namespaces are a tenant's, or say so, those that are being deleted included.
     #[must_use]
     pub fn count_namespaces(&self, tenant: &TenantFacts) -> usize {
         self.list_namespaces(tenant).count()
@@ -301,7 +315,8 @@ impl Facts {
     pub fn place(&self, namespace: &str) -> Placement {
         let find_tenant = |name: &str| self.tenants.get(name);
         let owned = |tenant: &TenantFacts| {
-            let names = self.list_namespaces(tenant).map(|facts| facts.name.clone());
+            let recorded = self.list_namespaces(tenant).filter(|facts| tenant.has_recorded(facts));
+            let names = recorded.map(|facts| facts.name.clone());
             names.filter_map(|name| NamespaceName::new(name).ok()).collect()
         };
         realm::place(

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use tenure_api::metadata::{CONTROLLER_LEASE, SHARD_LEASE_PREFIX, SHARDING_KEY};
 
-use crate::realm::{Atlas, NamespaceFacts, Placement, TenantFacts, is_kubernetes_own};
+use crate::realm::{Atlas, NamespaceFacts, Placement, is_kubernetes_own};
 
 /// The longest name: what is called after a shard has room for it.
 const LONGEST: usize = 40;
@@ -169,20 +169,18 @@ pub struct Domain {
     pub keys: BTreeSet<String>,
 }
 
-/// The key of a namespace, if it has one that counts.
+/// The key of a namespace, if it has one that counts. One that names a Tenant goes where that is: it is recorded there, or nothing is done in
+/// it, and no instance takes it from another for a moment's sake.
 #[must_use]
 pub fn find_key(atlas: &Atlas, facts: &NamespaceFacts) -> Option<String> {
     let realm = atlas.realm();
     if facts.name == realm.settings.platform_namespace || is_kubernetes_own(&facts.name) {
         return None;
     }
-    match atlas.place(&facts.name) {
-        Placement::Tenant(tenant) => {
-            let of_tenant = |found: &&TenantFacts| found.name == tenant.tenant.as_str();
-            realm.tenants.iter().find(of_tenant)?.shard.clone()
-        }
-        Placement::Unclaimed { .. } => facts.shard.clone(),
-        Placement::Platform { .. } | Placement::Disputed { .. } => None,
+    match (atlas.find_claimed(facts), atlas.place(&facts.name)) {
+        (Some(tenant), Placement::Tenant(_) | Placement::Disputed { .. }) => tenant.shard.clone(),
+        (None, Placement::Unclaimed { .. }) => facts.shard.clone(),
+        _ => None,
     }
 }
 
@@ -218,7 +216,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::realm::{Realm, Settings, TenantOwnerReference};
+    use crate::realm::{Realm, Settings, TenantFacts, TenantOwnerReference};
 
     fn namespace(name: &str, tenant: Option<&str>, shard: Option<&str>) -> NamespaceFacts {
         let owner = |tenant: &str| TenantOwnerReference {
@@ -240,6 +238,9 @@ mod tests {
             name: name.to_owned(),
             uid: format!("uid-{name}"),
             shard: shard.map(str::to_owned),
+            recorded: [name.to_owned(), format!("{name}-dev")]
+                .map(|namespace| (namespace.clone(), format!("uid-of-{namespace}")))
+                .into(),
             ..TenantFacts::default()
         }
     }
@@ -292,6 +293,8 @@ mod tests {
                 // Its owner would leave, or go to another one.
                 namespace("green-dev", Some("green"), Some("b")),
                 namespace("mauve", Some("mauve"), Some("a")),
+                // It isn't recorded yet: nothing is done there, by the instance that will.
+                namespace("green-new", Some("green"), Some("b")),
                 namespace("nobodys", None, Some("a")),
                 namespace("nobodys-too", None, None),
                 namespace("tenure-system", None, Some("a")),
@@ -318,6 +321,7 @@ mod tests {
                 "tenant green",
                 "namespace green",
                 "namespace green-dev",
+                "namespace green-new",
                 "namespace nobodys"
             ]
         );
@@ -333,7 +337,7 @@ mod tests {
                 "namespace tenure-system"
             ]
         );
-        assert_eq!(own(&Instance::Only).len(), 11);
+        assert_eq!(own(&Instance::Only).len(), 12);
         let keys = survey(&atlas, &Instance::Main).keys;
         assert_eq!(keys.into_iter().collect::<Vec<_>>(), ["Not A Name", "a"]);
     }

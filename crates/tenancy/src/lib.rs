@@ -19,6 +19,7 @@
 //! ```
 
 pub mod admission;
+pub mod adoption;
 pub mod bounds;
 pub mod denial;
 pub mod ending;
@@ -34,6 +35,7 @@ pub mod ledger;
 pub mod owner;
 pub mod reach;
 pub mod realm;
+pub mod record;
 pub mod reference;
 pub mod surface;
 
@@ -48,7 +50,6 @@ pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, 
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
 pub use ledger::{Claim, Ledger};
-pub use realm::{
-    Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement, check_takeable,
-};
+pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement};
+pub use record::{RecordState, check_takeable};
 pub use reference::Referrer;

@@ -1,7 +1,8 @@
 //! Which namespace belongs to whom: the platform, one tenant, or nobody. Decided from the Tenants and the namespaces' metadata.
 //!
-//! A namespace is a tenant's only if its label and an ownerReference with the Tenant's **uid** agree: a label alone, a name, or a
-//! prefix of a name proves nothing. Where the two contradict each other, the namespace is nobody's and nothing acts in it.
+//! A namespace is a tenant's only if its label, an ownerReference with the Tenant's **uid**, and the Tenant's record of its own uid
+//! ([`crate::record`]) agree: a label alone, a name, or a prefix of a name proves nothing, and what a namespace says of itself is a claim.
+//! Where they contradict each other, the namespace is nobody's and nothing acts in it; nor does it for a Tenant that is being deleted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tenure_api::metadata::{
     TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
+use tenure_api::tenant::TenantSpace;
 use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
 use crate::bounds::Bounds;
@@ -35,6 +37,14 @@ pub struct Settings {
     pub is_guarded: bool,
     /// Whether policies of [`crate::admission::policy`] are kept in force in the cluster.
     pub has_policies: bool,
+}
+
+impl Settings {
+    /// Whether somebody judges who says whose a namespace is, before it is stored.
+    #[must_use]
+    pub fn judges_writes(&self) -> bool {
+        self.is_guarded || self.has_policies
+    }
 }
 
 impl Default for Settings {
@@ -84,6 +94,9 @@ pub struct TenantFacts {
     /// What objects in its namespaces may be.
     #[serde(skip_serializing_if = "Bounds::is_empty")]
     pub bounds: Bounds,
+    /// The namespaces that its status has recorded as its: uids by names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub recorded: BTreeMap<String, String>,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -140,6 +153,11 @@ impl From<&Tenant> for TenantFacts {
                 .is_some_and(|value| value == GITOPS_ACCOUNT_EXCLUSIVE),
             shard: read_shard(&tenant.metadata),
             bounds: Bounds::from(&tenant.spec),
+            recorded: tenant
+                .status
+                .as_ref()
+                .map(|status| read_spaces(&status.spaces))
+                .unwrap_or_default(),
             deleting: tenant.metadata.deletion_timestamp.is_some(),
         }
     }
@@ -213,6 +231,17 @@ impl From<&ObjectMeta> for NamespaceFacts {
             deleting: metadata.deletion_timestamp.is_some(),
         }
     }
+}
+
+/// The namespaces that a status lists, uids by names. Of two entries of one name the first counts.
+fn read_spaces(spaces: &[TenantSpace]) -> BTreeMap<String, String> {
+    let mut recorded = BTreeMap::new();
+    for space in spaces {
+        if let Some(uid) = space.uid.as_ref().filter(|uid| !uid.is_empty()) {
+            recorded.entry(space.name.clone()).or_insert_with(|| uid.clone());
+        }
+    }
+    recorded
 }
 
 fn read_shard(metadata: &ObjectMeta) -> Option<String> {
@@ -306,7 +335,7 @@ impl Atlas {
         let tenants = realm.tenants_by_name();
         for facts in &realm.namespaces {
             if facts.name != realm.settings.platform_namespace
-                && let Ok(Some(owner)) = find_owner(|name| tenants.get(name).copied(), facts)
+                && let Ok(Some(owner)) = find_holder(|name| tenants.get(name).copied(), facts)
                 && let Ok(name) = NamespaceName::new(facts.name.clone())
             {
                 owned.entry(owner.uid.clone()).or_default().insert(name);
@@ -323,6 +352,12 @@ impl Atlas {
     #[must_use]
     pub fn realm(&self) -> &Arc<Realm> {
         &self.realm
+    }
+
+    /// The tenant that a namespace names by its label and with its uid.
+    pub(crate) fn find_claimed(&self, facts: &NamespaceFacts) -> Option<&TenantFacts> {
+        let find_tenant = |name: &str| self.realm.tenants.iter().find(|tenant| tenant.name == name);
+        find_owner(find_tenant, facts).ok().flatten()
     }
 
     /// Whose a namespace is.
@@ -350,12 +385,21 @@ impl Realm {
     /// The names of a tenant's namespaces.
     #[must_use]
     pub fn namespaces_of(&self, tenant: &TenantFacts) -> BTreeSet<NamespaceName> {
+        let claims = self.claims_of(tenant).into_iter();
+        let recorded = claims.filter(|facts| tenant.has_recorded(facts));
+        recorded
+            .filter_map(|facts| NamespaceName::new(facts.name.clone()).ok())
+            .collect()
+    }
+
+    /// The namespaces that name a tenant by their label and with its uid, whether it has recorded them or not.
+    #[must_use]
+    pub fn claims_of(&self, tenant: &TenantFacts) -> Vec<&NamespaceFacts> {
         let tenants = self.tenants_by_name();
         self.namespaces
             .iter()
             .filter(|facts| facts.name != self.settings.platform_namespace)
             .filter(|facts| matches!(find_owner(|name| tenants.get(name).copied(), facts), Ok(Some(owner)) if owner.uid == tenant.uid))
-            .filter_map(|facts| NamespaceName::new(facts.name.clone()).ok())
             .collect()
     }
 
@@ -396,10 +440,16 @@ pub(crate) fn place<'a>(
             message: format!("namespace {namespace} is not known (yet)"),
         };
     };
-    match find_owner(find_tenant, facts) {
+    match find_holder(find_tenant, facts) {
         Err(message) => Placement::Disputed { message },
         Ok(None) => Placement::Unclaimed {
             default_service_account,
+        },
+        Ok(Some(tenant)) if tenant.deleting => Placement::Disputed {
+            message: format!(
+                "Tenant {} is being deleted: nothing is done for it any more",
+                tenant.name
+            ),
         },
         Ok(Some(tenant)) => match placement_in(tenant, default_service_account, owned(tenant)) {
             Ok(placement) => Placement::Tenant(placement),
@@ -408,7 +458,23 @@ pub(crate) fn place<'a>(
     }
 }
 
-/// The tenant that a namespace belongs to: none when neither label nor ownerReference names one. What Kubernetes keeps for itself is
+/// The tenant that a namespace is a part of: the one that it names, if that one has recorded it.
+pub(crate) fn find_holder<'a>(
+    find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
+    facts: &NamespaceFacts,
+) -> Result<Option<&'a TenantFacts>, String> {
+    match find_owner(find_tenant, facts)? {
+        Some(tenant) if !tenant.has_recorded(facts) => Err(format!(
+            "namespace {} names tenant {}, whose status doesn't have it with its uid (yet): if the Tenant's condition NamespacesRecorded \
+             says that it isn't taken, an administrator makes it the tenant's with: tenure adopt {} {}",
+            facts.name, tenant.name, tenant.name, facts.name
+        )),
+        found => Ok(found),
+    }
+}
+
+/// The tenant that a namespace says it belongs to, whether the tenant has recorded it or not: by this it is known whose rules bound what
+/// is written there. None when neither label nor ownerReference names one. What Kubernetes keeps for itself is
 /// never a tenant's, whatever its metadata says: those who may write the metadata there would else decide who acts in it.
 pub(crate) fn find_owner<'a>(
     find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
@@ -510,47 +576,4 @@ pub(crate) fn is_kubernetes_own(namespace: &str) -> bool {
 /// Namespaces that no tenant gets.
 pub(crate) fn is_protected(namespace: &str) -> bool {
     namespace == "default" || is_kubernetes_own(namespace)
-}
-
-/// Whether a namespace may become a tenant's, or is its already: it does not exist yet, or bears the tenant's label and is nobody
-/// else's. That it bears the tenant's name is not enough.
-///
-/// # Errors
-/// When it is the platform's, Kubernetes' own, another tenant's, being deleted, or not labelled for the tenant.
-pub fn check_takeable(realm: &Realm, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
-    let refuse = |why: String| {
-        Err(Denial::access(format!(
-            "namespace {namespace} can't become tenant {}'s: {why}",
-            tenant.name
-        )))
-    };
-    if tenant.uid.is_empty() {
-        return refuse("the Tenant has no uid yet".to_owned());
-    }
-    if namespace == realm.settings.platform_namespace {
-        return refuse("it is the platform namespace".to_owned());
-    }
-    if is_protected(namespace) {
-        return refuse("it is Kubernetes' own".to_owned());
-    }
-    let rival = realm
-        .tenants
-        .iter()
-        .find(|other| other.uid != tenant.uid && !other.deleting && other.home() == namespace);
-    if let Some(rival) = rival {
-        return refuse(format!("it is the home namespace of tenant {}", rival.name));
-    }
-    let Some(facts) = realm.namespaces.iter().find(|facts| facts.name == namespace) else {
-        return Ok(());
-    };
-    if facts.tenant_owners.iter().any(|owner| owner.uid != tenant.uid) {
-        return refuse("another Tenant owns it".to_owned());
-    }
-    if facts.deleting {
-        return refuse("it is being deleted".to_owned());
-    }
-    if facts.tenant_label.as_deref() != Some(tenant.name.as_str()) {
-        return refuse(format!("it exists, and is not labelled {TENANT_LABEL}={}", tenant.name));
-    }
-    Ok(())
 }

@@ -106,6 +106,7 @@ enum Command {
     Tree(commands::tree::Tree),
     Trace(commands::trace::Trace),
     Who(commands::who::Who),
+    Adopt(commands::adopt::Adopt),
     Export(commands::export::Export),
     Reconcile(commands::reconcile::Reconcile),
     Suspend(commands::reconcile::Suspend),
@@ -193,6 +194,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Backup(backup) => block_on(backup.run()),
         Command::Restore(restore) => block_on(restore.run()),
         Command::Who(who) => block_on(who.run()),
+        Command::Adopt(adopt) => block_on(adopt.run()),
         Command::Build(build) => build.run(),
         Command::Diff(diff) => block_on(diff.run()),
         #[cfg(target_os = "linux")]

@@ -51,6 +51,7 @@ impl Stage {
         };
         stage.make_tenants().await;
         stage.make_namespaces().await;
+        stage.record_namespaces().await;
         stage.make_actors().await;
         stage.make_objects().await;
         stage
@@ -213,6 +214,23 @@ impl Stage {
         }
     }
 
+    /// What the Tenants' statuses have of their namespaces, as if by Tenure.
+    async fn record_namespaces(&self) {
+        let admin = &self.cluster.admin;
+        let tenants = self.table.realm.tenants.iter();
+        for tenant in tenants.filter(|tenant| !tenant.recorded.is_empty()) {
+            let mut spaces = Vec::new();
+            for name in tenant.recorded.keys() {
+                let found = admin.get(("v1", "Namespace"), ("", name)).await.unwrap().unwrap();
+                spaces.push(json!({ "name": name, "uid": found["metadata"]["uid"] }));
+            }
+            let status = json!({ "status": { "size": spaces.len(), "state": "Active", "spaces": spaces } });
+            let target = ("", tenant.name.as_str());
+            let kind = ("capsule.clastix.io/v1beta2", "Tenant");
+            admin.patch_status(kind, target, status).await.unwrap();
+        }
+    }
+
     /// Kustomizations with their statuses, as if they had applied something.
     async fn make_objects(&self) {
         let admin = &self.cluster.admin;
@@ -253,7 +271,7 @@ impl Stage {
                         "configmaps", "serviceaccounts/token", "persistentvolumeclaims", "services", "services/status"
                     ] },
                     { "apiGroups": ["networking.k8s.io"], "verbs": all, "resources": ["ingresses", "ingresses/status"] },
-                    { "apiGroups": ["capsule.clastix.io"], "verbs": all, "resources": ["tenants"] },
+                    { "apiGroups": ["capsule.clastix.io"], "verbs": all, "resources": ["tenants", "tenants/status"] },
                     {
                         "apiGroups": FLUX.map(|(_, version, _)| version.split_once('/').unwrap().0),
                         "verbs": all, "resources": FLUX.map(|(_, _, plural)| plural)
@@ -420,7 +438,12 @@ impl Stage {
         if operation == "UPDATE" && resource == "tenants" {
             let kind = (api_version, kind);
             let mut found = self.cluster.admin.get(kind, ("", name)).await.unwrap().unwrap();
-            found["metadata"]["annotations"] = body["metadata"]["annotations"].clone();
+            if case.subresource() == "status" {
+                let status = body.get("status").cloned();
+                found["status"] = status.unwrap_or_else(|| json!({ "size": 0, "state": "Active" }));
+            } else {
+                found["metadata"]["annotations"] = body["metadata"]["annotations"].clone();
+            }
             body = found;
         }
         if operation == "DELETE" {

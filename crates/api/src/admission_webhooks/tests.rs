@@ -36,7 +36,12 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
             assert_ne!(rule["apiGroups"], everything, "{name}");
             let selector = webhook["namespaceSelector"].to_string();
             if rule["scope"] == "Cluster" {
-                let of_tenancy = [json!("tenants"), json!("namespaces"), json!("namespaces/status")];
+                let of_tenancy = [
+                    json!("tenants"),
+                    json!("tenants/status"),
+                    json!("namespaces"),
+                    json!("namespaces/status"),
+                ];
                 assert!(of_tenancy.contains(&rule["resources"][0]), "{name}");
             } else {
                 assert!(selector.contains(TENANT_LABEL) && selector.contains("Exists"), "{name}");

@@ -32,8 +32,10 @@ impl Scene {
         let table = kinds::list_kinds();
         let hub = Hub::new(Means::new(config).unwrap(), table.hub.into(), table.lane.into());
         for tenant in ["green", "mauve"] {
+            let spaces = [tenant, "more"].map(|name| json!({ "name": name, "uid": name }));
             let object = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
-                "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": "1" }, "spec": { "owners": [] } });
+                "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": "1" }, "spec": { "owners": [] },
+                "status": { "spaces": spaces, "size": 2, "state": "Active" } });
             let object: Tenant = serde_json::from_value(object).unwrap();
             hub.caches.of::<Tenant>().observe(object);
             hub.take_tenant(tenant);

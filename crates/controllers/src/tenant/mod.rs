@@ -7,7 +7,6 @@ use std::sync::Arc;
 use tenure_api::Tenant;
 use tenure_api::metadata::TENURE_CONTROLLER;
 
-use crate::cache::Change;
 use crate::drive::Reconciler;
 use crate::hub::Hub;
 use crate::key::{Key, Kind};
@@ -23,12 +22,15 @@ impl Reconciled for Tenant {
         reporter: "tenure-controller",
     };
 
+    // An administrator records namespaces, too (`tenure adopt`).
+    const SHARED_RECORD: Option<&'static str> = Some("spaces");
+
     fn reconciler(hub: Arc<Hub>, key: Key) -> impl Reconciler {
         reconcile::TenantReconciler::new(hub, key)
     }
 
-    /// Whose a namespace is follows from it.
-    fn take_change(hub: &Hub, change: &Change<Self>) {
-        hub.take_tenant(&change.name);
+    /// Whose a namespace is follows from it, from its status too: what was recorded counts as soon as it is written.
+    fn refresh(hub: &Hub, key: &Key) {
+        hub.take_tenant(&key.name);
     }
 }

@@ -19,6 +19,7 @@ mod forgery;
 mod lanes;
 mod places;
 mod receivers;
+mod records;
 mod registries;
 mod variables;
 

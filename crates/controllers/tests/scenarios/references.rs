@@ -4,19 +4,11 @@
 use serde_json::{Value, json};
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map};
-use crate::tenants::tenant;
+use crate::tenants::{adopt, tenant};
 
 /// A further namespace of a tenant, in which `default` may write.
 async fn claim(stage: &Stage, tenant: &str, namespace: &str) {
-    let labels = json!({ "capsule.clastix.io/tenant": tenant });
-    let claimed =
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace, "labels": labels } });
-    stage.admin.apply(claimed).await.unwrap();
-    stage
-        .until(("v1", "Namespace"), ("", namespace), |found| {
-            found.is_some_and(|found| !found["metadata"]["ownerReferences"].is_null())
-        })
-        .await;
+    adopt(stage, tenant, namespace).await;
     let writer = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "applier", "namespace": namespace },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" },

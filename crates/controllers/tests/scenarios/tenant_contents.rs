@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
-use crate::tenants::{TENANT, tenant};
+use crate::tenants::{TENANT, adopt, tenant};
 
 const LIMIT_RANGE: (&str, &str) = ("v1", "LimitRange");
 const NETWORK_POLICY: (&str, &str) = ("networking.k8s.io/v1", "NetworkPolicy");
@@ -21,10 +21,10 @@ async fn what_bounds_namespaces_is_written_put_back_and_taken_away() {
     let stage = Stage::set("bounded").await;
     tenant(&stage, "bound").await;
     let namespace = json!({
-        "apiVersion": "v1", "kind": "Namespace",
-        "metadata": { "name": "bound-dev", "labels": { "capsule.clastix.io/tenant": "bound", "env": "dev" } }
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "bound-dev", "labels": { "env": "dev" } }
     });
     stage.admin.apply(namespace).await.unwrap();
+    adopt(&stage, "bound", "bound-dev").await;
     let owners = json!([{ "kind": "User", "name": "bound-owner" }]);
     let spec = json!({
         "owners": owners,

@@ -1,12 +1,45 @@
 //! Two tenants beside each other: what each may, what neither may, and what its owner reads when it tries.
 
 use serde_json::{Value, json};
+use tenure_api::Tenant;
 use tenure_git_server::Repository;
+use tenure_tenancy::{Realm, TenantFacts, adoption};
+use tenure_testkit::{SOON, eventually};
 
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, condition, config_map};
 
 pub(crate) const SURFACE: (&str, &str) = ("tenure.dev/v1alpha1", "Surface");
 pub(crate) const TENANT: (&str, &str) = ("capsule.clastix.io/v1beta2", "Tenant");
+
+const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+
+/// An administrator makes a namespace and says that it is a Tenant's, as `tenure adopt` does: nobody judges here what namespaces say. Until it is recorded.
+pub(crate) async fn adopt(stage: &Stage, tenant: &str, namespace: &str) {
+    let object = json!({ "apiVersion": NAMESPACE.0, "kind": NAMESPACE.1, "metadata": { "name": namespace } });
+    if stage.get(NAMESPACE, ("", namespace)).await.is_none() {
+        stage.admin.apply(object).await.unwrap();
+    }
+    eventually(SOON, async || {
+        let held: Tenant = serde_json::from_value(stage.get(TENANT, ("", tenant)).await.unwrap()).unwrap();
+        let facts = TenantFacts::from(&held);
+        let realm = Realm {
+            tenants: vec![facts.clone()],
+            ..Realm::default()
+        };
+        let object = stage.get(NAMESPACE, ("", namespace)).await.unwrap();
+        let adoption = adoption::decide(&realm, &facts, &object).unwrap();
+        if let Some(patch) = adoption.patch {
+            stage.admin.patch(NAMESPACE, ("", namespace), patch).await?;
+        }
+        let uid = object["metadata"]["uid"].as_str().unwrap().to_owned();
+        if let Some(patch) = adoption::write_record(&held, &[(namespace.to_owned(), uid)], "2026-01-01T00:00:00Z") {
+            stage.admin.patch_status(TENANT, ("", tenant), patch).await?;
+        }
+        Ok::<(), tenure_testkit::AdminError>(())
+    })
+    .await
+    .unwrap();
+}
 
 /// A Tenant with a namespace of its name.
 pub(crate) async fn tenant(stage: &Stage, name: &str) {
@@ -15,14 +48,6 @@ pub(crate) async fn tenant(stage: &Stage, name: &str) {
         .apply(json!({
             "apiVersion": TENANT.0, "kind": TENANT.1, "metadata": { "name": name },
             "spec": { "owners": [{ "kind": "User", "name": format!("{name}-owner") }] }
-        }))
-        .await
-        .unwrap();
-    stage
-        .admin
-        .apply(json!({
-            "apiVersion": "v1", "kind": "Namespace",
-            "metadata": { "name": name, "labels": { "capsule.clastix.io/tenant": name } }
         }))
         .await
         .unwrap();

@@ -1,8 +1,8 @@
 //! How a Tenant is reconciled: its namespaces are owned, its owners are bound in each of them, and its GitOps ServiceAccount exists in
 //! the home namespace, bound to a narrow ClusterRole in each. What bounds what is in them, and what they are to bear, is written into each, too.
 //!
-//! Everything is written by the controller itself. A namespace joins a tenant by its label, which only those can set who may already
-//! change the namespace itself; what tells from then on is the ownerReference with the Tenant's uid that is written here. A namespace
+//! Everything is written by the controller itself. A namespace joins a tenant by its label, where it is judged who sets that, and else by an
+//! administrator's word; what tells from then on is the ownerReference with the Tenant's uid, and the record in the Tenant's status, that are written here. A namespace
 //! that another Tenant owns, that is the platform's or Kubernetes' own, or that merely bears the tenant's name, is never taken.
 //! A Tenant needs no finalizer: what is written here is owned by it and collected with it, its namespaces included, as in Capsule.
 
@@ -104,6 +104,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let facts = TenantFacts::from(&snapshot.tenant);
     let mut plan = Plan::idle(format!("Tenant/{}", facts.name), snapshot.memory.clone());
     plan.memory.forget_old(now);
+    namespaces::note_made(snapshot, &mut plan.memory);
     if metadata.deletion_timestamp.is_some() {
         plan.next = Next::Forget;
         return plan;
@@ -116,7 +117,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut problems = Vec::new();
 
     // Namespaces first: what is in them needs them.
-    let taken = namespaces::take_namespaces(snapshot, &facts, &mut plan, &mut problems);
+    let taken = namespaces::take_namespaces(snapshot, &facts, now, &mut plan, &mut problems);
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let steps: Vec<Request> = taken
         .wanted
@@ -136,7 +137,9 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan.watch = wanted.iter().map(Wanted::watched).collect();
     let mut dependents = self::dependents(snapshot, now, &mut plan.memory);
     let mut steps = namespaces::mark_namespaces(snapshot, &taken, &mut dependents, &mut problems);
-    steps.extend(write(snapshot, now, (&wanted, &kept), &mut plan, &mut problems));
+    // What bounds somebody in a namespace of which nobody can tell whether it is the Tenant's stays there.
+    let is_kept = |id: &ObjectId| kept.contains(id) || taken.unbelieved.contains(&id.namespace);
+    steps.extend(write(snapshot, now, (&wanted, &is_kept), &mut plan, &mut problems));
     if !steps.is_empty() {
         plan.steps = steps;
         plan.next = Next::Again;
@@ -150,11 +153,14 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     status::end_attempt(snapshot, now, &taken, problems, plan)
 }
 
+/// Whether an object that isn't wanted stays all the same.
+type IsKept<'a> = &'a dyn Fn(&ObjectId) -> bool;
+
 /// What to read, write and delete so that what is wanted is there and nothing besides.
 fn write(
     snapshot: &Snapshot,
     now: Timestamp,
-    (wanted, kept): (&[Wanted], &BTreeSet<ObjectId>),
+    (wanted, is_kept): (&[Wanted], IsKept<'_>),
     plan: &mut Plan,
     problems: &mut Vec<String>,
 ) -> Vec<Request> {
@@ -182,7 +188,7 @@ fn write(
     };
     let names: BTreeSet<&ObjectId> = wanted.iter().map(|wanted| &wanted.id).collect();
     let stale = dependents.deletions(
-        |id| id.kind == labels::NAMESPACE || kept.contains(id) || names.contains(id),
+        |id| id.kind == labels::NAMESPACE || is_kept(id) || names.contains(id),
         |live| is_ours(snapshot, live),
         "the tenant no longer has this owner, role, namespace or item",
         problems,

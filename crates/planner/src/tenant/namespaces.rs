@@ -1,18 +1,29 @@
-//! Which namespaces a Tenant has, and which it takes now.
+//! Which namespaces a Tenant has, which it takes now, and which its record keeps.
+//!
+//! Owns the record: what comes into it and when something goes out of it. Refuses to take what only says of itself that it is the Tenant's, where nobody
+//! judged who wrote that ([`tenure_tenancy::record`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectMeta;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::names::NamespaceName;
-use tenure_tenancy::{NamespaceFacts, Realm, TenantFacts, check_takeable};
+use tenure_tenancy::record::is_believed;
+use tenure_tenancy::{NamespaceFacts, Realm, RecordState, TenantFacts, check_takeable};
 
 use super::labels::{self, Marks};
 use super::{Plan, Snapshot, owner_reference};
 use crate::answer::{Live, WriteAnswer};
-use crate::dependents::{Dependents, Wanted, failed};
+use crate::dependents::{Dependents, Memory, Wanted, failed};
+use crate::ending::add_duration;
 use crate::plan::{Request, Withheld};
+
+/// How long a recorded namespace that doesn't name its Tenant stays in the record: the watches of the two may be apart, and what an
+/// administrator has just recorded is not taken out again for that.
+const UNNAMED: Duration = Duration::from_secs(30);
 
 /// A Tenant's namespaces.
 pub(super) struct Taken {
@@ -20,16 +31,97 @@ pub(super) struct Taken {
     pub(super) home: Option<NamespaceName>,
     /// Those that are owned, by name, with their uid; those being deleted left out.
     pub(super) owned: BTreeMap<NamespaceName, String>,
-    /// Those that are being deleted.
-    pub(super) deleting: Vec<String>,
+    /// Those that are being deleted, by name, with their uid.
+    pub(super) deleting: BTreeMap<NamespaceName, String>,
     /// Those to take, or to create.
     pub(super) wanted: Vec<Wanted>,
+    /// How far the record was before.
+    pub(super) state: RecordState,
+    /// Those that say they are the Tenant's, and that nothing else says so of.
+    pub(super) unbelieved: BTreeSet<String>,
+    /// Those that are recorded and don't name the Tenant, for now, by name, with their uid.
+    pub(super) unnamed: BTreeMap<NamespaceName, String>,
+    /// When the first of these is taken out of the record.
+    pub(super) look_again: Option<Timestamp>,
+}
+
+impl Taken {
+    fn nothing(state: RecordState) -> Self {
+        Self {
+            home: None,
+            owned: BTreeMap::new(),
+            deleting: BTreeMap::new(),
+            wanted: Vec::new(),
+            state,
+            unbelieved: BTreeSet::new(),
+            unnamed: BTreeMap::new(),
+            look_again: None,
+        }
+    }
+
+    /// What the record is to be: uids by names.
+    pub(super) fn list_recorded(&self) -> BTreeMap<&NamespaceName, &String> {
+        let all = self.owned.iter().chain(&self.deleting).chain(&self.unnamed);
+        all.collect()
+    }
+}
+
+/// Sorts the namespaces that name the Tenant, and those that it has recorded.
+fn sort_claims(
+    (realm, facts): (&Realm, &TenantFacts),
+    state: RecordState,
+    now: Timestamp,
+    memory: &mut Memory,
+) -> Taken {
+    let mut taken = Taken::nothing(state);
+    let mut named = BTreeSet::new();
+    for namespace in realm.claims_of(facts) {
+        let Ok(name) = NamespaceName::new(namespace.name.clone()) else {
+            continue;
+        };
+        named.insert(namespace.uid.clone());
+        let is_recorded = facts.has_recorded(namespace);
+        let is_made = memory.made.get(&namespace.name) == Some(&namespace.uid) && !namespace.uid.is_empty();
+        let is_its = is_recorded || is_made || is_believed(&realm.settings, facts, state, &namespace.name);
+        match (is_its, namespace.deleting) {
+            (true, false) => {
+                taken.owned.insert(name, namespace.uid.clone());
+            }
+            (true, true) => {
+                taken.deleting.insert(name, namespace.uid.clone());
+            }
+            (false, false) => {
+                taken.unbelieved.insert(namespace.name.clone());
+            }
+            (false, true) => {}
+        }
+    }
+    memory.made.retain(|name, uid| facts.recorded.get(name) != Some(uid));
+    let unnamed = realm
+        .namespaces
+        .iter()
+        .filter(|namespace| facts.has_recorded(namespace) && !named.contains(&namespace.uid));
+    let mut since = BTreeMap::new();
+    for namespace in unnamed {
+        let first = memory.unnamed.get(&namespace.uid).copied().unwrap_or(now);
+        let until = add_duration(first, UNNAMED);
+        since.insert(namespace.uid.clone(), first);
+        if let Ok(name) = NamespaceName::new(namespace.name.clone())
+            && now < until
+        {
+            taken.unnamed.insert(name, namespace.uid.clone());
+            taken.look_again = Some(taken.look_again.map_or(until, |soonest| soonest.min(until)));
+        }
+    }
+    memory.unnamed = since;
+    taken
 }
 
 /// Decides which namespaces are the tenant's, and which become it.
 pub(super) fn take_namespaces(
     snapshot: &Snapshot,
     facts: &TenantFacts,
+    now: Timestamp,
     plan: &mut Plan,
     problems: &mut Vec<String>,
 ) -> Taken {
@@ -39,26 +131,8 @@ pub(super) fn take_namespaces(
         Some(_) => Marks::default(),
         None => labels::list_marks(snapshot, name),
     };
-    let mut taken = Taken {
-        home: None,
-        owned: BTreeMap::new(),
-        deleting: Vec::new(),
-        wanted: Vec::new(),
-    };
-    for name in realm.namespaces_of(facts) {
-        let Some(namespace) = realm
-            .namespaces
-            .iter()
-            .find(|namespace| namespace.name == name.as_str())
-        else {
-            continue;
-        };
-        if namespace.deleting {
-            taken.deleting.push(namespace.name.clone());
-        } else {
-            taken.owned.insert(name, namespace.uid.clone());
-        }
-    }
+    let state = RecordState::of(&snapshot.tenant);
+    let mut taken = sort_claims((&realm, facts), state, now, &mut plan.memory);
     let quota = snapshot
         .tenant
         .spec
@@ -95,6 +169,8 @@ pub(super) fn take_namespaces(
                 .find(|namespace| namespace.name == home.as_str());
             if let Err(denial) = check_takeable(&realm, facts, home.as_str()) {
                 problems.push(denial.message);
+            } else if taken.unbelieved.contains(home.as_str()) {
+                problems.push(advise_adoption(facts, &format!("home namespace {home}"), home.as_str()));
             } else if existing.is_none() && !full(&format!("Namespace/{home}"), plan, problems) {
                 taken
                     .wanted
@@ -115,6 +191,12 @@ pub(super) fn take_namespaces(
                 why: denial.message.clone(),
             });
             problems.push(denial.message);
+        } else if !realm.settings.judges_writes() {
+            if taken.home.as_ref().map(NamespaceName::as_str) == Some(candidate.name.as_str()) {
+                let home = format!("home namespace {}", candidate.name);
+                problems.push(advise_adoption(facts, &home, &candidate.name));
+            }
+            taken.unbelieved.insert(candidate.name.clone());
         } else if !full(&subject, plan, problems) {
             taken
                 .wanted
@@ -124,12 +206,32 @@ pub(super) fn take_namespaces(
     taken
 }
 
+/// What to do about a namespace that nobody but itself says is the Tenant's.
+fn advise_adoption(facts: &TenantFacts, what: &str, names: &str) -> String {
+    format!(
+        "{what} says that it is the Tenant's, which whoever writes namespaces can let it say: if it is, an administrator makes it so with: tenure adopt {} {names}",
+        facts.name
+    )
+}
+
+/// Remembers which namespaces were made, or taken, by a step of this attempt: until they are recorded, nothing else tells.
+pub(super) fn note_made(snapshot: &Snapshot, memory: &mut Memory) {
+    for (id, answer) in &snapshot.attempt.applied {
+        if let WriteAnswer::Done(object) = answer
+            && *id == labels::identify(&id.name)
+            && let Some(uid) = object.view().find_text("/metadata/uid")
+        {
+            memory.made.insert(id.name.clone(), uid.to_owned());
+        }
+    }
+}
+
 /// The realm, with the namespaces as they are after this attempt's writes: a watch may be behind.
 fn realm_with_answers(snapshot: &Snapshot) -> Realm {
     let mut realm = snapshot.realm.as_ref().clone();
     for (id, answer) in &snapshot.attempt.applied {
         let WriteAnswer::Done(object) = answer else { continue };
-        if id.kind != "Namespace" || !id.group.is_empty() {
+        if *id != labels::identify(&id.name) {
             continue;
         }
         let metadata = object.0.get("metadata").cloned().unwrap_or(Value::Null);

@@ -1,15 +1,21 @@
 //! What a Tenant's status says.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::reason;
 use tenure_api::tenant::{TenantSpace, TenantStatus};
+use tenure_tenancy::RecordState;
 
 use super::labels;
 use super::namespaces::Taken;
 use super::{Plan, RETRY_INTERVAL, Snapshot};
 use crate::ending::{self, add_duration};
-use crate::plan::{EventKind, Next, Withheld};
+use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
+
+/// How many bytes of names a message about namespaces has room for.
+pub(super) const LONGEST_LIST: usize = 512;
 
 /// `Cordoned` where that is acted on.
 fn name_state(snapshot: &Snapshot) -> &'static str {
@@ -61,6 +67,62 @@ fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
     set.map(|(name, _, _)| name)
 }
 
+/// Says how the record is, by the condition with which it counts as one; and once what it took over.
+fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut TenantStatus, plan: &mut Plan) {
+    let old = condition::find(&status.conditions, condition::NAMESPACES_RECORDED);
+    let owned: Vec<String> = taken.owned.keys().map(ToString::to_string).collect();
+    let is_taken_over = taken.state == RecordState::Earlier && !owned.is_empty();
+    let entry = if !taken.unbelieved.is_empty() {
+        let names: Vec<String> = taken.unbelieved.iter().cloned().collect();
+        let (some, tenant) = (
+            ending::name_some(&names, LONGEST_LIST),
+            snapshot.tenant.metadata.name.as_deref(),
+        );
+        (
+            ConditionStatus::False,
+            reason::ADOPTION_NEEDED,
+            format!(
+                "not taken: {some}. Each says that it is the Tenant's, which whoever writes namespaces can let it say. Of those that are, an \
+                 administrator says so: tenure adopt {} NAMESPACE...",
+                tenant.unwrap_or_default()
+            ),
+        )
+    } else if is_taken_over {
+        let names = ending::name_some(&owned, LONGEST_LIST);
+        (
+            ConditionStatus::True,
+            reason::TAKEN_OVER,
+            format!("there before namespaces were recorded, and taken over: {names}"),
+        )
+    } else if let Some(old) = old.filter(|old| old.reason == reason::TAKEN_OVER) {
+        // It stays readable until there is something else to say.
+        (ConditionStatus::True, reason::TAKEN_OVER, old.message.clone())
+    } else {
+        (
+            ConditionStatus::True,
+            reason::RECORDED,
+            "the namespaces in status.spaces are the Tenant's".to_owned(),
+        )
+    };
+    let (value, reason, message) = entry;
+    let kind = match value {
+        ConditionStatus::True => EventKind::Normal,
+        _ => EventKind::Warning,
+    };
+    let is_new = !ending::is_said_before(&status.conditions, condition::NAMESPACES_RECORDED, reason, &message);
+    if is_new && reason != reason::RECORDED {
+        plan.events.push(Event {
+            kind,
+            reason: reason.to_owned(),
+            message: message.clone(),
+            annotations: BTreeMap::new(),
+            place: EventPlace::default(),
+        });
+    }
+    let entry = (condition::NAMESPACES_RECORDED, value, reason, message.as_str());
+    ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
+}
+
 /// The end of a plan: the status, and when to look again.
 pub(super) fn end_attempt(
     snapshot: &Snapshot,
@@ -76,8 +138,8 @@ pub(super) fn end_attempt(
         observed_generation: snapshot.tenant.metadata.generation,
         size: i64::try_from(taken.owned.len()).unwrap_or(i64::MAX),
         spaces: taken
-            .owned
-            .iter()
+            .list_recorded()
+            .into_iter()
             .map(|(name, uid)| TenantSpace {
                 name: name.to_string(),
                 uid: (!uid.is_empty()).then(|| uid.clone()),
@@ -149,15 +211,15 @@ pub(super) fn end_attempt(
         plan.events
             .extend(ending::make_news(&old.conditions, EventKind::Warning, reason, &message));
     }
+    tell_record(snapshot, now, taken, &mut status, &mut plan);
     let entry = (condition::READY, value, reason, message.as_str());
     ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
     plan.status = ending::find_change(snapshot.tenant.status.as_ref(), &status);
-    plan.next = if problems.is_empty() {
-        Next::Done(None)
-    } else {
+    let retry = (!problems.is_empty()).then(|| {
         let at = add_duration(now, RETRY_INTERVAL);
-        Next::Done(Some(plan.memory.next().map_or(at, |next| next.min(at))))
-    };
+        plan.memory.next().map_or(at, |next| next.min(at))
+    });
+    plan.next = Next::Done(retry.into_iter().chain(taken.look_again).min());
     for problem in problems {
         plan.withheld.push(Withheld {
             what: "Ready".to_owned(),

@@ -17,8 +17,8 @@ pub(crate) fn start() -> Timestamp {
 
 pub(crate) fn placement() -> Placement {
     let realm: Realm = serde_json::from_value(json!({
-        "tenants": [{ "name": "blue", "uid": "t" }],
-        "namespaces": [{ "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
+        "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue" } }],
+        "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))
     .unwrap();
     realm.place("blue")

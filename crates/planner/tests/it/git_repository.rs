@@ -16,10 +16,10 @@ fn start() -> Timestamp {
 
 fn snapshot(spec: Value) -> Snapshot {
     let realm: Realm = serde_json::from_value(json!({
-        "tenants": [{ "name": "blue", "uid": "t" }],
+        "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "torn": "n-torn" } }],
         "namespaces": [
-            { "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
-            { "name": "torn", "tenantLabel": "blue" },
+            { "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
+            { "name": "torn", "uid": "n-torn", "tenantLabel": "blue" },
         ],
     }))
     .unwrap();

@@ -25,5 +25,6 @@ mod siblings;
 mod surface;
 mod tenant;
 mod tenant_contents;
+mod tenant_record;
 #[allow(dead_code, reason = "the scenarios use the rest")]
 mod world;

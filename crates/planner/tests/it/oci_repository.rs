@@ -17,8 +17,8 @@ fn start() -> Timestamp {
 
 fn snapshot(fields: &Value) -> Snapshot {
     let realm: Realm = serde_json::from_value(json!({
-        "tenants": [{ "name": "blue", "uid": "t" }],
-        "namespaces": [{ "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
+        "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue" } }],
+        "namespaces": [{ "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] }],
     }))
     .unwrap();
     let mut spec = json!({ "url": "oci://registry.example/team/app", "interval": "10m" });

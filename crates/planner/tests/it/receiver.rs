@@ -18,10 +18,10 @@ pub(crate) fn start() -> Timestamp {
 
 pub(crate) fn realm() -> Realm {
     serde_json::from_value(json!({
-        "tenants": [{ "name": "blue", "uid": "t" }],
+        "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
         "namespaces": [
-            { "name": "blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
-            { "name": "blue-dev", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
+            { "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
+            { "name": "blue-dev", "uid": "n-blue-dev", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
             { "name": "red" },
         ],
     }))

@@ -34,6 +34,26 @@ pub(crate) fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
     }
 }
 
+/// The status that an earlier plan has left: with these namespaces, and their uids, as the record.
+pub(crate) fn record(snapshot: &mut Snapshot, namespaces: &[(&str, &str)]) {
+    let spaces = namespaces.iter().map(|(name, uid)| json!({ "name": name, "uid": uid }));
+    let names: Vec<&str> = namespaces.iter().map(|(name, _)| *name).collect();
+    let status = json!({
+        "size": names.len(), "state": "Active", "namespaces": names, "spaces": spaces.collect::<Value>(),
+        "conditions": [{
+            "type": "NamespacesRecorded", "status": "True", "reason": "Recorded", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "message": "the namespaces in status.spaces are the Tenant's"
+        }]
+    });
+    snapshot.tenant.status = serde_json::from_value(status).unwrap();
+}
+
+/// The same, where admission judges who says whose a namespace is.
+fn judged(mut snapshot: Snapshot) -> Snapshot {
+    Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
+    snapshot
+}
+
 pub(crate) fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
     let mut steps = Vec::new();
     for _ in 0..10 {
@@ -52,7 +72,14 @@ pub(crate) fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
                 }
                 Request::Apply(apply) => {
                     let mut object = apply.object.0.clone();
-                    object["metadata"]["uid"] = json!(format!("uid-{}", apply.id.name));
+                    // What is there keeps the uid that it has.
+                    let known = snapshot
+                        .realm
+                        .namespaces
+                        .iter()
+                        .find(|known| known.name == apply.id.name);
+                    let uid = known.map_or_else(|| format!("uid-{}", apply.id.name), |known| known.uid.clone());
+                    object["metadata"]["uid"] = json!(uid);
                     let answer = Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
                     let told = snapshot.attempt.take(answer);
                     // Namespaces are known by the realm.
@@ -81,10 +108,9 @@ fn a_new_tenant_gets_its_home_its_bindings_and_its_identity() {
         "additionalRoleBindings": [{ "clusterRoleName": "logs", "subjects": [{ "kind": "Group", "name": "ops" }] }],
         "storageClasses": { "allowed": ["fast"] },
     });
-    let mut snapshot = snapshot(
-        spec,
-        json!([{ "name": "blue-dev", "uid": "n2", "tenantLabel": "blue" }, { "name": "other", "uid": "n3" }]),
-    );
+    let namespaces =
+        json!([{ "name": "blue-dev", "uid": "n2", "tenantLabel": "blue" }, { "name": "other", "uid": "n3" }]);
+    let mut snapshot = judged(snapshot(spec, namespaces));
     let (steps, plan) = settle(&mut snapshot);
     insta::assert_snapshot!("tenant_new_steps", steps.join("\n"));
     insta::assert_snapshot!("tenant_new_plan", plan.to_string());
@@ -155,7 +181,7 @@ fn namespaces_that_are_not_its_are_not_taken() {
         ),
     ];
     for (namespaces, spec, message) in cases {
-        let mut snapshot = snapshot(spec, namespaces);
+        let mut snapshot = judged(snapshot(spec, namespaces));
         let (steps, plan) = settle(&mut snapshot);
         assert!(plan.to_string().contains(message), "{message}: {plan}");
         assert!(plan.to_string().contains("Ready=False"), "{plan}");

@@ -4,7 +4,14 @@ use serde_json::{Value, json};
 use tenure_planner::tenant::{Attempt, LARGEST_ITEM, MOST_ITEMS, Snapshot};
 use tenure_planner::{Live, Object};
 
-use crate::tenant::{now, settle, snapshot};
+use crate::tenant::{now, record, settle};
+
+/// A Tenant with two namespaces.
+fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
+    let mut snapshot = crate::tenant::snapshot(spec, namespaces);
+    record(&mut snapshot, &[("blue", "n1"), ("blue-dev", "n2")]);
+    snapshot
+}
 
 fn namespaces() -> Value {
     let owners = json!([{ "name": "blue", "uid": "t" }]);

@@ -34,6 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use change::{Change, make_owner_reference};
+pub(crate) use request::read_metadata;
 pub use request::{Actor, Operation, Request, RequestError, Resource};
 pub use rights::Question;
 use serde_json::Value;

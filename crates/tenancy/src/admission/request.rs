@@ -156,7 +156,7 @@ impl<'a> Request<'a> {
 }
 
 /// The metadata of an object, as far as it can be read: what is not metadata counts for nothing.
-pub(super) fn read_metadata(object: &Value) -> ObjectMeta {
+pub(crate) fn read_metadata(object: &Value) -> ObjectMeta {
     let metadata = object.get("metadata").cloned().unwrap_or(Value::Null);
     serde_json::from_value(metadata).unwrap_or_default()
 }

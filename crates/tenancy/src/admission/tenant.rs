@@ -1,15 +1,21 @@
-//! What Tenants are among each other.
+//! What Tenants are among each other, and who writes which namespaces are theirs.
 
+use serde_json::Value;
 use tenure_api::metadata::HOME_NAMESPACE;
+use tenure_api::{ObjectView, condition};
 
 use super::request::read_metadata;
-use super::{Case, Findings, Operation, Refusal, Rule};
+use super::rights::ADOPT;
+use super::{Case, Findings, Operation, Question, Refusal, Rule};
 use crate::realm::is_protected;
 
 pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
-    if !request.is_about("capsule.clastix.io", "tenants", &[]) {
+    if !request.is_about("capsule.clastix.io", "tenants", &["status"]) {
         return Ok(());
+    }
+    if !request.resource.subresource.is_empty() {
+        return judge_record(case);
     }
     if request.operation == Operation::Delete {
         return judge_deletion(case);
@@ -45,6 +51,39 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
         return refuse(format!("it is a namespace of Tenant {}", owner.name));
     }
     Ok(())
+}
+
+/// The record in a Tenant's status is what makes a namespace its: whoever writes it gives namespaces away.
+fn judge_record(case: Case<'_>) -> Result<(), Refusal> {
+    let request = case.request;
+    let (old, new) = (request.old_object.map(read_record), request.object.map(read_record));
+    if request.operation != Operation::Update || old == new || case.may(&Question::about_tenant(ADOPT, request.name)) {
+        return Ok(());
+    }
+    Err(Refusal {
+        rule: Rule::Tenant,
+        why: format!(
+            "{} may not change which namespaces Tenant {} has recorded (status.spaces)",
+            request.actor.user, request.name
+        ),
+        remedy: format!(
+            "leave that to Tenure, or let an administrator do it (verb {ADOPT} on tenants/{})",
+            request.name
+        ),
+    })
+}
+
+/// Names and uids, in their order, and whether it counts as a record.
+fn read_record(tenant: &Value) -> (Vec<(&str, &str)>, bool) {
+    let tenant = ObjectView::of(tenant);
+    let spaces = tenant.list_views("/status/spaces");
+    let has_begun = tenant.find_condition(condition::NAMESPACES_RECORDED).is_some();
+    (
+        spaces
+            .map(|space| (space.read_text("/name"), space.read_text("/uid")))
+            .collect(),
+        has_begun,
+    )
 }
 
 fn judge_deletion(case: Case<'_>) -> Result<(), Refusal> {

@@ -40,9 +40,21 @@ impl Dice {
             uid: format!("{name}-{}", self.below(2)),
             home_namespace: (self.below(2) == 0).then(|| self.one(&NAMESPACES).to_owned()),
             cordoned: self.below(4) == 0,
+            recorded: self.record(),
             deleting: self.below(4) == 0,
             ..TenantFacts::default()
         }
+    }
+
+    /// Some namespaces with uids that they may have.
+    fn record(&mut self) -> BTreeMap<String, String> {
+        let mut recorded = BTreeMap::new();
+        for name in NAMESPACES {
+            if self.below(2) == 0 {
+                recorded.insert(name.to_owned(), format!("u{}", self.below(2)));
+            }
+        }
+        recorded
     }
 
     fn namespace(&mut self, name: &str) -> NamespaceFacts {
@@ -60,7 +72,7 @@ impl Dice {
         let tenant_owners = (0..owners).map(|_| owner(self)).collect();
         NamespaceFacts {
             name: name.to_owned(),
-            uid: "u".to_owned(),
+            uid: format!("u{}", self.below(2)),
             tenant_label: label,
             tenant_owners,
             shard: None,
@@ -122,7 +134,7 @@ fn a_change_concerns_whom_it_says_and_nobody_else() {
     }
     // It would hold for one that names everybody, too.
     assert!(
-        changed_tenants > CHANGES / 4 && concerned_tenants < 2 * CHANGES,
+        changed_tenants > CHANGES / 4 && concerned_tenants < changed_tenants * 5 / 4,
         "{concerned_tenants} were told, {changed_tenants} had to be"
     );
 }
@@ -155,9 +167,12 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
         for tenant in TENANTS.iter().filter_map(|name| facts.find_tenant(name)) {
             let part = facts.extract(tenant);
             assert_eq!(part.namespaces_of(tenant), realm.namespaces_of(tenant));
-            for name in part
+            assert_eq!(part.claims_of(tenant), realm.claims_of(tenant));
+            let candidates = part
                 .namespaces
                 .iter()
+                .filter(|namespace| namespace.tenant_label.as_ref() == Some(&tenant.name));
+            for name in candidates
                 .map(|namespace| namespace.name.as_str())
                 .chain([tenant.home()])
             {
@@ -166,4 +181,51 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
             }
         }
     }
+}
+
+/// Three things have to agree, and each of them is somebody else's to write.
+#[test]
+fn a_namespace_is_a_tenants_only_if_its_record_has_its_uid() {
+    let mut dice = Dice(0xdeed);
+    let mut facts = Facts::new(Settings::default());
+    let (mut placed, mut only_claimed) = (0, 0);
+    for round in 0..CHANGES {
+        if round % 3 == 0 {
+            let name = dice.one(&TENANTS);
+            let new = (dice.below(5) > 0).then(|| dice.tenant(name));
+            facts.change_tenant(name, new);
+        } else {
+            let name = dice.one(&NAMESPACES);
+            let new = (dice.below(5) > 0).then(|| dice.namespace(name));
+            facts.change_namespace(name, new);
+        }
+        for name in NAMESPACES {
+            let claimed = facts.tenant_of(name);
+            let known = facts.find_namespace(name);
+            let is_recorded = claimed
+                .zip(known)
+                .is_some_and(|(tenant, known)| tenant.recorded.get(name) == Some(&known.uid));
+            match facts.place(name) {
+                Placement::Tenant(placement) => {
+                    placed += 1;
+                    let tenant = claimed.unwrap();
+                    assert!(is_recorded && !tenant.deleting, "{name}: {placement:?}");
+                    assert_eq!(placement.tenant.as_str(), tenant.name);
+                    for other in &placement.namespaces {
+                        let other = facts.find_namespace(other.as_str()).unwrap();
+                        assert!(tenant.has_recorded(other));
+                        assert_eq!(facts.tenant_of(&other.name), Some(tenant));
+                    }
+                }
+                Placement::Disputed { .. } => only_claimed += usize::from(claimed.is_some() && !is_recorded),
+                _ => assert!(claimed.is_none(), "{name}"),
+            }
+            let is_protected = ["kube-system", "default", "tenure-system"].contains(&name);
+            assert!(!is_protected || claimed.is_none(), "{name}");
+        }
+    }
+    assert!(
+        placed > CHANGES / 10 && only_claimed > CHANGES / 10,
+        "{placed}, {only_claimed}"
+    );
 }

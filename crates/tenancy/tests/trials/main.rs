@@ -137,7 +137,7 @@ fn main() -> ExitCode {
     });
     let mut suite = Suite::default();
     // The matrix only grows.
-    suite.add("matrix", 124, cases);
+    suite.add("matrix", 137, cases);
     let table: table::Table = serde_saphyr::from_str(include_str!("../admission.yaml")).unwrap();
     let table = Arc::new(table);
     let cases = (0..table.cases.len()).filter_map(|index| {
@@ -149,6 +149,6 @@ fn main() -> ExitCode {
     });
     let cases: Vec<_> = cases.collect();
     // So does this one.
-    suite.add("admission", 146, cases);
+    suite.add("admission", 155, cases);
     suite.run()
 }

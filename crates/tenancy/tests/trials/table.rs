@@ -61,6 +61,12 @@ pub(crate) struct Object {
     pub(crate) marked: Option<String>,
     pub(crate) home: Option<String>,
     pub(crate) prevent_deletion: Option<bool>,
+    /// Of Tenants, the namespaces in its status, as `NAME` and `UID`.
+    #[serde(default)]
+    pub(crate) spaces: Vec<(String, String)>,
+    /// Of Tenants, whether that counts as a record.
+    #[serde(default)]
+    pub(crate) record: bool,
     /// Of Flux's kinds, as `KIND/NAME`.
     pub(crate) flux: Option<String>,
     pub(crate) shard: Option<String>,
@@ -267,6 +273,20 @@ impl Object {
         }
         if let Some(account) = &self.runs_as_old {
             object["spec"] = json!({ "serviceAccount": account });
+        }
+        if !self.spaces.is_empty() || self.record {
+            let spaces = self
+                .spaces
+                .iter()
+                .map(|(name, uid)| json!({ "name": name, "uid": uid }));
+            object["status"] =
+                json!({ "size": self.spaces.len(), "state": "Active", "spaces": spaces.collect::<Value>() });
+        }
+        if self.record {
+            object["status"]["conditions"] = json!([{
+                "type": "NamespacesRecorded", "status": "True", "reason": "Recorded", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"
+            }]);
         }
         if let Some(prevent) = self.prevent_deletion {
             object["spec"] = json!({ "preventDeletion": prevent });

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub(crate) mod adopt;
 pub(crate) mod backup;
 pub(crate) mod budgets;
 pub(crate) mod build;

@@ -122,6 +122,29 @@ fn a_cluster_that_is_there_already() {
     assert!(exported.contains("--allow-source"), "{exported}");
 }
 
+#[test]
+fn namespaces_that_are_there_already_become_a_tenants() {
+    if !has_program("kubectl") {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    let script = shell_blocks(&read_page("adopt-namespaces.md")).replace("tenure up ", "tenure up --port 0 ");
+    assert!(script.contains("kubectl delete tenant/orchard"), "{script}");
+    let folder = tempfile::tempdir().unwrap();
+    let said = run_script(folder.path(), &script, |_| ());
+    for words in [
+        "namespace/apples: labelled for it, owned by it, recorded (dry run)",
+        "namespace kube-system can't become tenant orchard's",
+        "namespace default can't become tenant orchard's",
+        "namespace/apples: labelled for it, owned by it, recorded\n",
+        r#"["apples","orchard"]"#,
+        "the namespaces in status.spaces are the Tenant's",
+        "namespaces \"apples\" not found",
+    ] {
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+}
+
 /// The webhooks come, die, come back and go, as the page says.
 #[test]
 fn admission_webhooks_on_a_cluster_that_has_tenants() {

@@ -52,10 +52,6 @@ impl Shop {
             )
             .await;
         admin
-            .apply(json!({"apiVersion": "v1", "kind": "Namespace",
-                "metadata": {"name": tenant, "labels": {"capsule.clastix.io/tenant": tenant}}}))
-            .await;
-        admin
             .wait_for(
                 json!({"apiVersion": "v1", "kind": "ServiceAccount",
                     "metadata": {"namespace": tenant, "name": format!("{tenant}-gitops")}}),
@@ -467,14 +463,11 @@ async fn a_namespace_moves_from_lane_to_lane() {
             "spec": {"owners": [{"kind": "User", "name": "blue-owner"}]}}),
         )
         .await;
-    let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": "blue"}});
-    let tenant = admin.find(&tenant).await.expect("the Tenant");
-    admin
-        .apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
-            "name": "shop", "labels": {"capsule.clastix.io/tenant": "blue"},
-            "ownerReferences": [{"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue",
-                "uid": tenant["metadata"]["uid"]}]}}))
-        .await;
+    cluster.check(
+        &["adopt", "blue", "shop"],
+        0,
+        &["namespace/shop: labelled for it, owned by it, recorded"],
+    );
     wait_until("the tenant's lane has it, and the pool's has ended", async || {
         (list() == ["tenant/blue"]).then_some(())
     })

@@ -13,6 +13,7 @@
 )]
 
 mod admission;
+mod adopt;
 mod artifacts;
 mod install;
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use tenure_testkit::Admin;
 
 use super::Scene;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, config_map};
-use crate::tenants::{SURFACE, TENANT, surface, surface_ready};
+use crate::tenants::{SURFACE, TENANT, adopt, surface, surface_ready};
 
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const LABEL: &str = "capsule.clastix.io/tenant";
@@ -142,6 +142,13 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
             "make them agree",
         ),
         ("owner-only", json!({}), owner(evil, &evil_uid), "make them agree"),
+        // All that is to be said, and by somebody who may write namespaces and nothing else.
+        (
+            "forged",
+            json!({ LABEL: alpha }),
+            owner(alpha, &alpha_uid),
+            "whose status doesn't have it with its uid",
+        ),
     ];
     for (name, labels, owners, expected) in places {
         let name = format!("attacks-f-{name}");
@@ -186,16 +193,10 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
         .await;
     assert!(message.contains("does not belong"), "{message}");
     scene.absent(&[(CONFIG_MAP, "ALPHA", "planted")]).await;
-    // Put back, it works again.
-    stage
-        .admin
-        .patch(
-            NAMESPACE,
-            ("", alpha),
-            json!({ "metadata": { "labels": { LABEL: alpha } } }),
-        )
-        .await
-        .unwrap();
+    // Put back by who may say so, it works again.
+    let back = json!({ "metadata": { "labels": { LABEL: alpha } } });
+    stage.admin.patch(NAMESPACE, ("", alpha), back).await.unwrap();
+    adopt(stage, alpha, alpha).await;
     surface_ready(stage, (alpha, "apps")).await;
     scene.end().await;
 }
@@ -205,7 +206,7 @@ async fn only_the_home_namespace_has_the_tenants_identity() {
     let scene = Scene::set("attacks-g").await;
     let (evil, stage) = (scene.evil.as_str(), &scene.stage);
     let second = format!("{evil}-second");
-    stage.admin.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": second, "labels": { LABEL: evil } } })).await.unwrap();
+    adopt(stage, evil, &second).await;
     stage
         .until(
             ("rbac.authorization.k8s.io/v1", "RoleBinding"),

@@ -1,10 +1,12 @@
-//! Tenants themselves, as far as one of them tells: whose home is another's is told by no object alone.
+//! Tenants themselves, as far as one of them tells, and their records: whose home is another's is told by no object alone.
 
+use tenure_api::condition::NAMESPACES_RECORDED;
 use tenure_api::metadata::HOME_NAMESPACE;
 
 use super::namespace::is_protected;
-use super::{About, Policy, Validation, Where, phrase, quote, variable};
+use super::{About, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use crate::admission::Rule;
+use crate::admission::rights::ADOPT;
 
 pub(super) fn tenants(platform: &str) -> Policy {
     let home = |object: &str| {
@@ -13,20 +15,47 @@ pub(super) fn tenants(platform: &str) -> Policy {
             quote(HOME_NAMESPACE)
         )
     };
+    // Names and uids, and whether it counts as a record.
+    let record = |object: &str| {
+        format!(
+            "{object} == null ? [] : {object}.?status.?spaces.orValue([])\
+             .map(space, string(space.?name.orValue('')) + '/' + string(space.?uid.orValue(''))) + \
+             {object}.?status.?conditions.orValue([]).filter(condition, condition.type == {}).map(condition, '')",
+            quote(NAMESPACES_RECORDED)
+        )
+    };
     Policy {
         name: "tenants".to_owned(),
         place: Where::Anywhere,
         about: vec![About {
             groups: vec!["capsule.clastix.io"],
-            resources: vec!["tenants"],
+            resources: vec!["tenants", "tenants/status"],
             operations: vec!["CREATE", "UPDATE", "DELETE"],
         }],
         conditions: Vec::new(),
         variables: vec![
             variable("home", format!("object == null ? '' : {}", home("object"))),
+            variable("isStatus", "request.?subResource.orValue('') == 'status'"),
+            variable("recorded", record("object")),
+            variable("recordedBefore", record("oldObject")),
             variable("before", format!("oldObject == null ? '' : {}", home("oldObject"))),
         ],
         validations: vec![
+            Validation {
+                holds: format!(
+                    "!variables.isStatus || request.operation != 'UPDATE' || variables.recorded == variables.recordedBefore || {}",
+                    may(ADOPT, Some("request.?name.orValue('')"))
+                ),
+                rule: Rule::Tenant,
+                why: phrase(
+                    "{} may not change which namespaces Tenant {} has recorded (status.spaces)",
+                    &[USER, "request.?name.orValue('')"],
+                ),
+                remedy: phrase(
+                    &format!("leave that to Tenure, or let an administrator do it (verb {ADOPT} on tenants/{{}})"),
+                    &["request.?name.orValue('')"],
+                ),
+            },
             Validation {
                 holds: "request.operation != 'DELETE' || !oldObject.?spec.?preventDeletion.orValue(false)".to_owned(),
                 rule: Rule::Tenant,
@@ -38,7 +67,7 @@ pub(super) fn tenants(platform: &str) -> Policy {
             },
             Validation {
                 holds: format!(
-                    "request.operation == 'DELETE' || variables.home == variables.before || !({})",
+                    "request.operation == 'DELETE' || variables.isStatus || variables.home == variables.before || !({})",
                     is_protected("variables.home", platform)
                 ),
                 rule: Rule::Tenant,

@@ -1,0 +1,143 @@
+//! Who may write namespaces and nothing else, against a Tenant's record.
+
+use serde_json::{Value, json};
+use tenure_testkit::Admin;
+
+use super::Scene;
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, condition, config_map};
+use crate::tenants::{SURFACE, TENANT, adopt, surface, surface_ready, tenant};
+
+const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
+const LABEL: &str = "capsule.clastix.io/tenant";
+
+/// Somebody who may write namespaces and nothing else.
+async fn namespace_writer(stage: &Stage, name: &str) -> Admin {
+    let metadata = json!({ "name": name });
+    let rules =
+        json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create", "delete", "patch"] }]);
+    let role = json!({ "apiVersion": ROLE_BINDING.0, "kind": "ClusterRole", "metadata": metadata, "rules": rules });
+    stage.admin.apply(role).await.unwrap();
+    let binding = json!({
+        "apiVersion": ROLE_BINDING.0, "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name }]
+    });
+    stage.admin.apply(binding).await.unwrap();
+    stage.admin.impersonating(name).unwrap()
+}
+
+/// A namespace that says all of itself that makes it a tenant's, but for the record.
+fn claiming(name: &str, tenant: &Value) -> Value {
+    let (tenant, uid) = (&tenant["metadata"]["name"], &tenant["metadata"]["uid"]);
+    json!({ "apiVersion": NAMESPACE.0, "kind": NAMESPACE.1, "metadata": {
+        "name": name, "labels": { LABEL: tenant },
+        "ownerReferences": [{ "apiVersion": TENANT.0, "kind": TENANT.1, "name": tenant, "uid": uid }]
+    }})
+}
+
+fn recorded(tenant: &Value, name: &str) -> Option<String> {
+    let mut spaces = tenant["status"]["spaces"].as_array()?.iter();
+    let space = spaces.find(|space| space["name"] == name)?;
+    Some(space["uid"].as_str()?.to_owned())
+}
+
+/// Waits until the Tenant says that it doesn't take a namespace.
+async fn not_taken(stage: &Stage, tenant: &str, name: &str) {
+    let says_so = |found: Option<&Value>| {
+        let told = found.and_then(|found| condition(found, "NamespacesRecorded"));
+        told.is_some_and(|told| told["status"] == "False" && told["message"].as_str().unwrap().contains(name))
+    };
+    stage.until(TENANT, ("", tenant), says_so).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_writes_namespaces_gives_none_to_a_tenant() {
+    let scene = Scene::set("attacks-r").await;
+    let (alpha, stage) = (scene.alpha.as_str(), &scene.stage);
+    let writer = namespace_writer(stage, "attacks-r-writer").await;
+    let held = stage.get(TENANT, ("", alpha)).await.unwrap();
+    let (forged, again) = (format!("{alpha}-forged"), format!("{alpha}-again"));
+
+    // Made with everything that can stand on it.
+    writer.create(claiming(&forged, &held)).await.unwrap();
+    not_taken(stage, alpha, &forged).await;
+    let thief = json!({
+        "apiVersion": KUSTOMIZATION.0, "kind": KUSTOMIZATION.1, "metadata": { "name": "thief", "namespace": forged },
+        "spec": { "interval": "1h", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "x" } }
+    });
+    stage.admin.apply(thief).await.unwrap();
+    let message = stage
+        .ready(KUSTOMIZATION, (&forged, "thief"), "False", "IdentityMissing")
+        .await;
+    assert!(message.contains(&format!("tenure adopt {alpha} {forged}")), "{message}");
+    assert!(stage.get(ROLE_BINDING, (&forged, "tenure:gitops")).await.is_none());
+    // The control: an administrator says so.
+    adopt(stage, alpha, &again).await;
+    stage
+        .until(ROLE_BINDING, (&again, "tenure:gitops"), |found| found.is_some())
+        .await;
+
+    // Deleted and made again, by the same.
+    let before = recorded(&stage.get(TENANT, ("", alpha)).await.unwrap(), &again).unwrap();
+    writer.delete(NAMESPACE, ("", &again)).await.unwrap();
+    stage.until(NAMESPACE, ("", &again), |found| found.is_none()).await;
+    writer.create(claiming(&again, &held)).await.unwrap();
+    not_taken(stage, alpha, &again).await;
+    let now = stage.get(TENANT, ("", alpha)).await.unwrap();
+    let uid = stage.get(NAMESPACE, ("", &again)).await.unwrap()["metadata"]["uid"].clone();
+    assert!(uid != before && recorded(&now, &again) != uid.as_str().map(str::to_owned));
+    assert!(stage.get(ROLE_BINDING, (&again, "tenure:gitops")).await.is_none());
+    // It is a restored one as well, for who may say so.
+    adopt(stage, alpha, &again).await;
+    stage
+        .until(ROLE_BINDING, (&again, "tenure:gitops"), |found| found.is_some())
+        .await;
+
+    // The record itself is nobody's to write but Tenure's and an administrator's.
+    let forgery = json!({ "status": { "size": 1, "state": "Active", "spaces": [{ "name": forged, "uid": "u" }] } });
+    for who in [&writer, &scene.mallory] {
+        let refused = who.patch_status(TENANT, ("", alpha), forgery.clone()).await;
+        let message = refused.expect_err("a forged record").to_string();
+        assert!(message.contains("forbidden"), "{message}");
+    }
+    // Nor is what is Kubernetes' own a tenant's, whoever says so, in all places: the control is that everything else of it counts.
+    let system = stage.get(NAMESPACE, ("", "kube-system")).await.unwrap();
+    let mut spaces = stage.get(TENANT, ("", alpha)).await.unwrap()["status"]["spaces"].clone();
+    let given = json!({ "name": "kube-system", "uid": system["metadata"]["uid"] });
+    spaces.as_array_mut().unwrap().push(given);
+    let given = json!({ "metadata": claiming("kube-system", &held)["metadata"] });
+    stage.admin.patch(NAMESPACE, ("", "kube-system"), given).await.unwrap();
+    let patch = json!({ "status": { "spaces": spaces } });
+    stage.admin.patch_status(TENANT, ("", alpha), patch).await.unwrap();
+    let in_system = json!({
+        "apiVersion": KUSTOMIZATION.0, "kind": KUSTOMIZATION.1, "metadata": { "name": "attacks-r", "namespace": "kube-system" },
+        "spec": { "interval": "1h", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "x", "namespace": alpha } }
+    });
+    stage.admin.apply(in_system).await.unwrap();
+    let message = stage
+        .ready(KUSTOMIZATION, ("kube-system", "attacks-r"), "False", "AccessDenied")
+        .await;
+    assert!(
+        message.contains("cross-namespace references have been blocked"),
+        "{message}"
+    );
+    assert!(
+        stage
+            .get(ROLE_BINDING, ("kube-system", "tenure:gitops"))
+            .await
+            .is_none()
+    );
+    let back = json!({ "metadata": { "labels": { LABEL: null }, "ownerReferences": null } });
+    stage.admin.patch(NAMESPACE, ("", "kube-system"), back).await.unwrap();
+    stage
+        .admin
+        .delete(KUSTOMIZATION, ("kube-system", "attacks-r"))
+        .await
+        .unwrap();
+    stage
+        .until(KUSTOMIZATION, ("kube-system", "attacks-r"), |found| found.is_none())
+        .await;
+    scene.end().await;
+}
+

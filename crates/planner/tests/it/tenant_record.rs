@@ -1,0 +1,208 @@
+//! A Tenant's record: which namespaces come into it and which go out of it.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenure_planner::answer::Answer;
+use tenure_planner::tenant::{Attempt, Plan, Snapshot, plan};
+use tenure_planner::{Live, Next, Object, Request, invariants};
+
+use crate::tenant::{now, record, settle, snapshot};
+
+/// A namespace that names the Tenant by its label and with its uid.
+fn claim(name: &str, uid: &str) -> Value {
+    json!({ "name": name, "uid": uid, "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] })
+}
+
+fn see(snapshot: &mut Snapshot, namespaces: Value) {
+    let realm = Arc::make_mut(&mut snapshot.realm);
+    realm.namespaces = serde_json::from_value(namespaces).unwrap();
+}
+
+/// The uids that the status records, by name, once nothing is left to do.
+fn recorded(snapshot: &mut Snapshot) -> Vec<(String, String)> {
+    let (_, plan) = settle(snapshot);
+    take(snapshot, plan);
+    let status = snapshot.tenant.status.clone().unwrap_or_default();
+    let spaces = status.spaces.into_iter();
+    spaces
+        .map(|space| (space.name, space.uid.unwrap_or_default()))
+        .collect()
+}
+
+fn take(snapshot: &mut Snapshot, plan: Plan) {
+    snapshot.memory = plan.memory;
+    if plan.status.is_some() {
+        snapshot.tenant.status = plan.status;
+    }
+    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+}
+
+fn condition(snapshot: &Snapshot, type_: &str) -> String {
+    let status = snapshot.tenant.status.clone().unwrap_or_default();
+    let found = status.conditions.into_iter().find(|condition| condition.type_ == type_);
+    let found = found.expect("the condition");
+    format!("{} {}: {}", found.status.as_str(), found.reason, found.message)
+}
+
+fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+    all.iter()
+        .map(|(name, uid)| ((*name).to_owned(), (*uid).to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
+    let all =
+        json!([claim("blue", "n1"), claim("forged", "n2"), { "name": "labelled", "uid": "n3", "tenantLabel": "blue" }]);
+    // Nobody judges what is written: the home, while nothing is recorded.
+    let mut unjudged = snapshot(json!({}), all.clone());
+    assert_eq!(recorded(&mut unjudged), pairs(&[("blue", "n1")]));
+    let told = condition(&unjudged, "NamespacesRecorded");
+    assert!(
+        told.starts_with("False AdoptionNeeded: not taken: forged, labelled."),
+        "{told}"
+    );
+    assert!(
+        condition(&unjudged, "Ready").starts_with("True"),
+        "who writes namespaces makes no Tenant unready"
+    );
+    // Where admission judges, or policies do, all of them were judged.
+    for by_policy in [false, true] {
+        let mut judged = snapshot(json!({}), all.clone());
+        let settings = &mut Arc::make_mut(&mut judged.realm).settings;
+        (settings.is_guarded, settings.has_policies) = (!by_policy, by_policy);
+        let names: Vec<String> = recorded(&mut judged).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["blue", "forged", "labelled"]);
+        assert!(condition(&judged, "NamespacesRecorded").starts_with("True Recorded"));
+    }
+    // One that was made again is another one, its home too.
+    let mut again = snapshot(json!({}), json!([claim("blue", "n-new"), claim("shop", "n-new")]));
+    record(&mut again, &[("blue", "n1"), ("shop", "n2")]);
+    assert_eq!(recorded(&mut again), pairs(&[]));
+    assert!(condition(&again, "Ready").contains("home namespace blue says that it is the Tenant's"));
+    // What is made by the Tenant itself is its, also in an attempt after that.
+    let mut made = snapshot(json!({}), json!([]));
+    record(&mut made, &[]);
+    let first = plan(&made, now());
+    let Some(Request::Apply(apply)) = first.steps.first() else {
+        panic!("{first}")
+    };
+    let mut object = apply.object.clone();
+    object.0["metadata"]["uid"] = json!("n9");
+    made.attempt.take(Answer::Applied(
+        apply.id.clone(),
+        tenure_planner::WriteAnswer::Done(object),
+    ));
+    made.attempt.generation = Some(0);
+    let restarted = plan(&made, now());
+    assert_eq!(restarted.next, Next::Restart);
+    take(&mut made, restarted);
+    see(&mut made, json!([claim("blue", "n9")]));
+    assert_eq!(recorded(&mut made), pairs(&[("blue", "n9")]));
+}
+
+#[test]
+fn what_was_there_before_records_is_taken_over_once_and_nothing_protected_is() {
+    let mut snapshot = snapshot(
+        json!({}),
+        json!([
+            claim("blue", "n1"), claim("shop", "n2"), claim("kube-system", "k"), claim("default", "d"), claim("tenure-system", "p"),
+            { "name": "labelled", "uid": "n3", "tenantLabel": "blue" }
+        ]),
+    );
+    let earlier = json!({ "size": 1, "state": "Active", "namespaces": ["blue"], "spaces": [{ "name": "blue" }] });
+    snapshot.tenant.status = serde_json::from_value(earlier).unwrap();
+    let (_, plan) = settle(&mut snapshot);
+    let events: Vec<&str> = plan.events.iter().map(|event| event.message.as_str()).collect();
+    assert!(
+        plan.events.iter().any(|event| event.reason == "AdoptionNeeded"),
+        "{events:?}"
+    );
+    take(&mut snapshot, plan);
+    assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1"), ("shop", "n2")]));
+    // It was once: the next one needs an administrator.
+    see(
+        &mut snapshot,
+        json!([claim("blue", "n1"), claim("shop", "n2"), claim("late", "n4")]),
+    );
+    assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1"), ("shop", "n2")]));
+    assert!(condition(&snapshot, "NamespacesRecorded").contains("not taken: late."));
+}
+
+#[test]
+fn what_was_taken_over_is_said_once_and_stays_readable() {
+    let mut snapshot = snapshot(json!({}), json!([claim("blue", "n1"), claim("shop", "n2")]));
+    let earlier = json!({ "size": 2, "state": "Active", "namespaces": ["blue", "shop"] });
+    snapshot.tenant.status = serde_json::from_value(earlier).unwrap();
+    let (_, plan) = settle(&mut snapshot);
+    assert!(
+        plan.events
+            .iter()
+            .any(|event| event.reason == "TakenOver" && event.message.ends_with("taken over: blue, shop")),
+        "{plan}"
+    );
+    take(&mut snapshot, plan);
+    let (_, plan) = settle(&mut snapshot);
+    assert!(plan.status.is_none() && plan.events.is_empty(), "{plan}");
+    assert!(condition(&snapshot, "NamespacesRecorded").starts_with("True TakenOver"));
+}
+
+/// RoleBindings, quotas and NetworkPolicies bound somebody: nobody is let loose because a record was lost.
+#[test]
+fn a_lost_record_leaves_what_bounds_people_where_it_is() {
+    let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
+    let mut snapshot = snapshot(spec, json!([claim("blue", "n1"), claim("shop", "n2")]));
+    record(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
+    recorded(&mut snapshot);
+    for object in snapshot.live.values_mut() {
+        if let Live::Present(Object(object)) = object {
+            object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("tenure");
+        }
+    }
+    snapshot.tenant.status = None;
+    let (steps, plan) = settle(&mut snapshot);
+    assert_eq!(steps, Vec::<String>::new());
+    take(&mut snapshot, plan);
+    assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1")]));
+    // Were it known that it isn't the Tenant's, they would go.
+    see(&mut snapshot, json!([claim("blue", "n1")]));
+    let (steps, _) = settle(&mut snapshot);
+    assert!(
+        !steps.is_empty() && steps.iter().all(|step| step.starts_with("delete RoleBinding/shop/")),
+        "{steps:?}"
+    );
+}
+
+#[test]
+fn a_recorded_namespace_that_names_nobody_stays_recorded_for_a_while() {
+    let mut snapshot = snapshot(json!({}), json!([claim("blue", "n1"), { "name": "shop", "uid": "n2" }]));
+    record(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
+    let (_, plan) = settle(&mut snapshot);
+    let Next::Done(Some(at)) = plan.next else {
+        panic!("{plan}")
+    };
+    take(&mut snapshot, plan);
+    let status = snapshot.tenant.status.clone().unwrap();
+    assert_eq!((status.spaces.len(), status.namespaces), (2, vec!["blue".to_owned()]));
+    // What an administrator has just recorded is there when its namespace is seen.
+    see(&mut snapshot, json!([claim("blue", "n1"), claim("shop", "n2")]));
+    assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1"), ("shop", "n2")]));
+    // One that goes on naming nobody goes.
+    see(
+        &mut snapshot,
+        json!([claim("blue", "n1"), { "name": "shop", "uid": "n2" }]),
+    );
+    recorded(&mut snapshot);
+    let late = plan_at(&snapshot, at.checked_add(SignedDuration::from_secs(31)).unwrap());
+    let spaces = late.status.expect("a status").spaces;
+    assert_eq!(spaces.len(), 1);
+}
+
+fn plan_at(snapshot: &Snapshot, at: Timestamp) -> Plan {
+    let plan = plan(snapshot, at);
+    assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
+    plan
+}
+

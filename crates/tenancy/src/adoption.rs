@@ -1,0 +1,286 @@
+//! How an administrator makes namespaces a Tenant's (`tenure adopt`): what is refused, and what is written on the namespace and in the
+//! Tenant's record, as whoever asks.
+//!
+//! Owns the checks that hold whoever asks, and the patches. Refuses what is Kubernetes' or the platform's own, what another Tenant has or has its home in, and what is going; that somebody may
+//! do it at all is the API server's to say, and admission's ([`crate::admission::rights::ADOPT`]).
+
+use serde_json::{Map, Value, json};
+use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::{OwnerReference, Tenant, condition, reason};
+
+use crate::admission::{make_owner_reference, read_metadata};
+use crate::denial::Denial;
+use crate::realm::{NamespaceFacts, Realm, TenantFacts, is_protected};
+use crate::record::RecordState;
+
+/// What there is to be done about one namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adoption {
+    /// The namespace.
+    pub namespace: String,
+    /// What is written on it, as a merge patch that holds for what was seen; nothing where it names the Tenant already.
+    pub patch: Option<Value>,
+    /// Whether the Tenant's record has it already.
+    pub is_recorded: bool,
+    /// What happens, in words.
+    pub says: String,
+}
+
+/// Decides about one namespace. The realm has all Tenants, and `object` is the namespace as it is stored.
+///
+/// # Errors
+/// Why it is not made the Tenant's.
+pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Adoption, Denial> {
+    let metadata = read_metadata(object);
+    let facts = NamespaceFacts::from(&metadata);
+    let name = facts.name.as_str();
+    let refuse = |why: String| {
+        Err(Denial::access(format!(
+            "namespace {name} can't become tenant {}'s: {why}",
+            tenant.name
+        )))
+    };
+    if tenant.uid.is_empty() || facts.uid.is_empty() {
+        return refuse("it, or the Tenant, has no uid: it isn't stored".to_owned());
+    }
+    if tenant.deleting {
+        return refuse("the Tenant is being deleted".to_owned());
+    }
+    if name == realm.settings.platform_namespace || is_protected(name) {
+        return refuse("it is Kubernetes' or the platform's own, and never a tenant's".to_owned());
+    }
+    if facts.deleting {
+        return refuse("it is being deleted".to_owned());
+    }
+    let others = || realm.tenants.iter().filter(|other| other.uid != tenant.uid);
+    if let Some(rival) = others().find(|other| !other.deleting && other.home() == name) {
+        return refuse(format!("it is the home namespace of tenant {}", rival.name));
+    }
+    let owns = |other: &&TenantFacts| facts.tenant_owners.iter().any(|owner| owner.uid == other.uid);
+    let is_named = |other: &&TenantFacts| facts.tenant_label.as_ref() == Some(&other.name);
+    if let Some(other) = others().find(|other| owns(other) || is_named(other)) {
+        return refuse(format!(
+            "it names tenant {}: take its label {TENANT_LABEL} and its ownerReference away first, if it isn't that one's any more",
+            other.name
+        ));
+    }
+    let owners = facts.tenant_owners.as_slice();
+    let is_owned = matches!(owners, [only] if only.uid == tenant.uid && only.name == tenant.name);
+    let is_labelled = facts.tenant_label.as_ref() == Some(&tenant.name);
+    let mut said = Vec::new();
+    if !is_labelled {
+        said.push(match &facts.tenant_label {
+            Some(label) => format!("labelled for it instead of {label}, which is no Tenant"),
+            None => "labelled for it".to_owned(),
+        });
+    }
+    if !is_owned {
+        said.push(match owners {
+            [] => "owned by it".to_owned(),
+            _ => "owned by it instead of a Tenant that is no more".to_owned(),
+        });
+    }
+    let is_recorded = tenant.has_recorded(&facts);
+    if !is_recorded {
+        said.push("recorded".to_owned());
+    }
+    let references = metadata.owner_references.unwrap_or_default();
+    Ok(Adoption {
+        namespace: name.to_owned(),
+        patch: (!is_labelled || !is_owned).then(|| {
+            write_patch(
+                (&facts.uid, metadata.resource_version.as_deref().unwrap_or_default()),
+                &references,
+                tenant,
+            )
+        }),
+        is_recorded,
+        says: match said.is_empty() {
+            true => format!("is tenant {}'s already", tenant.name),
+            false => said.join(", "),
+        },
+    })
+}
+
+/// The namespace as it is to be: what it has of other owners stays.
+fn write_patch((uid, version): (&str, &str), references: &[OwnerReference], tenant: &TenantFacts) -> Value {
+    let is_tenants = |owner: &&OwnerReference| {
+        owner.kind == "Tenant"
+            && owner
+                .api_version
+                .split_once('/')
+                .is_some_and(|(group, _)| group == "capsule.clastix.io")
+    };
+    let others = references.iter().filter(|owner| !is_tenants(owner));
+    let mut owners: Vec<Value> = others.filter_map(|owner| serde_json::to_value(owner).ok()).collect();
+    owners.push(make_owner_reference(&tenant.name, &tenant.uid));
+    json!({ "metadata": {
+        "uid": uid, "resourceVersion": version, "labels": { TENANT_LABEL: tenant.name }, "ownerReferences": owners
+    }})
+}
+
+/// The Tenant's record with these namespaces, names and uids, as a merge patch of its status that holds for the Tenant as it was seen; nothing where it
+/// has them all. `now` is when a condition changes that says so.
+#[must_use]
+pub fn write_record(tenant: &Tenant, namespaces: &[(String, String)], now: &str) -> Option<Value> {
+    let facts = TenantFacts::from(tenant);
+    let is_missing = |(name, uid): &&(String, String)| facts.recorded.get(name) != Some(uid);
+    let missing: Vec<&(String, String)> = namespaces.iter().filter(is_missing).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    let status = tenant.status.clone().unwrap_or_default();
+    let is_another = |name: &str| missing.iter().all(|(missing, _)| missing != name);
+    let kept = status.spaces.iter().filter(|space| is_another(&space.name));
+    let mut spaces: Vec<Value> = kept.filter_map(|space| serde_json::to_value(space).ok()).collect();
+    spaces.extend(missing.iter().map(|(name, uid)| json!({ "name": name, "uid": uid })));
+    spaces.sort_by(|one, other| read_name(one).cmp(read_name(other)));
+    let mut fields = Map::new();
+    fields.insert("spaces".to_owned(), Value::Array(spaces));
+    if RecordState::of(tenant) == RecordState::New {
+        // With it the record counts as one: else everything that claims the Tenant would be taken over with it.
+        let mut conditions: Vec<Value> = status
+            .conditions
+            .iter()
+            .filter_map(|condition| serde_json::to_value(condition).ok())
+            .collect();
+        conditions.push(json!({
+            "type": condition::NAMESPACES_RECORDED, "status": "True", "reason": reason::RECORDED, "lastTransitionTime": now,
+            "message": "the namespaces in status.spaces are the Tenant's"
+        }));
+        fields.insert("conditions".to_owned(), Value::Array(conditions));
+        // Required, and the controllers' to say.
+        fields.insert("size".to_owned(), json!(status.size));
+        fields.insert(
+            "state".to_owned(),
+            match status.state.as_str() {
+                "" => json!("Active"),
+                state => json!(state),
+            },
+        );
+    }
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Some(json!({
+        "metadata": { "uid": text(&tenant.metadata.uid), "resourceVersion": text(&tenant.metadata.resource_version) },
+        "status": fields
+    }))
+}
+
+fn read_name(space: &Value) -> &str {
+    space.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::realm::Settings;
+
+    fn tenant(status: Value) -> Tenant {
+        let object = json!({
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+            "metadata": { "name": "blue", "uid": "t", "resourceVersion": "7" }, "spec": {}, "status": status
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn realm(tenant: &Tenant) -> Realm {
+        let red = TenantFacts {
+            name: "red".to_owned(),
+            uid: "r".to_owned(),
+            ..TenantFacts::default()
+        };
+        Realm {
+            settings: Settings::default(),
+            tenants: vec![TenantFacts::from(tenant), red],
+            namespaces: Vec::new(),
+        }
+    }
+
+    fn owner(name: &str, uid: &str) -> Value {
+        make_owner_reference(name, uid)
+    }
+
+    #[test]
+    fn what_is_not_an_administrators_to_give_is_refused() {
+        let tenant = tenant(Value::Null);
+        let realm = realm(&tenant);
+        let refused = |metadata: Value| {
+            let object = json!({ "metadata": metadata });
+            decide(&realm, &TenantFacts::from(&tenant), &object)
+                .unwrap_err()
+                .message
+        };
+        for name in ["kube-system", "default", "kube-anything", "tenure-system"] {
+            let message = refused(json!({ "name": name, "uid": "n" }));
+            assert!(message.contains("never a tenant's"), "{name}: {message}");
+        }
+        for (metadata, part) in [
+            (json!({ "name": "red", "uid": "n" }), "home namespace of tenant red"),
+            (
+                json!({ "name": "shop", "uid": "n", "labels": { TENANT_LABEL: "red" } }),
+                "it names tenant red",
+            ),
+            (
+                json!({ "name": "shop", "uid": "n", "ownerReferences": [owner("red", "r")] }),
+                "it names tenant red",
+            ),
+            (
+                json!({ "name": "shop", "uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z" }),
+                "being deleted",
+            ),
+            (json!({ "name": "shop" }), "isn't stored"),
+            (Value::Null, "isn't stored"),
+        ] {
+            let message = refused(metadata.clone());
+            assert!(message.contains(part), "{metadata}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_names_the_tenant_and_leaves_other_owners() {
+        let tenant = tenant(Value::Null);
+        let realm = realm(&tenant);
+        let facts = TenantFacts::from(&tenant);
+        let other = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c" });
+        let object = json!({ "metadata": {
+            "name": "shop", "uid": "n", "resourceVersion": "3", "labels": { TENANT_LABEL: "former", "a": "b" },
+            "ownerReferences": [other, owner("blue", "older")]
+        }});
+        let adoption = decide(&realm, &facts, &object).unwrap();
+        let expected = json!({ "metadata": {
+            "uid": "n", "resourceVersion": "3", "labels": { TENANT_LABEL: "blue" }, "ownerReferences": [other, owner("blue", "t")]
+        }});
+        assert_eq!(adoption.patch, Some(expected));
+        assert!(
+            adoption.says.contains("instead of former") && adoption.says.ends_with("recorded"),
+            "{}",
+            adoption.says
+        );
+    }
+
+    #[test]
+    fn a_record_is_added_to_and_a_lost_one_begins() {
+        let shop = [("shop".to_owned(), "n".to_owned())];
+        // An entry of a namespace that was made again makes room, and others stay as they are.
+        let status = json!({ "size": 2, "state": "Active", "spaces": [
+            { "name": "blue", "uid": "b", "metadata": { "labels": { "a": "b" } } }, { "name": "shop", "uid": "older" }
+        ]});
+        let written = write_record(&tenant(status), &shop, "2026-01-01T00:00:00Z").unwrap();
+        let spaces = json!([{ "name": "blue", "uid": "b", "metadata": { "labels": { "a": "b" } } }, { "name": "shop", "uid": "n" }]);
+        assert_eq!(written["status"], json!({ "spaces": spaces }));
+        assert_eq!(written["metadata"], json!({ "uid": "t", "resourceVersion": "7" }));
+        assert_eq!(
+            write_record(
+                &tenant(json!({ "size": 1, "state": "Active", "spaces": spaces })),
+                &shop,
+                ""
+            ),
+            None
+        );
+        let mut lost = tenant(Value::Null);
+        let written = write_record(&lost, &shop, "2026-01-01T00:00:00Z").unwrap();
+        lost.status = serde_json::from_value(written["status"].clone()).unwrap();
+        assert_eq!(RecordState::of(&lost), RecordState::Begun);
+        assert_eq!(TenantFacts::from(&lost).recorded.len(), 1);
+    }
+}

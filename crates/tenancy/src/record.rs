@@ -1,0 +1,99 @@
+//! The record of a tenant's namespaces: what its Tenant's status says of them, by name and uid. A label and an ownerReference are what a
+//! namespace says of itself; the record is what was found to be so.
+//!
+//! Owns what the record says, since when it is one, and when a namespace that names a Tenant is taken into it. Refuses to believe a namespace by what stands on it alone,
+//! wherever nobody judged who wrote that.
+
+use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::{Tenant, condition};
+
+use crate::denial::Denial;
+use crate::realm::{NamespaceFacts, Realm, Settings, TenantFacts, is_protected};
+
+/// How far a Tenant's record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordState {
+    /// There is no status: nothing was ever recorded, or all of it is lost.
+    New,
+    /// There is a status, and nobody meant it as a record: it is of a version before there was one, or of Capsule.
+    Earlier,
+    /// It counts.
+    Begun,
+}
+
+impl RecordState {
+    /// What a Tenant's status says of it, by a condition that is lost with the record and not without it.
+    #[must_use]
+    pub fn of(tenant: &Tenant) -> Self {
+        match &tenant.status {
+            None => Self::New,
+            Some(status) if condition::find(&status.conditions, condition::NAMESPACES_RECORDED).is_some() => {
+                Self::Begun
+            }
+            // What somebody emptied says nothing either.
+            Some(status) if status.spaces.is_empty() && status.namespaces.is_empty() && status.size == 0 => Self::New,
+            Some(_) => Self::Earlier,
+        }
+    }
+}
+
+impl TenantFacts {
+    /// Whether its record has this very namespace.
+    #[must_use]
+    pub fn has_recorded(&self, namespace: &NamespaceFacts) -> bool {
+        !namespace.uid.is_empty() && self.recorded.get(&namespace.name) == Some(&namespace.uid)
+    }
+}
+
+/// Whether a namespace that names a Tenant by its label and with its uid is taken into the record now.
+///
+/// What stands on it is believed where everything that is written is judged; once, where the record begins with what was before it; and of
+/// the home, while nothing is recorded: it bears a uid then that nobody knew before there was a Tenant.
+#[must_use]
+pub fn is_believed(settings: &Settings, tenant: &TenantFacts, state: RecordState, namespace: &str) -> bool {
+    let is_home = tenant.home() == namespace;
+    settings.judges_writes() || state == RecordState::Earlier || (state == RecordState::New && is_home)
+}
+
+/// Whether a namespace may become a tenant's, or is its already: it does not exist yet, or bears the tenant's label and is nobody
+/// else's. That it bears the tenant's name is not enough.
+///
+/// # Errors
+/// When it is the platform's, Kubernetes' own, another tenant's, being deleted, or not labelled for the tenant.
+pub fn check_takeable(realm: &Realm, tenant: &TenantFacts, namespace: &str) -> Result<(), Denial> {
+    let refuse = |why: String| {
+        Err(Denial::access(format!(
+            "namespace {namespace} can't become tenant {}'s: {why}",
+            tenant.name
+        )))
+    };
+    if tenant.uid.is_empty() {
+        return refuse("the Tenant has no uid yet".to_owned());
+    }
+    if namespace == realm.settings.platform_namespace {
+        return refuse("it is the platform namespace".to_owned());
+    }
+    if is_protected(namespace) {
+        return refuse("it is Kubernetes' own".to_owned());
+    }
+    let rival = realm
+        .tenants
+        .iter()
+        .find(|other| other.uid != tenant.uid && !other.deleting && other.home() == namespace);
+    if let Some(rival) = rival {
+        return refuse(format!("it is the home namespace of tenant {}", rival.name));
+    }
+    let Some(facts) = realm.namespaces.iter().find(|facts| facts.name == namespace) else {
+        return Ok(());
+    };
+    if facts.tenant_owners.iter().any(|owner| owner.uid != tenant.uid) {
+        return refuse("another Tenant owns it".to_owned());
+    }
+    if facts.deleting {
+        return refuse("it is being deleted".to_owned());
+    }
+    if facts.tenant_label.as_deref() != Some(tenant.name.as_str()) {
+        return refuse(format!("it exists, and is not labelled {TENANT_LABEL}={}", tenant.name));
+    }
+    Ok(())
+}
