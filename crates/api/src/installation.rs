@@ -97,14 +97,14 @@ fn service_account() -> Value {
 ///
 /// One right is wide, and is what an installation has to trust it with: RoleBindings in all namespaces, since a tenant's may be any. What
 /// they may bind is a list (`bind` by `resourceNames`): a ClusterRole that a Tenant names besides has to be added by an administrator. For the
-/// same reason LimitRanges, ResourceQuotas and NetworkPolicies are written anywhere.
+/// same reason LimitRanges, ResourceQuotas and NetworkPolicies are written anywhere, and namespaces are deleted.
 fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let seen = json!(["get", "list", "watch"]);
     let generated = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
     // Without Tenants nothing is made of them, and the accounts of lanes are in the platform namespace.
     let (namespaces, accounts) = if choice.has_tenants() {
         (
-            json!(["get", "list", "watch", "create", "patch"]),
+            json!(["get", "list", "watch", "create", "patch", "delete"]),
             json!(["get", "list", "watch", "create", "patch", "delete"]),
         )
     } else {
@@ -120,7 +120,8 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"],
                "verbs": ["get", "list", "watch", "update", "patch", "own", "adopt"]}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]}),
-        // A Tenant's home namespace is made when it is not there.
+        // A Tenant's home namespace is made when it is not there, and a Tenant's namespaces go with it. Which of them, RBAC can't say; the policy
+        // above the controllers does.
         json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": namespaces}),
         // A Tenant's, in its home namespace, and those of lanes. In which namespaces isn't known before there are Tenants.
         json!({"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": accounts}),

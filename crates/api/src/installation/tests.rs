@@ -175,6 +175,7 @@ fn what_nobody_uses_is_not_granted() {
         " tenants patch",
         " tenants/status",
         &format!("{hub}  namespaces create"),
+        &format!("{hub}  namespaces delete"),
         &format!("{hub}  serviceaccounts create"),
         " bind admin",
         "kustomize-controller",
@@ -199,6 +200,7 @@ fn what_nobody_uses_is_not_granted() {
     let tenants = rights(&["Tenant"]);
     assert!(has(&tenants, " tenants/status patch") && has(&tenants, "\"tenure-events\""));
     assert!(has(&tenants, " bind admin") && has(&tenants, &format!("{hub}  namespaces create")));
+    assert!(has(&tenants, &format!("{hub}  namespaces delete")));
     assert!(!has(&tenants, &format!("{hub} source.toolkit.fluxcd.io")));
     assert!(!has(&tenants, &format!("{lane} source.toolkit.fluxcd.io")));
 }

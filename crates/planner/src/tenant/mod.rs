@@ -4,10 +4,11 @@
 //! Everything is written by the controller itself. A namespace joins a tenant by its label, where it is judged who sets that, and else by an
 //! administrator's word; what tells from then on is the ownerReference with the Tenant's uid, and the record in the Tenant's status, that are written here. A namespace
 //! that another Tenant owns, that is the platform's or Kubernetes' own, or that merely bears the tenant's name, is never taken.
-//! A Tenant needs no finalizer: what is written here is owned by it and collected with it, its namespaces included, as in Capsule.
+//! What is written here is owned by the Tenant and collected with it; its namespaces go before it does ([`deletion`]).
 
 mod bindings;
 mod contents;
+mod deletion;
 mod labels;
 mod namespaces;
 mod status;
@@ -105,15 +106,15 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = Plan::idle(format!("Tenant/{}", facts.name), snapshot.memory.clone());
     plan.memory.forget_old(now);
     namespaces::note_made(snapshot, &mut plan.memory);
-    if metadata.deletion_timestamp.is_some() {
-        plan.next = Next::Forget;
-        return plan;
-    }
     if snapshot.attempt.generation != metadata.generation {
         plan.next = Next::Restart;
         return plan;
     }
     plan.identity = Some(identity::use_for_bookkeeping());
+    if metadata.deletion_timestamp.is_some() {
+        return deletion::plan_deletion(snapshot, &facts, now, plan);
+    }
+    deletion::add_finalizer(snapshot, &mut plan);
     let mut problems = Vec::new();
 
     // Namespaces first: what is in them needs them.

@@ -1,6 +1,6 @@
 //! What taking the controllers out of a cluster consists of, and in which order, so that nothing that was applied goes with them.
 //!
-//! Objects of Flux's kinds carry the controllers' finalizer: with nobody to take it off they could never be deleted; and while somebody
+//! Objects of Flux's kinds, and Tenants, carry the controllers' finalizer: with nobody to take it off they could never be deleted; and while somebody
 //! reconciles, deleting them deletes what they applied. What Surfaces and Tenants made is owned by them: where they go, the garbage
 //! collector takes it along, namespaces with all that is in them. While webhooks of nobody stand, writes fail; so the right to put them back goes
 //! first, and then they. Then the controllers end and are kept from coming back; then finalizers and
@@ -18,7 +18,7 @@ use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
     NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE,
-    TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    TENANT_GITOPS_CLUSTER_ROLE, TENURE_FINALIZER, VIEW_CLUSTER_ROLE,
 };
 use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
@@ -74,6 +74,8 @@ pub struct Snapshot {
     pub reconciled: Vec<SeenObject>,
     /// How many Surfaces and Tenants there are, by kind.
     pub counts: BTreeMap<String, usize>,
+    /// The Tenants.
+    pub tenants: Vec<SeenObject>,
     /// The namespaces, ServiceAccounts and RoleBindings that a Tenant owns.
     pub owned_by_tenants: Vec<SeenObject>,
     /// The RoleBindings that bear the label of what Tenure writes.
@@ -284,6 +286,12 @@ fn release(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) 
         }
         steps.extend(release.finish(seen));
     }
+    // With nobody to take it off, none could be deleted: nor with its kind.
+    for seen in &snapshot.tenants {
+        let mut release = Release::of(&seen.object);
+        release.take_tenant_finalizer();
+        steps.extend(release.finish(seen));
+    }
     // Their namespaces could never be deleted.
     for seen in &snapshot.role_bindings {
         let mut release = Release::of(&seen.object);
@@ -419,6 +427,12 @@ impl<'a> Release<'a> {
     fn take_finalizer(&mut self) {
         self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
             finalizer.as_str() == Some(FLUX_FINALIZER)
+        });
+    }
+
+    fn take_tenant_finalizer(&mut self) {
+        self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
+            finalizer.as_str() == Some(TENURE_FINALIZER)
         });
     }
 

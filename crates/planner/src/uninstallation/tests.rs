@@ -512,3 +512,27 @@ fn policies_go_before_what_they_read() {
         json!({ "facts.tenure.dev/tenant": null })
     );
 }
+
+/// Whether or not the kind goes: with nobody to take it off, a Tenant could never be deleted.
+#[test]
+fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() {
+    for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
+        let mut snapshot = whole();
+        let mut tenant = object("Tenant", "", "shop");
+        tenant["metadata"]["finalizers"] = json!(["tenure.dev/finalizer", "example.org/kept"]);
+        snapshot.tenants = vec![seen(tenant)];
+        let plan = plan(&snapshot, kinds).unwrap();
+        let Action::Patch(patch) = &find(&plan, "Tenant shop: without").action else {
+            panic!("a patch")
+        };
+        assert_eq!(patch["metadata"]["finalizers"], json!(["example.org/kept"]));
+        let stage = |begins: &str| {
+            let stages = says(&plan);
+            stages
+                .iter()
+                .position(|stage| stage.iter().any(|said| said.starts_with(begins)))
+        };
+        let kind = stage("CustomResourceDefinition").unwrap_or(usize::MAX);
+        assert!(stage("Deployment") < stage("Tenant shop: without") && stage("Tenant shop: without") < Some(kind));
+    }
+}

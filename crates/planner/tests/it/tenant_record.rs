@@ -1,14 +1,17 @@
-//! A Tenant's record: which namespaces come into it and which go out of it.
+//! A Tenant's record: which namespaces come into it and which go out of it, and how a Tenant goes with those that it has.
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_planner::answer::Answer;
+use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
+use tenure_planner::plan::FinalizerChange;
 use tenure_planner::tenant::{Attempt, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, invariants};
 
 use crate::tenant::{now, record, settle, snapshot};
+
+const FINALIZER: &str = "tenure.dev/finalizer";
 
 /// A namespace that names the Tenant by its label and with its uid.
 fn claim(name: &str, uid: &str) -> Value {
@@ -206,3 +209,119 @@ fn plan_at(snapshot: &Snapshot, at: Timestamp) -> Plan {
     plan
 }
 
+/// A Tenant that is being deleted, with two namespaces as they are seen.
+fn going(finalizers: &[&str]) -> Snapshot {
+    let mut snapshot = snapshot(
+        json!({}),
+        json!([claim("blue", "n1"), claim("shop", "n2"), claim("forged", "n3")]),
+    );
+    record(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
+    for (name, uid) in [("blue", "n1"), ("shop", "n2"), ("forged", "n3")] {
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "uid": uid, "resourceVersion": "5" } });
+        snapshot.live.insert(
+            format!("_{name}__Namespace").parse().unwrap(),
+            Live::Present(Object(object)),
+        );
+    }
+    let metadata = &mut snapshot.tenant.metadata;
+    metadata.finalizers = Some(finalizers.iter().map(|name| (*name).to_owned()).collect());
+    metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    snapshot
+}
+
+#[test]
+fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
+    let mut new = snapshot(json!({}), json!([]));
+    assert_eq!(
+        plan_at(&new, now()).finalizer,
+        Some(FinalizerChange::Add(FINALIZER.to_owned()))
+    );
+    new.tenant.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
+    assert_eq!(plan_at(&new, now()).finalizer, None);
+
+    let mut snapshot = going(&[FINALIZER, "foregroundDeletion"]);
+    let first = plan_at(&snapshot, now());
+    let mut deleted = Vec::new();
+    for step in &first.steps {
+        let Request::Delete(delete) = step else {
+            panic!("{step}")
+        };
+        deleted.push((
+            delete.target.id.name.as_str(),
+            delete.uid.as_deref(),
+            delete.resource_version.as_deref(),
+        ));
+        let answer = Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Accepted);
+        snapshot.attempt.take(answer);
+    }
+    assert_eq!(
+        deleted,
+        [("blue", Some("n1"), Some("5")), ("shop", Some("n2"), Some("5"))]
+    );
+    // One of them hangs.
+    let mut terminating = claim("shop", "n2");
+    terminating["deleting"] = json!(true);
+    see(&mut snapshot, json!([terminating, claim("forged", "n3")]));
+    let waiting = plan_at(&snapshot, now());
+    assert_eq!(
+        (waiting.finalizer.clone(), waiting.next.clone()),
+        (None, Next::Done(None))
+    );
+    take(&mut snapshot, waiting);
+    let status = snapshot.tenant.status.clone().unwrap();
+    assert_eq!(
+        (status.state.as_str(), status.namespaces),
+        ("Terminating", vec!["shop".to_owned()])
+    );
+    let told = condition(&snapshot, "Ready");
+    assert!(
+        told.starts_with("False Terminating: ") && told.contains("with it: shop still there"),
+        "{told}"
+    );
+    // The controllers were killed, and begin with what is there.
+    snapshot.memory = tenure_planner::tenant::Memory::default();
+    assert!(plan_at(&snapshot, now()).status.is_none());
+    see(&mut snapshot, json!([claim("forged", "n3")]));
+    let last = plan_at(&snapshot, now());
+    assert_eq!(last.finalizer, Some(FinalizerChange::Remove(FINALIZER.to_owned())));
+    assert_eq!(last.next, Next::Forget);
+}
+
+#[test]
+fn a_tenant_that_is_not_to_take_its_namespaces_along_leaves_them() {
+    let orphaning = plan_at(&going(&[FINALIZER, "orphan"]), now());
+    assert!(orphaning.steps.is_empty(), "{orphaning}");
+    assert_eq!(orphaning.finalizer, Some(FinalizerChange::Remove(FINALIZER.to_owned())));
+    // Nor does one that somebody else keeps.
+    let kept = plan_at(&going(&["example.org/kept"]), now());
+    assert_eq!((kept.steps.len(), kept.finalizer, kept.next), (0, None, Next::Forget));
+}
+
+#[test]
+fn a_namespace_that_may_not_be_deleted_is_told() {
+    let mut snapshot = going(&[FINALIZER]);
+    for step in plan_at(&snapshot, now()).steps {
+        let Request::Delete(delete) = step else {
+            panic!("{step}")
+        };
+        let failure = Failure {
+            code: 403,
+            reason: Reason::Forbidden,
+            message: "cannot delete namespaces".to_owned(),
+            ..Failure::default()
+        };
+        snapshot
+            .attempt
+            .take(Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Failed(failure)));
+    }
+    let told = plan_at(&snapshot, now());
+    assert!(
+        told.to_string()
+            .contains("Namespace/blue delete failed (Forbidden): cannot delete namespaces"),
+        "{told}"
+    );
+    let Next::Done(Some(at)) = told.next else {
+        panic!("{told}")
+    };
+    assert!(at > now() && told.finalizer.is_none());
+}

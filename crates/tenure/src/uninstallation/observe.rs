@@ -68,9 +68,9 @@ impl Uninstallation {
         reconciled.extend(self.list_kind(ALERTS, &installed).await?);
         reconciled.extend(self.list_kind(PROVIDERS, &installed).await?);
         let mut counts = BTreeMap::new();
-        for (kind, path) in [("Surface", SURFACES), ("Tenant", TENANTS)] {
-            counts.insert(kind.to_owned(), self.list_kind(path, &installed).await?.len());
-        }
+        let tenants = self.list_kind(TENANTS, &installed).await?;
+        counts.insert("Tenant".to_owned(), tenants.len());
+        counts.insert("Surface".to_owned(), self.list_kind(SURFACES, &installed).await?.len());
         let all_role_bindings = format!("{RIGHTS}/rolebindings");
         let mut role_bindings = self.list(&all_role_bindings, &[labelled]).await?;
         // Those of lanes by their name: whoever took a label off must not keep a namespace by that.
@@ -116,6 +116,7 @@ impl Uninstallation {
             installed,
             reconciled,
             counts,
+            tenants,
             owned_by_tenants,
             role_bindings,
             policies,

@@ -141,21 +141,25 @@ async fn the_namespaces_of_tenants_outlive_their_kind() {
     let admin = &cluster.admin;
     let mut tenant = named("capsule.clastix.io/v1beta2", "Tenant", "", "left-behind");
     tenant["spec"] = json!({"owners": [{"kind": "User", "name": "olive"}]});
-    let mut namespace = named("v1", "Namespace", "", "left-behind");
-    namespace["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "left-behind"});
-    admin.apply(namespace.clone()).await;
+    let namespace = named("v1", "Namespace", "", "left-behind");
     admin.apply(tenant.clone()).await;
     let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &[]);
     let is_owned = |found: &Value| found["metadata"]["ownerReferences"].is_array();
     admin.wait_for(namespace.clone(), is_owned).await;
     let account = named("v1", "ServiceAccount", "left-behind", "left-behind-gitops");
     admin.wait_for(account.clone(), is_owned).await;
-    assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
+    // They are dead, and what they put on the Tenant would keep its kind for ever.
+    let finalizers = admin.find(&tenant).await.unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers, json!(["tenure.dev/finalizer"]));
+    assert_eq!(leader.signal(Signal::SIGKILL), None);
 
     cluster.check(
-        &["uninstall", "--delete-kinds", "--yes"],
+        &["uninstall", "--delete-kinds", "--yes", "--wait=60"],
         0,
-        &["Namespace left-behind: without its owner"],
+        &[
+            "Tenant left-behind: without the controllers' finalizer",
+            "Namespace left-behind: without its owner",
+        ],
     );
     for kind in [
         "tenants.capsule.clastix.io",

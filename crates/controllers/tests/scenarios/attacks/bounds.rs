@@ -9,6 +9,7 @@ use super::lanes::{LANE, ROLE_BINDING, account, assert_forbidden, binding};
 use crate::stage::Stage;
 
 const SERVICE_ACCOUNT: (&str, &str) = ("v1", "ServiceAccount");
+const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const NETWORK_POLICY: (&str, &str) = ("networking.k8s.io/v1", "NetworkPolicy");
 const CLUSTER_ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
@@ -104,6 +105,34 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         let message = hub.delete(kind, ("kube-system", name)).await.unwrap_err().to_string();
         assert!(message.contains("(controller-rights)"), "{message}");
     }
+    // A namespace that no Tenant owns, and one that says so in one place only. Where that is judged, the other one would be added.
+    stage.send_guard_away();
+    let tenant = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "bounds-tenant" }, "spec": { "owners": [] } });
+    let tenant = admin.apply(tenant).await.unwrap();
+    let namespace = |name: &str, is_labelled: bool, is_owned: bool| {
+        let mut object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        if is_labelled {
+            object["metadata"]["labels"] = json!({ "capsule.clastix.io/tenant": "bounds-tenant" });
+        }
+        if is_owned {
+            object["metadata"]["ownerReferences"] = json!([{
+                "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "bounds-tenant", "uid": tenant["metadata"]["uid"]
+            }]);
+        }
+        object
+    };
+    for (name, is_labelled, is_owned) in [
+        ("bounds-plain", false, false),
+        ("bounds-labelled", true, false),
+        ("bounds-owned", false, true),
+    ] {
+        admin.apply(namespace(name, is_labelled, is_owned)).await.unwrap();
+        let refused = hub.delete(NAMESPACE, ("", name)).await;
+        let message = refused.expect_err(name).to_string();
+        assert!(message.contains("(controller-rights)"), "{name}: {message}");
+    }
+    admin.apply(namespace("bounds-both", true, true)).await.unwrap();
+    hub.delete(NAMESPACE, ("", "bounds-both")).await.unwrap();
     // And it keeps the policies that it is to keep, not this one.
     for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
         let kind = ("admissionregistration.k8s.io/v1", kind);

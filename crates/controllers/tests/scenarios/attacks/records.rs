@@ -1,4 +1,4 @@
-//! Who may write namespaces and nothing else, against a Tenant's record.
+//! Who may write namespaces and nothing else, against a Tenant's record; and how a Tenant goes.
 
 use serde_json::{Value, json};
 use tenure_testkit::Admin;
@@ -141,3 +141,56 @@ async fn who_writes_namespaces_gives_none_to_a_tenant() {
     scene.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_goes_after_its_namespaces_and_names_the_one_that_hangs() {
+    let stage = Stage::set("tenants-d").await;
+    tenant(&stage, "leaving").await;
+    adopt(&stage, "leaving", "leaving-dev").await;
+    let repository = surface(
+        &stage,
+        "leaving",
+        "apps",
+        &[("a.yaml", &config_map("a", "1"))],
+        json!({}),
+    )
+    .await;
+    surface_ready(&stage, ("leaving", "apps")).await;
+    let finalizers = stage.get(TENANT, ("", "leaving")).await.unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers, json!(["tenure.dev/finalizer"]));
+    let kept = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "kept", "namespace": "leaving-dev", "finalizers": ["example.org/kept"]
+    }});
+    stage.admin.apply(kept).await.unwrap();
+
+    stage.admin.delete(TENANT, ("", "leaving")).await.unwrap();
+    crate::stage::commit(&repository, &[("a.yaml", &config_map("late", "1"))]).await;
+    stage.until(NAMESPACE, ("", "leaving"), |found| found.is_none()).await;
+    let hangs = |found: Option<&Value>| {
+        let ready = found.and_then(|found| condition(found, "Ready"));
+        let names = found.map(|found| &found["status"]["namespaces"]);
+        ready.is_some_and(|ready| ready["reason"] == "Terminating") && names == Some(&json!(["leaving-dev"]))
+    };
+    let told = stage.until(TENANT, ("", "leaving"), hangs).await.unwrap();
+    assert_eq!(told["status"]["state"], "Terminating");
+    let message = condition(&told, "Ready").unwrap()["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(message.contains("leaving-dev still there"), "{message}");
+
+    let released = json!({ "metadata": { "finalizers": null } });
+    stage
+        .admin
+        .patch(CONFIG_MAP, ("leaving-dev", "kept"), released)
+        .await
+        .unwrap();
+    stage.until(TENANT, ("", "leaving"), |found| found.is_none()).await;
+    for name in ["leaving", "leaving-dev"] {
+        assert!(
+            stage.get(NAMESPACE, ("", name)).await.is_none(),
+            "{name} was made again"
+        );
+    }
+    assert!(stage.get(SURFACE, ("leaving", "apps")).await.is_none());
+    stage.end().await;
+}

@@ -8,7 +8,7 @@
 use serde_json::Value;
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, LANE_PREFIX,
-    NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE,
+    NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
 };
 
 use super::{About, Policy, USER, Validation, Where, phrase, quote, variable};
@@ -64,6 +64,11 @@ fn bounds(platform: &str) -> Policy {
                 resources: vec!["networkpolicies"],
                 operations: vec!["CREATE", "UPDATE", "DELETE"],
             },
+            About {
+                groups: vec![""],
+                resources: vec!["namespaces"],
+                operations: vec!["DELETE"],
+            },
         ],
         conditions: vec![("by-controller", format!("{USER} == {account}"))],
         variables: list_variables(platform),
@@ -82,6 +87,16 @@ fn bounds(platform: &str) -> Policy {
             refuse(
                 "!variables.isKubernetes || variables.kind == 'rolebindings'".to_owned(),
                 "it makes, changes and deletes nothing else in kube-* namespaces",
+            ),
+            refuse(
+                format!(
+                    "variables.kind != 'namespaces' || !variables.isPlatform && variables.name != 'default' && \
+                     variables.object.?metadata.?labels[?{}].optMap(label, variables.object.?metadata.?ownerReferences.orValue([])\
+                     .exists(owner, owner.kind == 'Tenant' && owner.apiVersion.startsWith('capsule.clastix.io/') && owner.name == string(label)))\
+                     .orValue(false)",
+                    quote(TENANT_LABEL)
+                ),
+                "the only namespaces that it deletes are those that a Tenant owns",
             ),
             refuse(
                 "!variables.isPlatform || !(variables.kind in ['limitranges', 'resourcequotas', 'networkpolicies'])"
