@@ -150,7 +150,15 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     (
         "tenure-bench",
         "crates/bench",
-        &["tenure-git-server", "tenure-registry-server", "kustomize", "go-yaml"],
+        &[
+            "tenure-git-server",
+            "tenure-registry-server",
+            "kustomize",
+            "go-yaml",
+            "tenure-apiserver",
+            "tenure-admission",
+            "tenure-tenancy",
+        ],
     ),
     (
         "xtask",
