@@ -31,20 +31,27 @@ impl Scene {
         );
         let table = kinds::list_kinds();
         let hub = Hub::new(Means::new(config).unwrap(), table.hub.into(), table.lane.into());
-        for tenant in ["green", "mauve"] {
-            let spaces = [tenant, "more"].map(|name| json!({ "name": name, "uid": name }));
-            let object = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
-                "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": "1" }, "spec": { "owners": [] },
-                "status": { "spaces": spaces, "size": 2, "state": "Active" } });
-            let object: Tenant = serde_json::from_value(object).unwrap();
-            hub.caches.of::<Tenant>().observe(object);
-            hub.take_tenant(tenant);
-        }
         let scene = Self { hub, _folder: folder };
+        scene.record("green", &["green", "more"], "1");
+        scene.record("mauve", &["mauve"], "1");
         scene.show("green", Some("green"), "2");
         scene.show("mauve", Some("mauve"), "3");
         scene.show("shared", None, "4");
         scene
+    }
+
+    /// A watch tells of a Tenant that has recorded these namespaces.
+    fn record(&self, tenant: &str, namespaces: &[&str], revision: &str) {
+        let spaces: Vec<_> = namespaces
+            .iter()
+            .map(|name| json!({ "name": name, "uid": name }))
+            .collect();
+        let object = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+            "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": revision }, "spec": { "owners": [] },
+            "status": { "spaces": spaces, "size": namespaces.len(), "state": "Active" } });
+        let object: Tenant = serde_json::from_value(object).unwrap();
+        self.hub.caches.of::<Tenant>().observe(object);
+        self.hub.take_tenant(tenant);
     }
 
     /// A watch tells of a namespace.
@@ -100,6 +107,8 @@ async fn what_a_tenant_does_to_its_namespaces_wakes_its_own() {
         matches!(scene.hub.find_placement("more"), Placement::Tenant(placement) if placement.namespaces.len() == 2)
     );
     // One that goes from one to the other concerns both.
+    scene.record("mauve", &["mauve", "more"], "8");
+    mauve.notified().await;
     assert!(scene.show("more", Some("mauve"), "7"));
     mauve.notified().await;
     green.notified().await;

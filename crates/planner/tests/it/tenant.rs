@@ -328,7 +328,8 @@ fn told_of(spec: &Value, (is_guarded, has_policies): (bool, bool)) -> String {
             .is_some_and(|value| value == "true")
     });
     assert_eq!(is_marked, is_guarded);
-    status.conditions[0].message.clone()
+    let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+    ready.unwrap().message.clone()
 }
 
 #[test]

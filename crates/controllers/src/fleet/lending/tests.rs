@@ -113,7 +113,8 @@ impl Scene {
         let hub = Hub::new(Means::new(config).unwrap(), table.hub.into(), table.lane.into());
         for tenant in ["green", "mauve"] {
             let object = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
-                "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": "1" }, "spec": { "owners": [] } });
+                "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": "1" }, "spec": { "owners": [] },
+                "status": { "spaces": [{ "name": tenant, "uid": format!("namespace-{tenant}") }], "size": 1, "state": "Active" } });
             hub.caches
                 .of::<Tenant>()
                 .observe(serde_json::from_value(object).unwrap());
