@@ -15,7 +15,7 @@
 //!
 //! Tenants and namespaces ──[facts]──▶ Facts ──[admission]──▶ may somebody write this, before it is stored?
 //!                                                │
-//!                                                └──[ledger]──▶ is there room for it, others considered that were let through just now?
+//!                                                └──[admission::ledger]──▶ is there room for it, with what was let through just now?
 //! ```
 
 pub mod admission;
@@ -31,7 +31,6 @@ pub mod identity;
 pub mod instance;
 pub mod inventory;
 pub mod lane;
-pub mod ledger;
 pub mod owner;
 pub mod reach;
 pub mod realm;
@@ -39,6 +38,7 @@ pub mod record;
 pub mod reference;
 pub mod surface;
 
+pub use admission::ledger::{self, Claim, Ledger};
 pub use bounds::Bounds;
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
@@ -49,7 +49,6 @@ pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
-pub use ledger::{Claim, Ledger};
 pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement};
 pub use record::{RecordState, check_takeable};
 pub use reference::Referrer;

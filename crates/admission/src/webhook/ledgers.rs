@@ -1,7 +1,7 @@
 //! Where places in Tenants are kept that several webhooks give out: a Lease for each Tenant, in the platform's namespace, written only as it was read.
 //!
 //! Owns how it is read and written, and that within one process the claims of one Tenant come one after the other, and no other Tenant's wait for
-//! them. Refuses to say what counts: that is [`tenure_tenancy::ledger`].
+//! them. Refuses to say what counts: that is [`tenure_tenancy::admission::ledger`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -19,6 +19,7 @@ mod cordon;
 mod flux;
 mod image;
 mod ingress;
+pub mod ledger;
 mod limited;
 mod managed;
 mod metadata;
@@ -39,8 +40,8 @@ pub use request::{Actor, Operation, Request, RequestError, Resource};
 pub use rights::Question;
 use serde_json::Value;
 
+use self::ledger::Claim;
 use crate::facts::Facts;
-use crate::ledger::Claim;
 
 /// What comes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

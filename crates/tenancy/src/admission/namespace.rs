@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 
 use tenure_api::metadata::TENANT_LABEL;
 
+use super::ledger::Claim;
 use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
 use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, metadata};
 use crate::facts::Facts;
-use crate::ledger::Claim;
 use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts, is_protected};
 
 /// Parts of a Namespace with which its metadata can be written.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{Refusal, Rule};
+use super::{Refusal, Rule};
 
 /// How long a place is kept: longer than any request takes, and than a watch that is sound lags behind.
 pub const KEPT: Duration = Duration::from_secs(30);
