@@ -247,6 +247,9 @@ proptest! {
         keys.add_pgp(&read("keys/curve.asc")).unwrap();
         let (format, mut file) = samples().swap_remove(sample);
         for (at, byte, how) in changes {
+            if file.is_empty() {
+                break;
+            }
             let at = at.index(file.len());
             match how {
                 0 => file[at] = byte,
