@@ -1,6 +1,7 @@
 //! Programs of ours that a task runs. Owns how cargo is called; refuses to hide that it failed.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::bail;
@@ -12,6 +13,20 @@ pub(crate) fn run(arguments: &[&str], more: &[String]) -> anyhow::Result<()> {
     let mut cargo = command("cargo");
     cargo.args(arguments).args(more);
     finish(cargo)
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tidy::root().join("target"), Into::into)
+}
+
+/// Runs a program of a package that has tests called `tests`, as `cargo test --workspace` has built it: for the package alone, all that it depends
+/// on would be built again with fewer features.
+pub(crate) fn run_beside_tests(program: &str, tests: &str, arguments: &[String]) -> anyhow::Result<()> {
+    run(&["test", "--quiet", "--workspace", "--no-run", "--test", tests], &[])?;
+    let mut command = command(target().join("debug").join(program));
+    command.args(arguments);
+    finish(command)
 }
 
 /// A program in the project's folder, without what cargo told this one about xtask: build scripts that look at these variables would

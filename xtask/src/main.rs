@@ -90,7 +90,7 @@ fn main() -> anyhow::Result<()> {
         Task::FuzzKustomize(fuzz) => fuzz.run(),
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
-        Task::Differential { arguments } => cargo::run(&["run", "--package", "tenure-differential", "--"], &arguments),
+        Task::Differential { arguments } => cargo::run_beside_tests("tenure-differential", "trials", &arguments),
         Task::Scenarios {
             kubeconfig,
             process,

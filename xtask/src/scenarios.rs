@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::{cargo, tidy};
+use crate::cargo;
 
 /// The suites: what Tenure needs of an API server (`crates/testkit`), Tenure's controllers on it (`crates/controllers`), and the program as a
 /// process (`crates/tenure`: install, run, uninstall). The whole
@@ -26,7 +26,7 @@ pub(crate) fn run(
     lanes: Option<&str>,
     only: Option<&str>,
 ) -> anyhow::Result<()> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tidy::root().join("target"), Into::into);
+    let target = cargo::target();
     let run = |program: &Path, words: &[&str]| {
         let mut command = cargo::command(program);
         command.args(words);
