@@ -29,6 +29,27 @@ fn the_whole_story_holds() {
     );
 }
 
+/// Who may write what: every step holds, and each denial says why.
+#[test]
+fn the_story_of_tenancy_holds() {
+    let output = tenure(&["demo", "tenancy", "--once"]).output().unwrap();
+    let account = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{account}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for rule in [
+        "namespace-membership",
+        "namespace-options",
+        "container-registries",
+        "git-managed",
+    ] {
+        assert!(account.contains(&format!("({rule})")), "{rule}: {account}");
+    }
+    assert!(!account.contains("NOT SEEN"), "{account}");
+}
+
 /// A folder that holds something is somebody's.
 #[test]
 fn the_demo_does_not_touch_what_is_there() {

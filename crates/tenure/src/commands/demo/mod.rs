@@ -1,11 +1,11 @@
-//! `tenure demo`: the whole story on one machine, on real Git repositories that it makes. Owns one folder, two
-//! listeners on loopback and nothing else; refuses to report what it did not see.
+//! `tenure demo`: the whole story on one machine, on real Git repositories that it makes, or, as `tenure demo tenancy`, the one of who may write
+//! what. Owns one folder, two listeners on loopback and nothing else; refuses to report what it did not see.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
 use crate::output;
@@ -14,15 +14,28 @@ mod account;
 mod chapters;
 mod escapes;
 mod files;
+mod tenancy;
 mod watch;
 mod world;
 
 use account::{Account, seconds};
 use world::World;
 
-/// Show the whole story on one machine: two tenants, their repositories, and what happens to whoever steps outside.
+/// What is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Story {
+    /// Two tenants, their repositories, and what happens to whoever steps outside.
+    Gitops,
+    /// Who may write what: an owner's namespaces, a quota, an edit by hand of what Git manages, each with the reason as it is read.
+    Tenancy,
+}
+
+/// Show a story on one machine, on real Git repositories: the whole one, or who may write what.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
+    /// Which story.
+    #[arg(value_enum, default_value = "gitops")]
+    story: Story,
     /// End after the story instead of staying up; exit code 0 only if every step was seen to hold.
     #[arg(long)]
     once: bool,
@@ -59,9 +72,14 @@ impl Demo {
 
     /// Tells the story until it is over, or somebody has heard enough: then, too, everything ends in order.
     async fn run_in(&self, folder: &Path) -> Result<ExitCode, Failure> {
-        output::print_line(output::bold(
-            "Tenure reconciles Git into Kubernetes as somebody. This is the whole story, on real Git repositories.",
-        ));
+        output::print_line(output::bold(match self.story {
+            Story::Gitops => {
+                "Tenure reconciles Git into Kubernetes as somebody. This is the whole story, on real Git repositories."
+            }
+            Story::Tenancy => {
+                "Who may write what is decided by identity, before it is stored. These are two tenants and their rules."
+            }
+        }));
         let ended = super::up::wait_for_end();
         tokio::pin!(ended);
         let world = tokio::select! {
@@ -88,10 +106,21 @@ impl Demo {
         ));
         chapters::platform(world, &mut account).await;
         chapters::applications(world, &mut account).await;
-        chapters::image_change(world, &mut account).await;
-        chapters::drift(world, &mut account).await;
-        chapters::escapes(world, &mut account).await;
-        chapters::removal(world, &mut account).await;
+        match self.story {
+            Story::Gitops => {
+                chapters::image_change(world, &mut account).await;
+                chapters::drift(world, &mut account).await;
+                chapters::escapes(world, &mut account).await;
+                chapters::removal(world, &mut account).await;
+            }
+            Story::Tenancy => {
+                let alice = world.plane.client_as("alice").await?;
+                tenancy::owners(world, &alice, &mut account).await;
+                tenancy::bounds(world, &alice, &mut account).await;
+                tenancy::hand_edits(world, &alice, &mut account).await;
+                tenancy::departure(world, &mut account).await;
+            }
+        }
 
         let (held, of) = account.count();
         output::print_line("");
@@ -107,9 +136,17 @@ impl Demo {
         if self.once {
             return Ok(code);
         }
-        invite(world, &account)?;
-        // Ends with Ctrl-C, which the caller waits for.
-        chapters::report_pushes(world, &account).await;
+        // Both end with Ctrl-C, which the caller waits for.
+        match self.story {
+            Story::Gitops => {
+                invite(world, &account)?;
+                chapters::report_pushes(world, &account).await;
+            }
+            Story::Tenancy => {
+                invite_owner(world, &account)?;
+                std::future::pending::<()>().await;
+            }
+        }
         Ok(code)
     }
 }
@@ -136,6 +173,22 @@ fn invite(world: &World, account: &Account) -> Result<(), Failure> {
          \n\
          (`tenure` is {}; the control plane stays up until Ctrl-C)",
         std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_else(|_| "this program".to_owned()),
+    ));
+    Ok(())
+}
+
+/// The same, as the owner of a tenant.
+fn invite_owner(world: &World, account: &Account) -> Result<(), Failure> {
+    let kubeconfig = world.plane.admin_kubeconfig()?.display().to_string();
+    output::print_line("");
+    output::print_line(output::bold("Your turn"));
+    account.say(&format!(
+        "export KUBECONFIG={kubeconfig}\n\
+         kubectl --as alice create namespace alpha-more                      one more than alpha may have\n\
+         kubectl --as alice -n alpha set env deployment/shop MODE=fast       Git manages it\n\
+         kubectl get tenants.capsule.clastix.io alpha -o yaml                what it says, and which namespaces are its\n\
+         \n\
+         (the control plane stays up until Ctrl-C)",
     ));
     Ok(())
 }

@@ -24,6 +24,7 @@ pub(super) enum Kind {
     Kustomization,
     Surface,
     Tenant,
+    Namespace,
 }
 
 impl Kind {
@@ -38,6 +39,7 @@ impl Kind {
             Self::Kustomization => ("kustomize.toolkit.fluxcd.io", "v1", "Kustomization", "kustomizations"),
             Self::Surface => ("tenure.dev", "v1alpha1", "Surface", "surfaces"),
             Self::Tenant => ("capsule.clastix.io", "v1beta2", "Tenant", "tenants"),
+            Self::Namespace => ("", "v1", "Namespace", "namespaces"),
         };
         let api_version = if group.is_empty() {
             version.to_owned()

@@ -1,0 +1,375 @@
+//! The second story: who may write what, chapter by chapter. Each step is a request as somebody, and what the API server said to it; refuses to
+//! call anything denied whose control did not succeed.
+
+use futures::future::join_all;
+use http::{Method, Request};
+use kube::api::{Patch, PatchParams};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::metadata::ALLOW_DELETION;
+
+use super::account::{Account, Seen};
+use super::watch::{Kind, PATIENCE, is_refused, until};
+use super::world::{Edit, World};
+
+/// How many namespaces alpha may have from the second chapter on, of which it has three.
+const QUOTA: i64 = 5;
+/// How many its owner makes at once.
+const AT_ONCE: usize = 10;
+
+/// What the API server said.
+struct Answer {
+    code: u16,
+    message: String,
+    warnings: Vec<String>,
+}
+
+impl Answer {
+    fn is_done(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// Denied by this rule, in the words that whoever asked reads.
+    fn is_denied_by(&self, rule: &str) -> bool {
+        self.code == 403 && self.message.ends_with(&format!("({rule})"))
+    }
+
+    fn describe(&self) -> String {
+        format!("{}: {}", self.code, self.message)
+    }
+}
+
+async fn send(client: &kube::Client, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
+    let content = if method == Method::PATCH {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content)
+        .body(Body::from(body.to_string().into_bytes()))
+        .map_err(|error| error.to_string())?;
+    let response = client.send(request).await.map_err(|error| error.to_string())?;
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings
+        .filter_map(|value| read_warning(value.to_str().ok()?))
+        .collect();
+    let bytes = response.into_body().collect_bytes().await;
+    let bytes = bytes.map_err(|error| error.to_string())?;
+    let object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    Ok(Answer {
+        code,
+        message: ObjectView::of(&object).read_text("/message").to_owned(),
+        warnings,
+    })
+}
+
+/// The text of a warning, as RFC 7234 has it in a header: `299 - "text"`.
+fn read_warning(header: &str) -> Option<String> {
+    let (_, text) = header.split_once('"')?;
+    let text = text.strip_suffix('"')?;
+    Some(text.replace("\\\"", "\""))
+}
+
+async fn make_namespace(client: &kube::Client, name: &str, tenant: Option<&str>) -> Result<Answer, String> {
+    let labels = tenant.map(|tenant| json!({ "capsule.clastix.io/tenant": tenant }));
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels } });
+    send(client, Method::POST, "/api/v1/namespaces", &object).await
+}
+
+/// What was tried, and the same thing within the rights of whoever tried it.
+fn judge(attempt: Result<Answer, String>, rule: &str, control: Result<Answer, String>) -> Seen {
+    match (attempt, control) {
+        (Err(error), _) | (_, Err(error)) => Seen::Missing(error),
+        (Ok(attempt), _) if !attempt.is_denied_by(rule) => {
+            Seen::Missing(format!("it was not denied by {rule}: {}", attempt.describe()))
+        }
+        (Ok(attempt), Ok(control)) if control.is_done() => Seen::Held(attempt.message),
+        (Ok(attempt), Ok(control)) => Seen::Missing(format!(
+            "denied ({}), but the control did not succeed: {}",
+            attempt.message,
+            control.describe()
+        )),
+    }
+}
+
+/// Owners and namespaces.
+pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Account) {
+    account.chapter("An owner makes namespaces");
+    account.say("alice owns Tenant alpha. She may create namespaces, and nothing else in the cluster.");
+    account
+        .step("alice makes a namespace, and it is alpha's", async {
+            match make_namespace(alice, "alpha-dev", None).await {
+                Ok(answer) if answer.is_done() => {}
+                Ok(answer) => return Seen::Missing(answer.describe()),
+                Err(error) => return Seen::Missing(error),
+            }
+            let recorded = |object: Option<&Value>| {
+                let tenant = ObjectView::of(object?);
+                let mut spaces = tenant.list_views("/status/spaces");
+                let space = spaces.find(|space| space.read_text("/name") == "alpha-dev")?;
+                Some(space.read_text("/uid").to_owned())
+            };
+            match until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, recorded).await {
+                Ok(uid) => Seen::Held(format!(
+                    "its label and ownerReference were added, and the Tenant's status has its uid {uid}"
+                )),
+                Err(seen) => Seen::Missing(seen),
+            }
+        })
+        .await;
+    account
+        .step("alice makes one for beta: denied; her own succeeded", async {
+            let attempt = make_namespace(alice, "beta-dev", Some("beta")).await;
+            let control = make_namespace(alice, "alpha-dev", None).await;
+            // It is there: made a moment ago, by her.
+            let control = control.map(|answer| Answer {
+                code: if answer.code == 409 { 200 } else { answer.code },
+                ..answer
+            });
+            judge(attempt, "namespace-membership", control)
+        })
+        .await;
+    account
+        .step(
+            "an administrator gives kube-system to beta: denied; another label succeeds",
+            async {
+                let label = |key: &str, value: &str| json!({ "metadata": { "labels": { key: value } } });
+                let path = "/api/v1/namespaces/kube-system";
+                let given = label("capsule.clastix.io/tenant", "beta");
+                let attempt = send(&world.admin, Method::PATCH, path, &given).await;
+                let control = send(&world.admin, Method::PATCH, path, &label("demo", "yes")).await;
+                judge(attempt, "namespace-membership", control)
+            },
+        )
+        .await;
+}
+
+/// A quota, and what Pods may run.
+pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Account) {
+    account.chapter("What the Tenant says is kept when something is written");
+    account
+        .step("a commit to platform.git gives alpha a quota and a registry", async {
+            let edit = Edit::Replace {
+                path: "tenants/alpha/tenant.yaml",
+                from: "spec:\n",
+                to: "spec:\n  namespaceOptions:\n    quota: 5\n  containerRegistries:\n    allowed:\n      - registry.example\n",
+            };
+            let committed = world.commit(&world.platform, &[edit], "alpha: bounds").await;
+            if let Err(error) = committed {
+                return Seen::Missing(error.message);
+            }
+            let bounded = |object: Option<&Value>| {
+                let quota = ObjectView::of(object?).find_number("/spec/namespaceOptions/quota")?;
+                (quota == QUOTA).then_some(())
+            };
+            match until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, bounded).await {
+                Ok(()) => Seen::Held(format!("{QUOTA} namespaces, of which it has 3, and images of registry.example")),
+                Err(seen) => Seen::Missing(seen),
+            }
+        })
+        .await;
+    account
+        .step("alice makes ten namespaces at once: two are made", async {
+            let names: Vec<String> = (0..AT_ONCE).map(|number| format!("alpha-{number}")).collect();
+            let answers = join_all(names.iter().map(|name| make_namespace(alice, name, None))).await;
+            let (mut made, mut said) = (0, String::new());
+            for answer in answers {
+                match answer {
+                    Ok(answer) if answer.is_done() => made += 1,
+                    Ok(answer) if answer.is_denied_by("namespace-options") => said = answer.message,
+                    Ok(answer) => return Seen::Missing(answer.describe()),
+                    Err(error) => return Seen::Missing(error),
+                }
+            }
+            match made {
+                2 => Seen::Held(said),
+                made => Seen::Missing(format!("{made} were made")),
+            }
+        })
+        .await;
+    account
+        .step(
+            "alice runs an image of another registry: denied; one of its own succeeds",
+            async {
+                let pod = |name: &str, image: &str| {
+                    json!({
+                        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+                        "spec": { "containers": [{ "name": "app", "image": image }] }
+                    })
+                };
+                let path = "/api/v1/namespaces/alpha/pods";
+                let attempt = send(alice, Method::POST, path, &pod("stranger", "elsewhere.example/miner:1")).await;
+                let control = send(alice, Method::POST, path, &pod("known", "registry.example/tool:1")).await;
+                judge(attempt, "container-registries", control)
+            },
+        )
+        .await;
+}
+
+/// Edits by hand of what Git manages.
+pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mut Account) {
+    account.chapter("An owner edits what Git manages");
+    let edit = async |replicas: i64| {
+        let path = "/apis/apps/v1/namespaces/alpha/deployments/shop?fieldManager=kubectl-edit";
+        send(alice, Method::PATCH, path, &json!({ "spec": { "replicas": replicas } })).await
+    };
+    account
+        .step("alice scales the shop, and is told where that belongs", async {
+            match edit(7).await {
+                Ok(answer) if answer.is_done() => {
+                    let mut warnings = answer.warnings.into_iter();
+                    match warnings.find(|warning| warning.ends_with("(git-managed)")) {
+                        Some(warning) => Seen::Held(warning),
+                        None => Seen::Missing("nobody told her".into()),
+                    }
+                }
+                Ok(answer) => Seen::Missing(answer.describe()),
+                Err(error) => Seen::Missing(error),
+            }
+        })
+        .await;
+    account
+        .step(
+            "the platform has such edits refused: denied; what Git doesn't say succeeds",
+            async {
+                let edits = [Edit::Replace {
+                    path: "tenants/alpha/surface.yaml",
+                    from: "  namespace: alpha\n",
+                    to: "  namespace: alpha\n  annotations:\n    tenure.dev/hand-edits: refuse\n",
+                }];
+                let committed = world.commit(&world.platform, &edits, "alpha: no edits by hand").await;
+                if let Err(error) = committed {
+                    return Seen::Missing(error.message);
+                }
+                let refuses = |object: Option<&Value>| {
+                    let annotations = object?.pointer("/metadata/annotations")?;
+                    (annotations.get("tenure.dev/hand-edits")? == "refuse").then_some(())
+                };
+                if let Err(seen) = until(
+                    Kind::Surface.api(&world.admin, Some("alpha")),
+                    "shop",
+                    PATIENCE,
+                    refuses,
+                )
+                .await
+                {
+                    return Seen::Missing(seen);
+                }
+                let attempt = edit(9).await;
+                let path = "/apis/apps/v1/namespaces/alpha/deployments/shop?fieldManager=kubectl-edit";
+                let free = json!({ "metadata": { "annotations": { "alice": "was here" } } });
+                judge(attempt, "git-managed", send(alice, Method::PATCH, path, &free).await)
+            },
+        )
+        .await;
+}
+
+/// A Tenant goes.
+pub(super) async fn departure(world: &World, account: &mut Account) {
+    account.chapter("A tenant leaves");
+    let kustomizations = || Kind::Kustomization.api(&world.admin, Some("tenure-system"));
+    let mut confirmation = None;
+    account
+        .step(
+            "a commit removes tenant beta, and is asked whether that is meant",
+            async {
+                let edit = Edit::Replace {
+                    path: "tenants/kustomization.yaml",
+                    from: "  - beta\n",
+                    to: "",
+                };
+                let committed = world.commit(&world.platform, &[edit], "tenants: beta leaves").await;
+                if let Err(error) = committed {
+                    return Seen::Missing(error.message);
+                }
+                let guarded =
+                    |object: Option<&Value>| is_refused(object).filter(|said| said.starts_with("DeletionGuarded"));
+                match until(kustomizations(), "platform-platform", PATIENCE, guarded).await {
+                    Ok(said) => {
+                        confirmation = read_confirmation(&said);
+                        Seen::Held(said)
+                    }
+                    Err(seen) => Seen::Missing(seen),
+                }
+            },
+        )
+        .await;
+    account
+        .step(
+            "once it is: beta's GitOps ends, its namespace goes, and then its Tenant",
+            async {
+                let Some(digest) = confirmation else {
+                    return Seen::Missing("nobody said how to confirm it".into());
+                };
+                let patch = json!({ "metadata": { "annotations": { ALLOW_DELETION: digest } } });
+                let confirmed = kustomizations()
+                    .patch("platform-platform", &PatchParams::default(), &Patch::Merge(&patch))
+                    .await;
+                if let Err(error) = confirmed {
+                    return Seen::Missing(error.to_string());
+                }
+                let gone = |object: Option<&Value>| object.is_none().then_some(());
+                for (kind, what) in [(Kind::Tenant, "Tenant"), (Kind::Namespace, "namespace")] {
+                    if let Err(seen) = until(kind.api(&world.admin, None), "beta", PATIENCE, gone).await {
+                        return Seen::Missing(format!("{what} beta is still there: {seen}"));
+                    }
+                }
+                Seen::Held("Tenant beta and namespace beta are gone".into())
+            },
+        )
+        .await;
+}
+
+/// What confirms a deletion, out of the message that asks for it.
+fn read_confirmation(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once(&format!("{ALLOW_DELETION}="))?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_read_as_it_was_said() {
+        assert_eq!(read_warning(r#"299 - "a \"b\" c""#).as_deref(), Some(r#"a "b" c"#));
+        assert_eq!(read_warning("299 - nothing"), None);
+    }
+
+    #[test]
+    fn a_confirmation_is_read_out_of_what_asks_for_it() {
+        let asks =
+            "If they are to go: kubectl annotate kustomization a --overwrite tenure.dev/allow-deletion=sha256:0a1b";
+        assert_eq!(read_confirmation(asks).as_deref(), Some("sha256:0a1b"));
+        assert_eq!(read_confirmation("nothing"), None);
+    }
+
+    #[test]
+    fn what_is_denied_for_another_reason_is_not_seen() {
+        let answer = |code: u16, message: &str| {
+            Ok(Answer {
+                code,
+                message: message.to_owned(),
+                warnings: Vec::new(),
+            })
+        };
+        let held = |seen: Seen| matches!(seen, Seen::Held(_));
+        assert!(held(judge(
+            answer(403, "no: leave it (tenant)"),
+            "tenant",
+            answer(201, "")
+        )));
+        assert!(!held(judge(answer(403, "no (cordoned)"), "tenant", answer(201, ""))));
+        assert!(!held(judge(answer(201, ""), "tenant", answer(201, ""))));
+        assert!(!held(judge(
+            answer(403, "no (tenant)"),
+            "tenant",
+            answer(403, "no rights")
+        )));
+    }
+}
