@@ -19,7 +19,7 @@ const TENANTS: usize = 1_000;
 const NAMESPACES: usize = 3;
 /// Who asks at the same time, and how often each does.
 const CLIENTS: usize = 16;
-const ASKED: usize = 5_000;
+const ASKED: usize = 50_000;
 /// Between two namespaces that come or go.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Bytes of what is written.

@@ -4,7 +4,7 @@
 //! Everything is written by the controller itself. A namespace joins a tenant by its label, where it is judged who sets that, and else by an
 //! administrator's word; what tells from then on is the ownerReference with the Tenant's uid, and the record in the Tenant's status, that are written here. A namespace
 //! that another Tenant owns, that is the platform's or Kubernetes' own, or that merely bears the tenant's name, is never taken.
-//! What is written here is owned by the Tenant and collected with it; its namespaces go before it does ([`deletion`]).
+//! What is written here is owned by the Tenant and collected with it; its namespaces go before it does (`deletion`).
 
 mod bindings;
 mod contents;
