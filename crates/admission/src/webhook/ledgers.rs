@@ -10,7 +10,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{LEDGER_ANNOTATION, LEDGER_PREFIX};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 use tenure_cluster::{Client, ClusterError, Resource};
@@ -18,9 +17,8 @@ use tenure_tenancy::admission::Refusal;
 use tenure_tenancy::{Claim, Ledger};
 
 use super::judge::Unanswered;
+use super::written_over::write_over;
 
-/// Who writes Leases, as managedFields show it.
-const MANAGER: &str = "tenure-webhook";
 /// How often a race may be lost: within one process there is none.
 const TRIES: usize = 16;
 
@@ -70,15 +68,14 @@ impl Ledgers {
         let _turn = self.wait_for_turn(&claim.tenant_uid).await;
         for _ in 0..TRIES {
             let found = self.client.find(&resource, PLATFORM_NAMESPACE, &name).await?;
-            let kept = found.as_ref().map(read).unwrap_or_default();
-            let mut ledger = Ledger::read(kept);
+            let before = Ledger::read(found.as_ref().map(read).unwrap_or_default());
+            let mut ledger = before.clone();
             let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
             let (claimed, is_kept) = match keep {
                 Keep::Nothing => (ledger.check(claim, &has_been_seen, now), false),
                 Keep::For(time) => (ledger.claim(claim, &has_been_seen, now, time), true),
             };
-            let text = ledger.to_string();
-            if !is_kept || text == kept || self.write(&resource, found.as_ref(), (&name, claim), &text).await? {
+            if !is_kept || ledger == before || self.write(&resource, found.as_ref(), (&name, claim), &ledger).await? {
                 return Ok(claimed);
             }
         }
@@ -105,38 +102,22 @@ impl Ledgers {
         resource: &Resource,
         found: Option<&Value>,
         (name, claim): (&str, &Claim),
-        text: &str,
+        ledger: &Ledger,
     ) -> Result<bool, ClusterError> {
-        let annotations = json!({ LEDGER_ANNOTATION: text });
-        let written = match found {
-            None => {
-                // It goes with its Tenant.
-                let owner = json!({
-                    "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": claim.tenant, "uid": claim.tenant_uid
-                });
-                let lease = json!({
-                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                    "metadata": {
-                        "name": name, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE},
-                        "annotations": annotations, "ownerReferences": [owner]
-                    }
-                });
-                self.client.create(&lease, MANAGER).await
+        let annotations = json!({ LEDGER_ANNOTATION: ledger.to_string() });
+        // It goes with its Tenant.
+        let owner = json!({
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": claim.tenant, "uid": claim.tenant_uid
+        });
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {
+                "name": name, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE},
+                "annotations": annotations, "ownerReferences": [owner]
             }
-            Some(found) => {
-                let version = ObjectView::of(found).read_text("/metadata/resourceVersion");
-                let patch = json!({ "metadata": { "resourceVersion": version, "annotations": annotations } });
-                let target = (PLATFORM_NAMESPACE, name);
-                self.client.merge_patch(resource, target, None, MANAGER, &patch).await
-            }
-        };
-        match written {
-            Ok(_) => Ok(true),
-            Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+        });
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        write_over(&self.client, resource, found, &lease, patch).await
     }
 }
 

@@ -28,6 +28,7 @@ pub mod review;
 mod server;
 mod shown;
 mod trust;
+mod written_over;
 
 pub use certificates::CertificateError;
 pub use configurations::ConfigurationKeeper;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::SECRET;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 use tenure_cluster::{Client, ClusterError};
@@ -20,9 +19,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::certificates::{CertificateError, Kept};
 use super::shown::{ClientGate, make_acceptor};
+use super::written_over::write_over;
 
-/// Who writes the Secret, as managedFields show it.
-const MANAGER: &str = "tenure-webhook";
 /// How often it is looked at: others renew it, too.
 const LOOK: Duration = Duration::from_secs(60);
 /// How soon it is tried again when nothing can be shown yet.
@@ -203,28 +201,12 @@ impl TrustKeeper {
         found: Option<&Value>,
         kept: &Kept,
     ) -> Result<bool, ClusterError> {
-        let written = match found {
-            None => {
-                let secret = json!({
-                    "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": kept.write(),
-                    "metadata": {"name": SECRET, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE}}
-                });
-                self.client.create(&secret, MANAGER).await
-            }
-            Some(found) => {
-                let version = ObjectView::of(found).read_text("/metadata/resourceVersion");
-                let patch = json!({ "metadata": { "resourceVersion": version }, "data": kept.write() });
-                let target = (PLATFORM_NAMESPACE, SECRET);
-                self.client.merge_patch(resource, target, None, MANAGER, &patch).await
-            }
-        };
-        match written {
-            Ok(_) => Ok(true),
-            Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": kept.write(),
+            "metadata": {"name": SECRET, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE}}
+        });
+        let patch = json!({ "data": kept.write() });
+        write_over(&self.client, resource, found, &secret, patch).await
     }
 
     /// From now on this is shown.

@@ -56,6 +56,16 @@ pub(crate) fn certify(client: Option<&str>) -> Certified {
     }
 }
 
+impl Clone for Certified {
+    fn clone(&self) -> Self {
+        Self {
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+            authority: self.authority.clone(),
+        }
+    }
+}
+
 impl Drop for Door {
     fn drop(&mut self) {
         self.close();
@@ -178,10 +188,14 @@ impl Door {
 
     /// Sends a review's request in the validating phase, and what is answered.
     pub(crate) async fn review(&self, request: Value) -> Value {
-        let mut request = request;
+        self.review_as(request, None).await
+    }
+
+    /// The same, from somebody with a certificate.
+    pub(crate) async fn review_as(&self, mut request: Value, client: Option<Certified>) -> Value {
         request["uid"] = json!("a-uid");
         let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request });
-        let (status, body) = self.send(http_of("/validate", &review), None).await;
+        let (status, body) = self.send(http_of("/validate", &review), client).await;
         assert_eq!(status, 200, "{body}");
         let answer: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(answer["response"]["uid"], "a-uid");

@@ -1,10 +1,17 @@
 //! Namespaces that come at once, against a quota: as many as there is room for, whoever judges them, and however many do.
 
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
 use futures::future::join_all;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
+use tenure_admission::webhook::ClientGate;
+use tenure_apiserver::authentication::ClientCertificates;
 use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
 
-use crate::door::Door;
+use crate::door::{Door, certify};
 use crate::stage::{Answer, Stage};
 use crate::table::{Case, Object};
 
@@ -65,24 +72,26 @@ async fn see_ten_behind_a_webhook(cluster: Cluster) {
     door.hang(&stage.cluster).await;
     see_ten_at_once(&stage).await;
     let uid = uid_of_blue(&stage).await;
-    let ledger = ("tenure-system", format!("tenure-ledger-{uid}"));
-    let lease = stage
-        .cluster
-        .admin
-        .get(("coordination.k8s.io/v1", "Lease"), (ledger.0, &ledger.1));
-    let lease = lease.await.unwrap().unwrap();
+    let lease = read_ledger(&stage, &uid).await;
     assert_eq!(
         lease["metadata"]["ownerReferences"][0]["uid"],
         json!(uid),
         "it goes with its Tenant"
     );
-    let kept: Value = serde_json::from_str(
-        lease["metadata"]["annotations"]["tenure.dev/reserved"]
-            .as_str()
-            .unwrap(),
-    )
-    .unwrap();
-    assert_eq!(kept.as_object().unwrap().len(), ROOM, "{kept}");
+    assert_eq!(list_places(&lease).len(), ROOM, "{lease}");
+}
+
+async fn read_ledger(stage: &Stage, uid: &str) -> Value {
+    let kind = ("coordination.k8s.io/v1", "Lease");
+    let name = format!("tenure-ledger-{uid}");
+    let lease = stage.cluster.admin.get(kind, ("tenure-system", &name)).await;
+    lease.unwrap().unwrap()
+}
+
+/// Until when places are kept, in milliseconds since 1970, by the names of namespaces.
+fn list_places(lease: &Value) -> BTreeMap<String, u64> {
+    let text = lease["metadata"]["annotations"]["tenure.dev/reserved"].as_str();
+    serde_json::from_str(text.unwrap()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -100,6 +109,11 @@ async fn of_ten_at_once_a_webhook_of_a_real_api_server_lets_through_as_many_as_t
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
     see_ten_behind_a_webhook(Cluster::take(&kubernetes).await.unwrap()).await;
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap().as_millis()).unwrap()
 }
 
 /// A review of a namespace that a member of a group makes which owns Tenant blue, as it is when the mutating phase is over.
@@ -129,23 +143,45 @@ async fn two_webhooks_that_race_give_no_place_away_twice() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     let stage = Stage::set_on(cluster).await;
-    let one = Door::open(&stage.cluster, stage.settings(), None).await;
-    let other = Door::open(&stage.cluster, stage.settings(), None).await;
+    let api_server = certify(Some("kube-apiserver"));
+    let authority = CertificateDer::from_pem_slice(api_server.authority.as_bytes()).unwrap();
+    let gate = || ClientGate {
+        authorities: ClientCertificates::new(std::slice::from_ref(&authority)).unwrap(),
+        names: vec!["kube-apiserver".to_owned()],
+    };
+    let one = Door::open(&stage.cluster, stage.settings(), Some(gate())).await;
+    let other = Door::open(&stage.cluster, stage.settings(), Some(gate())).await;
     let uid = uid_of_blue(&stage).await;
-    let reviews = (0..10).map(|number| {
-        let door = if number % 2 == 0 { &one } else { &other };
-        door.review(review_of(&format!("blue-race-{number}"), &uid))
-    });
-    let answers = join_all(reviews).await;
-    let taken: Vec<usize> = (0..10).filter(|number| has_room(&answers[*number])).collect();
+    let ask = async |door: &Door, namespace: &str| {
+        let answer = door
+            .review_as(review_of(namespace, &uid), Some(api_server.clone()))
+            .await;
+        has_room(&answer)
+    };
+    let names: Vec<String> = (0..10).map(|number| format!("blue-race-{number}")).collect();
+    let doors = [&one, &other].into_iter().cycle();
+    let answers = join_all(names.iter().zip(doors).map(|(name, door)| ask(door, name))).await;
+    let taken = answers.iter().zip(&names).filter(|(has_room, _)| **has_room);
+    let taken: Vec<&String> = taken.map(|(_, name)| name).collect();
     assert_eq!(taken.len(), ROOM, "{answers:?}");
     // However often it is asked about, by whomever: each has the one place that it has.
-    for number in taken {
+    for name in taken {
         for door in [&one, &other, &one] {
-            assert!(has_room(
-                &door.review(review_of(&format!("blue-race-{number}"), &uid)).await
-            ));
+            assert!(ask(door, name).await, "{name}");
         }
     }
-    assert!(!has_room(&other.review(review_of("blue-race-late", &uid)).await));
+    assert!(!ask(&other, "blue-race-late").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_review_keeps_that_nobody_has_proven_ends_soon() {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    let stage = Stage::set_on(cluster).await;
+    let door = Door::open(&stage.cluster, stage.settings(), None).await;
+    let uid = uid_of_blue(&stage).await;
+    assert!(has_room(&door.review(review_of("blue-made-up", &uid)).await));
+    let places = list_places(&read_ledger(&stage, &uid).await);
+    let until = places["blue-made-up"];
+    assert!(until <= now() + 5_000, "{places:?}");
 }
