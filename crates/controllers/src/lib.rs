@@ -99,7 +99,7 @@ pub use kinds::read_switches;
 pub use lane_mode::{LaneMode, LaneServer, ProcessSettings};
 pub use lane_process::{LaneError, LaneProcess};
 pub use manager::{RunError, run};
-pub use origin::{OriginError, build_object};
+pub use origin::{OriginError, Rebuilt, build_applied, build_object};
 pub use preview::{FindOther, Preview, PreviewError, Previewed};
 pub use render::RenderLimits;
 pub use spans::TRACED;

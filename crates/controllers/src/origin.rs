@@ -44,16 +44,73 @@ fn list_stores(artifacts: &Path) -> Vec<PathBuf> {
     std::iter::once(artifacts.to_path_buf()).chain(lanes).collect()
 }
 
-/// The object as it was built when the Kustomization applied it from its source, of which the metadata are given; [`BuiltResource::locate`] then says where each field was written.
-/// `artifacts` is the folder of [`crate::Config::artifacts`], which the controllers may be using. It reads and renders, so it blocks.
+/// What a Kustomization applied, as it was built then.
+pub struct Rebuilt {
+    /// The Kustomization: namespace and name.
+    kustomization: String,
+    resources: Vec<BuiltResource>,
+    /// Where variables come from that nobody reads here, if it has such.
+    unread: Vec<String>,
+}
+
+impl Rebuilt {
+    /// One of the objects; [`BuiltResource::locate`] then says where each field was written.
+    #[must_use]
+    pub fn find(&self, object: &ObjectId) -> Option<&BuiltResource> {
+        self.resources.iter().find(|resource| is_built(resource, object))
+    }
+}
+
+fn is_built(resource: &BuiltResource, object: &ObjectId) -> bool {
+    ObjectId::of(&resource.object).is_ok_and(|found| {
+        // A namespace that the file does not say may still have been given when it was applied.
+        found == *object
+            || (found.namespace.is_empty()
+                && ObjectId {
+                    namespace: object.namespace.clone(),
+                    ..found
+                } == *object)
+    })
+}
+
+/// The object as it was built when the Kustomization applied it: one of what [`build_applied`] builds, in the same way.
 ///
 /// # Errors
 /// [`OriginError`].
 pub fn build_object(
     artifacts: &Path,
-    (kustomization, source): (&Kustomization, &ObjectMeta),
+    applied: (&Kustomization, &ObjectMeta),
     object: &ObjectId,
 ) -> Result<BuiltResource, OriginError> {
+    let Rebuilt {
+        kustomization,
+        resources,
+        unread,
+    } = build_applied(artifacts, applied)?;
+    let found = resources.into_iter().find(|resource| is_built(resource, object));
+    found.ok_or_else(|| {
+        let unknown = if unread.is_empty() {
+            String::new()
+        } else {
+            let from = unread.join(", ");
+            format!(", as far as that can be told without the variables of {from} (spec.postBuild.substituteFrom)")
+        };
+        OriginError::NotBuilt(format!(
+            "{} is not among what {kustomization} applied{unknown}",
+            object.subject()
+        ))
+    })
+}
+
+/// What the Kustomization applied from its source, of which the metadata are given, built again from the same artifact.
+/// `artifacts` is the folder of [`crate::Config::artifacts`], which the controllers may be using. It reads and renders, so it blocks.
+///
+/// # Errors
+/// [`OriginError`].
+pub fn build_applied(
+    artifacts: &Path,
+    (kustomization, source): (&Kustomization, &ObjectMeta),
+) -> Result<Rebuilt, OriginError> {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let name = kustomization.metadata.name.as_deref().unwrap_or_default();
     let nothing = || OriginError::NothingApplied(format!("{namespace}/{name}"));
@@ -98,29 +155,9 @@ pub fn build_object(
         built => built,
     };
     let built = built.map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
-    let is_it = |resource: &BuiltResource| {
-        ObjectId::of(&resource.object).is_ok_and(|found| {
-            // A namespace that the file does not say may still have been given when it was applied.
-            found == *object
-                || (found.namespace.is_empty()
-                    && ObjectId {
-                        namespace: object.namespace.clone(),
-                        ..found
-                    } == *object)
-        })
-    };
-    let found = built.resources.into_iter().find(is_it);
-    found.ok_or_else(|| {
-        let from: Vec<String> = from.iter().map(|from| format!("{}/{}", from.kind, from.name)).collect();
-        let unknown = if from.is_empty() {
-            String::new()
-        } else {
-            let from = from.join(", ");
-            format!(", as far as that can be told without the variables of {from} (spec.postBuild.substituteFrom)")
-        };
-        OriginError::NotBuilt(format!(
-            "{} is not among what {namespace}/{name} applied{unknown}",
-            object.subject()
-        ))
+    Ok(Rebuilt {
+        kustomization: format!("{namespace}/{name}"),
+        resources: built.resources,
+        unread: from.iter().map(|from| format!("{}/{}", from.kind, from.name)).collect(),
     })
 }

@@ -51,6 +51,7 @@ pub mod news;
 pub mod object;
 pub mod oci_repository;
 pub mod overlay;
+pub mod ownership;
 pub mod plan;
 mod pointer;
 pub mod policies;

@@ -9,6 +9,7 @@ mod admission_server;
 mod advertised;
 mod allocator;
 mod artifact_server;
+mod audit_log;
 mod columns;
 mod commands;
 #[cfg(target_os = "linux")]
@@ -106,6 +107,7 @@ enum Command {
     Tree(commands::tree::Tree),
     Trace(commands::trace::Trace),
     Who(commands::who::Who),
+    Audit(commands::audit::Audit),
     Adopt(commands::adopt::Adopt),
     Export(commands::export::Export),
     Reconcile(commands::reconcile::Reconcile),
@@ -194,6 +196,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Backup(backup) => block_on(backup.run()),
         Command::Restore(restore) => block_on(restore.run()),
         Command::Who(who) => block_on(who.run()),
+        Command::Audit(audit) => block_on(audit.run()),
         Command::Adopt(adopt) => block_on(adopt.run()),
         Command::Build(build) => build.run(),
         Command::Diff(diff) => block_on(diff.run()),

@@ -9,7 +9,8 @@ use kustomize::BuiltResource;
 use serde_json::Value;
 use structured_merge::{FieldPath, PathElement};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
-use tenure_api::{Kustomization, ObjectId, ObjectView, Tenant};
+use tenure_api::{Kustomization, ObjectId, ObjectMeta, ObjectView, Tenant};
+use tenure_controllers::Rebuilt;
 use tenure_planner::inspection::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts};
 
@@ -124,7 +125,14 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
         name,
     )
     .await?;
-    let kind = ObjectView::of(&kustomization).read_text("/spec/sourceRef/kind");
+    let source = find_source(client, &kustomization).await?;
+    Ok(Applied { kustomization, source })
+}
+
+/// The source of a Kustomization.
+async fn find_source(client: &kube::Client, kustomization: &Value) -> Result<Value, String> {
+    let kustomization = ObjectView::of(kustomization);
+    let kind = kustomization.read_text("/spec/sourceRef/kind");
     let plural = match kind {
         "GitRepository" => "gitrepositories",
         "OCIRepository" => "ocirepositories",
@@ -132,11 +140,11 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
         "ExternalArtifact" => "externalartifacts",
         _ => return Err(format!("its source is a {kind}")),
     };
-    let source_namespace = Some(ObjectView::of(&kustomization).read_text("/spec/sourceRef/namespace"))
+    let source_namespace = Some(kustomization.read_text("/spec/sourceRef/namespace"))
         .filter(|name| !name.is_empty())
-        .unwrap_or(namespace);
-    let source_name = ObjectView::of(&kustomization).read_text("/spec/sourceRef/name");
-    let source = get(
+        .unwrap_or_else(|| kustomization.read_text("/metadata/namespace"));
+    let source_name = kustomization.read_text("/spec/sourceRef/name");
+    get(
         client,
         "source.toolkit.fluxcd.io",
         "v1",
@@ -145,8 +153,14 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
         source_namespace,
         source_name,
     )
-    .await?;
-    Ok(Applied { kustomization, source })
+    .await
+}
+
+/// What a Kustomization applied, as Git says it; or why that isn't known here.
+pub(crate) async fn rebuild(client: &kube::Client, kustomization: &Value, artifacts: &Path) -> Result<Rebuilt, String> {
+    let source = find_source(client, kustomization).await?;
+    let (kustomization, source) = read_applied(artifacts, kustomization, &source)?;
+    tenure_controllers::build_applied(artifacts, (&kustomization, &source)).map_err(|error| error.to_string())
 }
 
 async fn get(
@@ -216,18 +230,27 @@ pub(crate) async fn place_beside(
 
 /// Builds again what was applied, and picks the object.
 fn build(artifacts: &Path, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
+    let (kustomization, source) = read_applied(artifacts, &applied.kustomization, &applied.source)?;
+    let id = ObjectId::of(object).map_err(|error| error.to_string())?;
+    tenure_controllers::build_object(artifacts, (&kustomization, &source), &id).map_err(|error| error.to_string())
+}
+
+/// What is needed to build again what was applied: the Kustomization, and the metadata of its source.
+fn read_applied(
+    artifacts: &Path,
+    kustomization: &Value,
+    source: &Value,
+) -> Result<(Kustomization, ObjectMeta), String> {
     if !artifacts.is_dir() {
         return Err(format!(
             "{} holds no artifacts; name the folder with --artifacts DIR",
             artifacts.display()
         ));
     }
-    let kustomization: Kustomization =
-        serde_json::from_value(applied.kustomization.clone()).map_err(|error| error.to_string())?;
-    let id = ObjectId::of(object).map_err(|error| error.to_string())?;
-    let metadata = applied.source.get("metadata").cloned().unwrap_or_default();
+    let kustomization = serde_json::from_value(kustomization.clone()).map_err(|error| error.to_string())?;
+    let metadata = source.get("metadata").cloned().unwrap_or_default();
     let source = serde_json::from_value(metadata).map_err(|error| error.to_string())?;
-    tenure_controllers::build_object(artifacts, (&kustomization, &source), &id).map_err(|error| error.to_string())
+    Ok((kustomization, source))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! `tenure who`: who owns each field of an object, and for what came from Git from which commit, file and line.
-//! Owns the reading of managedFields for people; refuses to print what is in a Secret.
+//! `tenure who`: who owns each field of an object, for what came from Git from which commit, file and line, and who a manager was, where an audit log
+//! tells. Owns the reading of managedFields for people; refuses to print what is in a Secret.
 
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use clap::Args;
@@ -10,7 +11,9 @@ use serde_json::Value;
 use structured_merge::{FieldPath, FieldSet, Managed, ManagedFieldsEntry, owners};
 use tenure_api::ObjectView;
 use tenure_api::text::{visible, visible_line};
+use tenure_planner::ownership::writers::{Address, Search};
 
+use crate::audit_log::{AuditLog, describe_writers};
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::provenance::Provenance;
@@ -20,6 +23,8 @@ use crate::{output, resources};
 const LONGEST_VALUE: usize = 48;
 
 /// Show who owns each field of an object, and from which commit, file and line it came.
+///
+/// A manager's name is what its writer says of itself. Who that was, the API server's audit log tells, if it is given.
 #[derive(Debug, Args)]
 pub(crate) struct Who {
     /// The object: KIND/NAME, such as deployment/web.
@@ -30,6 +35,8 @@ pub(crate) struct Who {
     #[arg(long, value_name = "DIR")]
     artifacts: Option<std::path::PathBuf>,
     #[command(flatten)]
+    log: AuditLog,
+    #[command(flatten)]
     scope: Scope,
     #[command(flatten)]
     connect: Connect,
@@ -39,8 +46,7 @@ pub(crate) struct Who {
 struct Owned {
     path: FieldPath,
     value: String,
-    manager: String,
-    since: String,
+    entry: Rc<ManagedFieldsEntry>,
 }
 
 impl Who {
@@ -84,33 +90,56 @@ impl Who {
             .clone()
             .or_else(|| self.connect.folder().map(|folder| folder.join("artifacts")));
         let provenance = Provenance::of(&client, &object, artifacts.as_deref()).await;
-        self.print(&owned, &provenance);
+        let address = Address {
+            group: resource.group.clone(),
+            resource: resource.plural.clone(),
+            namespace: if resource.namespaced { namespace } else { String::new() },
+            name: name.to_owned(),
+        };
+        let search = self.search(&address, &owned)?;
+        let writer =
+            |entry: &ManagedFieldsEntry| search.as_ref().map(|search| describe_writers(search, &address, entry));
+        print(&owned, &provenance, &writer);
         Ok(ExitCode::SUCCESS)
     }
 
-    fn print(&self, owned: &[Owned], provenance: &Provenance) {
-        for line in provenance.summary() {
-            output::print_line(visible(line));
+    /// Looks for who the managers were.
+    fn search(&self, address: &Address, owned: &[Owned]) -> Result<Option<Search>, Failure> {
+        if !self.log.is_given() {
+            return Ok(None);
         }
-        let headers = ["field", "value", "owner", "since", "from"].map(str::to_owned);
-        let rows = owned.iter().map(|field| {
-            let from = if provenance.is_by(&field.manager) {
-                provenance.line_of(&field.path).unwrap_or_default()
-            } else {
-                String::new()
-            };
-            [
-                field.path.to_string(),
-                field.value.clone(),
-                field.manager.clone(),
-                field.since.clone(),
-                from,
-            ]
-            .map(|cell| visible_line(&cell).into_owned())
-            .to_vec()
-        });
-        output::print_line(output::table(&headers, rows.collect()));
+        let mut search = Search::default();
+        search.seek(address.clone(), owned.iter().map(|field| &*field.entry));
+        self.log.read(&mut search)?;
+        Ok(Some(search))
     }
+}
+
+fn print(owned: &[Owned], provenance: &Provenance, writer: &dyn Fn(&ManagedFieldsEntry) -> Option<String>) {
+    for line in provenance.summary() {
+        output::print_line(visible(line));
+    }
+    let mut headers = ["field", "value", "owner", "since", "from"].map(str::to_owned).to_vec();
+    if owned.iter().any(|field| writer(&field.entry).is_some()) {
+        headers.push("written by".to_owned());
+    }
+    let rows = owned.iter().map(|field| {
+        let from = if provenance.is_by(&field.entry.manager) {
+            provenance.line_of(&field.path).unwrap_or_default()
+        } else {
+            String::new()
+        };
+        let mut cells = vec![
+            field.path.to_string(),
+            field.value.clone(),
+            manager(&field.entry),
+            since(&field.entry),
+            from,
+        ];
+        cells.extend(writer(&field.entry));
+        cells.iter().map(|cell| visible_line(cell).into_owned()).collect()
+    });
+    output::print_line(output::table(&headers, rows.collect()));
 }
 
 /// Every owned field, in the order of the paths; at or below `within` if there is one.
@@ -118,7 +147,7 @@ fn owned(object: &Value, within: Option<&FieldPath>) -> Result<Vec<Owned>, Failu
     let managed = Managed::of_object(object)
         .map_err(|error| Failure::environment(format!("managedFields can't be read: {error}")))?;
     let mut fields = Vec::new();
-    for entry in managed.entries() {
+    for entry in managed.entries().into_iter().map(Rc::new) {
         let paths = match within {
             Some(path) if owns_around(&entry.fields, path) => vec![path.clone()],
             Some(path) => entry
@@ -135,14 +164,13 @@ fn owned(object: &Value, within: Option<&FieldPath>) -> Result<Vec<Owned>, Failu
             {
                 fields.push(Owned {
                     value: describe_value(object, &path, value),
-                    manager: manager(&entry),
-                    since: since(&entry),
+                    entry: Rc::clone(&entry),
                     path,
                 });
             }
         }
     }
-    fields.sort_by_cached_key(|field| (field.path.to_string(), field.manager.clone()));
+    fields.sort_by_cached_key(|field| (field.path.to_string(), manager(&field.entry)));
     Ok(fields)
 }
 
@@ -224,7 +252,7 @@ mod tests {
         let got = owned(&object(kind), field.as_ref()).expect("managedFields");
         let got: Vec<_> = got
             .iter()
-            .map(|owned| (owned.path.to_string(), owned.value.clone(), owned.manager.clone()))
+            .map(|owned| (owned.path.to_string(), owned.value.clone(), manager(&owned.entry)))
             .collect();
         let want: Vec<_> = want
             .iter()

@@ -8,11 +8,15 @@ use crate::commands::{Place, apply};
 use crate::process::{client, free_port};
 
 /// What must be printed by nobody who doesn't ask for it.
-const CANARY: &str = "canary-5af1";
+pub(crate) const CANARY: &str = "canary-5af1";
 
 /// A tenant `shop` with a Surface `web` of a folder, reconciled; and a Secret with credentials that the Surface names.
 async fn set() -> Place {
-    let folder = tempfile::tempdir().unwrap();
+    set_with(tempfile::tempdir().unwrap(), &[]).await
+}
+
+/// The same in a folder, with more flags.
+pub(crate) async fn set_with(folder: tempfile::TempDir, more: &[&str]) -> Place {
     let files = folder.path().join("files");
     std::fs::create_dir_all(files.join("apps")).unwrap();
     let write = |name: &str, text: String| std::fs::write(files.join(name), text).unwrap();
@@ -29,18 +33,19 @@ async fn set() -> Place {
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 1\n  selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: a, image: a}]}\n".to_owned(),
     );
     let port = free_port().to_string();
-    let place = Place::with(
-        folder,
-        &[
-            "--workload-status",
-            "--repository",
-            &format!("web={}", files.display()),
-            "--repository-port",
-            &port,
-            "--allow-source",
-            &format!("http://127.0.0.1:{port}"),
-        ],
-    );
+    let repository = format!("web={}", files.display());
+    let allowed = format!("http://127.0.0.1:{port}");
+    let mut flags = vec![
+        "--workload-status",
+        "--repository",
+        repository.as_str(),
+        "--repository-port",
+        port.as_str(),
+        "--allow-source",
+        allowed.as_str(),
+    ];
+    flags.extend(more);
+    let place = Place::with(folder, &flags);
     let data = place.folder.path().join("data");
     // Nobody else is its account: Tenure is.
     let metadata = json!({"name": "shop", "annotations": {"tenure.dev/gitops-account": "exclusive"}});
@@ -69,7 +74,7 @@ async fn set() -> Place {
     place
 }
 
-async fn eventually(place: &Place, arguments: &[&str], word: &str) {
+pub(crate) async fn eventually(place: &Place, arguments: &[&str], word: &str) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {
         let output = place.run(arguments);
@@ -91,7 +96,7 @@ fn text(place: &Place, arguments: &[&str]) -> String {
 }
 
 /// A kubeconfig of an owner of the tenant, who sees its namespace and no Secrets of it once `rules` say so.
-fn impersonate(place: &Place, user: &str) -> std::path::PathBuf {
+pub(crate) fn impersonate(place: &Place, user: &str) -> std::path::PathBuf {
     let text = std::fs::read_to_string(place.kubeconfig()).unwrap();
     let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
     for named in &mut kubeconfig.auth_infos {
@@ -102,7 +107,7 @@ fn impersonate(place: &Place, user: &str) -> std::path::PathBuf {
     file
 }
 
-async fn grant(data: &Path, user: &str, role: &str) {
+pub(crate) async fn grant(data: &Path, user: &str, role: &str) {
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": user, "namespace": "shop"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]});

@@ -11,6 +11,7 @@
 )]
 
 mod artifact_endpoint;
+mod audit;
 mod bad_input;
 mod bind;
 mod broken;

@@ -1,0 +1,315 @@
+//! Whose the fields of an object are that Git says something of: contested, stolen or abandoned ones, for `tenure audit`.
+//!
+//! A function of the object's metadata, of what Git says and of who claims to apply it. Owns what counts as one of the three. Refuses to look at
+//! values: who has a field is in managedFields, so what a Secret holds is never read, and two that agree today may disagree tomorrow.
+//!
+//! - **Contested**: Git's manager has the field, and another one too; or two Kustomizations say that they apply the object. Whoever changes it first
+//!   decides for both.
+//! - **Stolen**: Git says it, and another manager alone has it.
+//! - **Abandoned**: Git's manager has it, and nothing is there any more that would change or remove it; or what Git says is nobody's.
+
+pub mod writers;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use structured_merge::{
+    FieldPath, FieldSet, Managed, ManagedFieldsEntry, ManagedFieldsError, Operation, PathElement, owners,
+};
+use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
+use tenure_api::{ObjectId, ObjectView};
+
+/// A Kustomization.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct KustomizationName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl std::fmt::Display for KustomizationName {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What is known of the Kustomization that the object's labels name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// It is there and has the object in its inventory.
+    Keeps,
+    /// It is there, and the object is not in its inventory.
+    Dropped,
+    /// It isn't there.
+    Gone,
+    /// Whoever asks may not look at it, so nothing is said that rests on it.
+    Unseen,
+}
+
+/// An object that bears a Kustomization's labels, or is in the inventory of one.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    /// Which object.
+    pub id: &'a ObjectId,
+    /// The object; its metadata are enough.
+    pub object: &'a Value,
+    /// The Kustomization of its labels; of the inventory that it is in, if it has none.
+    pub owner: &'a KustomizationName,
+    /// What became of that.
+    pub keeper: Keeper,
+    /// Other Kustomizations that have it in their inventories.
+    pub claimants: &'a [KustomizationName],
+    /// The object as Git says it, where that is known.
+    pub declared: Option<&'a Value>,
+}
+
+/// What is the matter with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Fault {
+    /// Several have it.
+    Contested,
+    /// Git says it, and another has it.
+    Stolen,
+    /// Nobody is left who would change or remove it.
+    Abandoned,
+}
+
+impl Fault {
+    /// In a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Contested => "contested",
+            Self::Stolen => "stolen",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// Something that is the matter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Which object.
+    pub id: ObjectId,
+    /// Which field; nothing if it is about the object as a whole.
+    pub field: Option<FieldPath>,
+    /// What it is.
+    pub fault: Fault,
+    /// Entries of managedFields that have the field, Git's first.
+    pub holders: Vec<ManagedFieldsEntry>,
+    /// What that means.
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// What is the matter with an object's fields, in the order of the fields.
+///
+/// # Errors
+/// If its managedFields can't be read.
+pub fn audit(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> {
+    let entries: Vec<ManagedFieldsEntry> = Managed::of_object(subject.object)?
+        .entries()
+        .into_iter()
+        .filter(|entry| entry.subresource.is_empty())
+        .collect();
+    let (git, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_git);
+    let mut findings = Vec::new();
+    findings.extend(find_claimants(subject));
+    let Some(git) = git.into_iter().next() else {
+        if subject.keeper == Keeper::Keeps {
+            findings.push(finding(
+                subject,
+                None,
+                Fault::Abandoned,
+                Vec::new(),
+                "Git's manager has none of its fields: its entry was taken out of managedFields, or it never applied them".to_owned(),
+                format!("tenure reconcile ks/{} -n {} makes them Git's again", subject.owner.name, subject.owner.namespace),
+            ));
+        }
+        return Ok(findings);
+    };
+    if let Some((why, remedy)) = describe_abandonment(subject) {
+        findings.push(finding(subject, None, Fault::Abandoned, vec![git.clone()], why, remedy));
+        // Nobody is left with whom the others could contend.
+        return Ok(findings);
+    }
+    findings.extend(find_contested(subject, &git, &others));
+    findings.extend(find_stolen(subject, &git, &others));
+    Ok(findings)
+}
+
+fn is_git(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager == KUSTOMIZE_CONTROLLER && entry.operation == Operation::Apply
+}
+
+fn finding(
+    subject: &Subject<'_>,
+    field: Option<FieldPath>,
+    fault: Fault,
+    holders: Vec<ManagedFieldsEntry>,
+    why: String,
+    remedy: String,
+) -> Finding {
+    Finding {
+        id: subject.id.clone(),
+        field,
+        fault,
+        holders,
+        why,
+        remedy,
+    }
+}
+
+/// Two that apply the same object have one manager between them, so that managedFields show nothing of it.
+fn find_claimants(subject: &Subject<'_>) -> Option<Finding> {
+    if subject.claimants.is_empty() {
+        return None;
+    }
+    let others: Vec<String> = subject.claimants.iter().map(ToString::to_string).collect();
+    Some(finding(
+        subject,
+        None,
+        Fault::Contested,
+        Vec::new(),
+        format!(
+            "Kustomization {} applied it last, and it is in the inventory of {} too",
+            subject.owner,
+            others.join(", ")
+        ),
+        "take it out of the repositories of all but one".to_owned(),
+    ))
+}
+
+fn describe_abandonment(subject: &Subject<'_>) -> Option<(String, String)> {
+    let owner = subject.owner;
+    match subject.keeper {
+        Keeper::Keeps | Keeper::Unseen => None,
+        Keeper::Dropped => Some((
+            format!("Kustomization {owner} applied it and has it no more in its inventory"),
+            "delete it, or put it back into a repository, which takes it over".to_owned(),
+        )),
+        Keeper::Gone => Some((
+            format!("Kustomization {owner}, which applied it, is gone"),
+            "delete it, or apply it by another Kustomization, which takes it over".to_owned(),
+        )),
+    }
+}
+
+fn find_contested(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[ManagedFieldsEntry]) -> Vec<Finding> {
+    let mut shared: BTreeMap<String, (FieldPath, Vec<ManagedFieldsEntry>)> = BTreeMap::new();
+    for other in others {
+        for path in list_leaves(&other.fields) {
+            if git.fields.contains(&path.0) && is_leaf(&git.fields, &path.0) {
+                let (_, holders) = shared
+                    .entry(path.to_string())
+                    .or_insert_with(|| (path, vec![git.clone()]));
+                holders.push(other.clone());
+            }
+        }
+    }
+    let describe = |(path, holders): (FieldPath, Vec<ManagedFieldsEntry>)| {
+        let why = "Git and another have it: they agree now, and who changes it next decides for both".to_owned();
+        let remedy = "leave it to one of them: out of the repository, or out of what the other writes".to_owned();
+        finding(subject, Some(path), Fault::Contested, holders, why, remedy)
+    };
+    shared.into_values().map(describe).collect()
+}
+
+fn find_stolen(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[ManagedFieldsEntry]) -> Vec<Finding> {
+    let Some(declared) = subject.declared else {
+        return Vec::new();
+    };
+    let mut taken: BTreeMap<String, (FieldPath, Vec<ManagedFieldsEntry>)> = BTreeMap::new();
+    for other in others {
+        for path in list_leaves(&other.fields) {
+            if owners::value_at(declared, &path).is_some() && !owns(&git.fields, &path.0) {
+                let (_, holders) = taken.entry(path.to_string()).or_insert_with(|| (path, Vec::new()));
+                holders.push(other.clone());
+            }
+        }
+    }
+    let suspended = format!(
+        "tenure reconcile ks/{} -n {} puts it back; a field that another is to have is left out of the repository, or that writer is named in {}",
+        subject.owner.name,
+        subject.owner.namespace,
+        tenure_api::metadata::OTHER_WRITERS
+    );
+    let describe = |(path, holders): (FieldPath, Vec<ManagedFieldsEntry>)| {
+        let why = "Git says it, and Git's manager doesn't have it".to_owned();
+        finding(subject, Some(path), Fault::Stolen, holders, why, suspended.clone())
+    };
+    taken.into_values().map(describe).collect()
+}
+
+/// Fields that are owned as a whole, but for the keys of a list's items, which everybody has who has anything of the item.
+fn list_leaves(set: &FieldSet) -> Vec<FieldPath> {
+    let is_key = |path: &FieldPath| match path.0.as_slice() {
+        [.., PathElement::Key(key), PathElement::Field(name)] => key.iter().any(|field| field.name == *name),
+        _ => false,
+    };
+    set.paths()
+        .into_iter()
+        .filter(|path| is_leaf(set, &path.0) && !is_key(path))
+        .collect()
+}
+
+/// Whether nothing is owned inside it.
+fn is_leaf(set: &FieldSet, path: &[PathElement]) -> bool {
+    let mut below = set;
+    for element in path {
+        match below.node(element) {
+            Some(node) => below = &node.children,
+            None => return true,
+        }
+    }
+    below.is_empty()
+}
+
+/// Whether the field, something inside it, or something around it as a whole is owned.
+fn owns(set: &FieldSet, path: &[PathElement]) -> bool {
+    let mut below = set;
+    for element in path {
+        match below.node(element) {
+            // Something around it that is owned as a whole.
+            Some(node) if node.member && node.children.is_empty() => return true,
+            Some(node) => below = &node.children,
+            None => return false,
+        }
+    }
+    true
+}
+
+/// The Kustomization that an object's labels name.
+#[must_use]
+pub fn read_owner(object: &Value) -> Option<KustomizationName> {
+    let (namespace, name) = tenure_tenancy::owner::read_owner_labels(object)?;
+    Some(KustomizationName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// What became of the Kustomization of an object's labels; `kustomization` is it, if it is there.
+#[must_use]
+pub fn judge_keeper(kustomization: Option<&Value>, id: &ObjectId) -> Keeper {
+    let Some(kustomization) = kustomization else {
+        return Keeper::Gone;
+    };
+    let entries = ObjectView::of(kustomization).list("/status/inventory/entries");
+    let wanted = id.to_string();
+    if entries
+        .iter()
+        .any(|entry| ObjectView::of(entry).read_text("/id") == wanted)
+    {
+        Keeper::Keeps
+    } else {
+        Keeper::Dropped
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+use serde_json::json;
+
+use super::*;
+
+const OWNER: &str = "web/site";
+
+fn entry(manager: &str, operation: &str, fields: Value) -> Value {
+    json!({"manager": manager, "operation": operation, "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields})
+}
+
+fn git(fields: Value) -> Value {
+    entry("kustomize-controller", "Apply", fields)
+}
+
+/// What is found: field, fault, and the managers that hold it.
+fn find(entries: Value, keeper: Keeper, claimants: &[&str], declared: Option<Value>) -> Vec<(String, Fault, String)> {
+    let name = |text: &str| {
+        let (namespace, name) = text.split_once('/').expect("namespace/name");
+        KustomizationName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    };
+    let id = "web_site__ConfigMap".parse().expect("an id");
+    let object = json!({"kind": "ConfigMap", "metadata": {"name": "site", "managedFields": entries}});
+    let claimants: Vec<KustomizationName> = claimants.iter().map(|claimant| name(claimant)).collect();
+    let subject = Subject {
+        id: &id,
+        object: &object,
+        owner: &name(OWNER),
+        keeper,
+        claimants: &claimants,
+        declared: declared.as_ref(),
+    };
+    let describe = |finding: Finding| {
+        let field = finding.field.map(|field| field.to_string()).unwrap_or_default();
+        let holders: Vec<String> = finding.holders.into_iter().map(|holder| holder.manager).collect();
+        (field, finding.fault, holders.join(" "))
+    };
+    audit(&subject)
+        .expect("managedFields")
+        .into_iter()
+        .map(describe)
+        .collect()
+}
+
+fn found(field: &str, fault: Fault, holders: &str) -> (String, Fault, String) {
+    (field.to_owned(), fault, holders.to_owned())
+}
+
+#[test]
+fn what_git_alone_has_is_in_order() {
+    let entries = json!([
+        git(json!({"f:data": {"f:a": {}}})),
+        entry("someone", "Update", json!({"f:data": {"f:b": {}}}))
+    ]);
+    assert_eq!(find(entries, Keeper::Keeps, &[], Some(json!({"data": {"a": "1"}}))), []);
+}
+
+#[test]
+fn what_two_have_is_contested() {
+    let entries = json!([
+        git(json!({"f:data": {"f:a": {}, "f:b": {}}})),
+        entry("one", "Apply", json!({"f:data": {"f:a": {}}})),
+        entry("two", "Update", json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}}))
+    ]);
+    let want = [found(".data.a", Fault::Contested, "kustomize-controller one two")];
+    assert_eq!(find(entries, Keeper::Keeps, &[], None), want);
+}
+
+#[test]
+fn the_key_of_an_item_is_not_contested() {
+    let item = |field: &str| {
+        let mut fields = json!({".": {}, "f:name": {}});
+        fields[format!("f:{field}")] = json!({});
+        json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": fields}}})
+    };
+    let entries = json!([git(item("image")), entry("injector", "Update", item("env"))]);
+    assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
+    let entries = json!([git(item("image")), entry("injector", "Update", item("image"))]);
+    let want = [found(
+        ".spec.containers[name=\"web\"].image",
+        Fault::Contested,
+        "kustomize-controller injector",
+    )];
+    assert_eq!(find(entries, Keeper::Keeps, &[], None), want);
+}
+
+#[test]
+fn what_git_says_and_another_has_is_stolen() {
+    let entries = json!([
+        git(json!({"f:data": {"f:a": {}}})),
+        entry("thief", "Update", json!({"f:data": {"f:b": {}, "f:c": {}}}))
+    ]);
+    let declared = json!({"data": {"a": "1", "b": "2"}});
+    let want = [found(".data.b", Fault::Stolen, "thief")];
+    assert_eq!(find(entries.clone(), Keeper::Keeps, &[], Some(declared)), want);
+    // Where it isn't known what Git says, nothing is said.
+    assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
+}
+
+#[test]
+fn what_git_has_around_it_as_a_whole_is_not_stolen() {
+    let entries = json!([
+        git(json!({"f:spec": {"f:selector": {}}})),
+        entry("other", "Update", json!({"f:spec": {"f:selector": {"f:app": {}}}}))
+    ]);
+    let declared = json!({"spec": {"selector": {"app": "web"}}});
+    assert_eq!(find(entries, Keeper::Keeps, &[], Some(declared)), []);
+}
+
+#[test]
+fn what_nobody_keeps_is_abandoned_as_a_whole() {
+    let entries = json!([
+        git(json!({"f:data": {"f:a": {}}})),
+        entry("one", "Apply", json!({"f:data": {"f:a": {}}}))
+    ]);
+    for keeper in [Keeper::Gone, Keeper::Dropped] {
+        let want = [found("", Fault::Abandoned, "kustomize-controller")];
+        assert_eq!(find(entries.clone(), keeper, &[], None), want, "{keeper:?}");
+    }
+    // What may not be looked at is not taken for gone.
+    let want = [found(".data.a", Fault::Contested, "kustomize-controller one")];
+    assert_eq!(find(entries, Keeper::Unseen, &[], None), want);
+}
+
+#[test]
+fn what_was_taken_out_of_managed_fields_is_nobodys() {
+    let entries = json!([entry("someone", "Update", json!({"f:data": {"f:a": {}}}))]);
+    let want = [found("", Fault::Abandoned, "")];
+    assert_eq!(find(entries.clone(), Keeper::Keeps, &[], None), want);
+    assert_eq!(find(entries, Keeper::Gone, &[], None), []);
+}
+
+#[test]
+fn two_kustomizations_contend_under_one_name() {
+    let entries = json!([git(json!({"f:data": {"f:a": {}}}))]);
+    let want = [found("", Fault::Contested, "")];
+    assert_eq!(find(entries, Keeper::Keeps, &["web/other"], None), want);
+}
+
+#[test]
+fn a_status_is_not_the_objects() {
+    let mut status = entry("kubelet", "Update", json!({"f:status": {"f:phase": {}}}));
+    status["subresource"] = json!("status");
+    let entries = json!([git(json!({"f:status": {"f:phase": {}}})), status]);
+    assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
+}
+
+#[test]
+fn managed_fields_that_cant_be_read_are_an_error() {
+    let object = json!({"metadata": {"managedFields": [{"manager": 1}]}});
+    let id = "web_site__ConfigMap".parse().expect("an id");
+    let owner = KustomizationName {
+        namespace: "web".to_owned(),
+        name: "site".to_owned(),
+    };
+    let subject = Subject {
+        id: &id,
+        object: &object,
+        owner: &owner,
+        keeper: Keeper::Keeps,
+        claimants: &[],
+        declared: None,
+    };
+    assert!(audit(&subject).is_err());
+}
+
+#[test]
+fn a_kustomization_keeps_what_its_inventory_names() {
+    let id: ObjectId = "web_site__ConfigMap".parse().expect("an id");
+    let kustomization = json!({"status": {"inventory": {"entries": [{"id": "web_site__ConfigMap", "v": "v1"}]}}});
+    assert_eq!(judge_keeper(Some(&kustomization), &id), Keeper::Keeps);
+    assert_eq!(judge_keeper(Some(&json!({"status": {}})), &id), Keeper::Dropped);
+    assert_eq!(judge_keeper(None, &id), Keeper::Gone);
+}

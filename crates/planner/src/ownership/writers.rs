@@ -1,0 +1,408 @@
+//! Who wrote what a manager has, as the audit log of an API server tells.
+//!
+//! A manager's name is what its writer says of itself; the log says who that was. Owns how an entry of managedFields finds its event: the same
+//! object and subresource, the same manager, and a second of the entry that lies within the request. Refuses to guess: of events that fit, all
+//! are told, and an entry that none fits has no writer here.
+//!
+//! What a log says is data of many: a line that is none of an audit log is passed over and counted, and of each entry a bounded number of
+//! writers is kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{Timestamp, Unit};
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use structured_merge::{ManagedFieldsEntry, Operation};
+
+/// The most writers that are kept of one entry, and the most others that went by the same name.
+const MOST_WRITERS: usize = 8;
+/// The longest name of a manager, in bytes: the API server cuts it there.
+const LONGEST_MANAGER: usize = 128;
+
+/// An object as a request addresses it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Plural name of the kind.
+    pub resource: String,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+/// Which entry of an object's managedFields.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntryKey {
+    manager: String,
+    operation: Operation,
+    subresource: String,
+    time: Option<String>,
+}
+
+impl From<&ManagedFieldsEntry> for EntryKey {
+    fn from(entry: &ManagedFieldsEntry) -> Self {
+        Self {
+            manager: entry.manager.clone(),
+            operation: entry.operation,
+            subresource: entry.subresource.clone(),
+            time: entry.time.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// Who wrote an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writers {
+    /// Who may have written what the entry says at its time: more than one if several wrote in that second, all of its name if it has no time.
+    pub at_its_time: BTreeSet<String>,
+    /// Who else wrote to the object under that manager's name.
+    pub under_its_name: BTreeSet<String>,
+}
+
+/// Objects whose writers are looked for, and those found so far.
+#[derive(Debug, Default)]
+pub struct Search {
+    sought: BTreeMap<Address, BTreeMap<EntryKey, Writers>>,
+    /// Lines that are no events of an audit log.
+    unreadable: usize,
+}
+
+/// What is read of an event.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    stage: String,
+    verb: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    #[serde(default)]
+    user: User,
+    impersonated_user: Option<User>,
+    #[serde(default)]
+    user_agent: String,
+    object_ref: Option<Reference>,
+    response_status: Option<Status>,
+    request_received_timestamp: Timestamp,
+    stage_timestamp: Timestamp,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference {
+    #[serde(default)]
+    resource: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    api_group: String,
+    #[serde(default)]
+    subresource: String,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    code: Option<u16>,
+}
+
+impl Search {
+    /// Adds an object with the entries of its managedFields.
+    pub fn seek<'e>(&mut self, address: Address, entries: impl IntoIterator<Item = &'e ManagedFieldsEntry>) {
+        let sought = self.sought.entry(address).or_default();
+        for entry in entries {
+            sought.entry(EntryKey::from(entry)).or_default();
+        }
+    }
+
+    /// Reads one line of a log.
+    pub fn read_line(&mut self, line: &[u8]) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        match serde_json::from_slice::<Event>(line) {
+            Ok(event) => self.take(&event),
+            Err(_) => self.unreadable += 1,
+        }
+    }
+
+    /// How many lines were no events.
+    #[must_use]
+    pub fn unreadable(&self) -> usize {
+        self.unreadable
+    }
+
+    /// Who wrote an entry; nothing if it wasn't sought.
+    #[must_use]
+    pub fn writers_of(&self, address: &Address, entry: &ManagedFieldsEntry) -> Option<&Writers> {
+        self.sought.get(address)?.get(&EntryKey::from(entry))
+    }
+
+    fn take(&mut self, event: &Event) {
+        let Some(reference) = event.object_ref.as_ref().filter(|_| changed_something(event)) else {
+            return;
+        };
+        let address = Address {
+            group: reference.api_group.clone(),
+            resource: reference.resource.clone(),
+            namespace: reference.namespace.clone(),
+            name: reference.name.clone(),
+        };
+        let Some(entries) = self.sought.get_mut(&address) else {
+            return;
+        };
+        let manager = read_manager(event);
+        for (entry, writers) in entries.iter_mut() {
+            let may_apply = event.verb == "patch";
+            if entry.manager != manager
+                || entry.subresource != reference.subresource
+                || (entry.operation == Operation::Apply && !may_apply)
+            {
+                continue;
+            }
+            // An entry has no time where its writer came to have fields and changed none: then any of its requests may have been that.
+            let at_its_time = entry.time.as_deref().is_none_or(|time| lies_within(event, time));
+            let list = if at_its_time {
+                &mut writers.at_its_time
+            } else {
+                &mut writers.under_its_name
+            };
+            if list.len() < MOST_WRITERS {
+                list.insert(describe_writer(event));
+            }
+        }
+    }
+}
+
+/// Whether the request was answered, accepted, and meant.
+fn changed_something(event: &Event) -> bool {
+    let code = event.response_status.as_ref().and_then(|status| status.code);
+    event.stage == "ResponseComplete"
+        && ["create", "update", "patch"].contains(&event.verb.as_str())
+        && code.is_some_and(|code| (200..300).contains(&code))
+        && find_parameter(&event.request_uri, "dryRun").is_none()
+}
+
+/// The manager that the API server wrote down: what the request names, or the first word of who it says that it is
+/// (`managerOrUserAgent` of Kubernetes' handlers).
+fn read_manager(event: &Event) -> String {
+    if let Some(named) = find_parameter(&event.request_uri, "fieldManager").filter(|named| !named.is_empty()) {
+        return named;
+    }
+    let first = event.user_agent.split('/').next().unwrap_or_default();
+    let mut manager = String::new();
+    for letter in first.chars().filter(|letter| !letter.is_control()) {
+        if manager.len() + letter.len_utf8() > LONGEST_MANAGER {
+            break;
+        }
+        manager.push(letter);
+    }
+    manager
+}
+
+fn find_parameter(uri: &str, wanted: &str) -> Option<String> {
+    let (_, query) = uri.split_once('?')?;
+    query.split('&').find_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (name == wanted).then(|| {
+            let value = value.replace('+', " ");
+            percent_decode_str(&value).decode_utf8_lossy().into_owned()
+        })
+    })
+}
+
+/// Whether the entry was written while the request was under way: its time is that moment, cut to a second.
+fn lies_within(event: &Event, time: &str) -> bool {
+    let Ok(time) = time.parse::<Timestamp>() else {
+        return false;
+    };
+    let whole = |moment: Timestamp| {
+        let cut = jiff::TimestampRound::new()
+            .smallest(Unit::Second)
+            .mode(jiff::RoundMode::Floor);
+        moment.round(cut).unwrap_or(moment)
+    };
+    whole(event.request_received_timestamp) <= time && time <= event.stage_timestamp
+}
+
+fn describe_writer(event: &Event) -> String {
+    match &event.impersonated_user {
+        Some(shown) => format!("{}, as whom {} acted", shown.username, event.user.username),
+        None => event.user.username.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use structured_merge::Managed;
+
+    use super::*;
+
+    fn address() -> Address {
+        Address {
+            group: "apps".to_owned(),
+            resource: "deployments".to_owned(),
+            namespace: "web".to_owned(),
+            name: "web".to_owned(),
+        }
+    }
+
+    fn entries() -> Vec<ManagedFieldsEntry> {
+        let entry = |manager: &str, operation: &str, subresource: &str| {
+            json!({"manager": manager, "operation": operation, "apiVersion": "apps/v1", "time": "2026-01-01T10:00:00Z", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:replicas": {}}}, "subresource": subresource})
+        };
+        let object = json!({"metadata": {"managedFields": [
+            entry("kustomize-controller", "Apply", ""), entry("kubectl-edit", "Update", ""), entry("kubectl", "Update", "scale")]}});
+        Managed::of_object(&object).expect("managedFields").entries()
+    }
+
+    fn event(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+        let mut event = json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "stage": "ResponseComplete", "verb": "patch",
+            "requestURI": "/apis/apps/v1/namespaces/web/deployments/web?fieldManager=kubectl-edit&fieldValidation=Strict",
+            "user": {"username": "alice"}, "userAgent": "kubectl/v1.36",
+            "objectRef": {"resource": "deployments", "namespace": "web", "name": "web", "apiGroup": "apps", "apiVersion": "v1"},
+            "responseStatus": {"code": 200},
+            "requestReceivedTimestamp": "2026-01-01T10:00:00.400000Z", "stageTimestamp": "2026-01-01T10:00:00.500000Z"});
+        change(&mut event);
+        event.to_string().into_bytes()
+    }
+
+    fn search(lines: &[Vec<u8>]) -> Search {
+        let mut search = Search::default();
+        search.seek(address(), &entries());
+        lines.iter().for_each(|line| search.read_line(line));
+        search
+    }
+
+    fn found(lines: &[Vec<u8>], manager: &str) -> (Vec<String>, Vec<String>) {
+        let search = search(lines);
+        let entry = entries()
+            .into_iter()
+            .find(|entry| entry.manager == manager)
+            .expect("an entry");
+        let writers = search.writers_of(&address(), &entry).expect("it is sought");
+        let list = |names: &BTreeSet<String>| names.iter().cloned().collect();
+        (list(&writers.at_its_time), list(&writers.under_its_name))
+    }
+
+    fn name(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn an_entry_finds_the_request_that_wrote_it() {
+        assert_eq!(found(&[event(|_| {})], "kubectl-edit"), (name(&["alice"]), vec![]));
+    }
+
+    #[test]
+    fn what_changed_nothing_wrote_nothing() {
+        let without: [fn(&mut Value); 8] = [
+            |event| event["responseStatus"]["code"] = json!(403),
+            |event| event["verb"] = json!("get"),
+            |event| event["stage"] = json!("RequestReceived"),
+            |event| {
+                event["requestURI"] =
+                    json!("/apis/apps/v1/namespaces/web/deployments/web?dryRun=All&fieldManager=kubectl-edit");
+            },
+            |event| event["objectRef"]["name"] = json!("other"),
+            |event| event["objectRef"]["subresource"] = json!("status"),
+            |event| event["objectRef"]["apiGroup"] = json!("extensions"),
+            |event| event["requestURI"] = json!("/apis/apps/v1/namespaces/web/deployments/web?fieldManager=other"),
+        ];
+        for (index, change) in without.into_iter().enumerate() {
+            assert_eq!(
+                found(&[event(change)], "kubectl-edit"),
+                (vec![], vec![]),
+                "change {index}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_request_of_another_time_is_told_apart() {
+        let later = event(|event| {
+            event["user"]["username"] = json!("mallory");
+            event["requestReceivedTimestamp"] = json!("2026-01-01T10:00:01.000000Z");
+            event["stageTimestamp"] = json!("2026-01-01T10:00:01.100000Z");
+        });
+        // One that takes longer than a second fits any second within it.
+        let long = event(|event| {
+            event["user"]["username"] = json!("bob");
+            event["requestReceivedTimestamp"] = json!("2026-01-01T09:59:58.900000Z");
+            event["stageTimestamp"] = json!("2026-01-01T10:00:02.100000Z");
+        });
+        assert_eq!(
+            found(&[later, long, event(|_| {})], "kubectl-edit"),
+            (name(&["alice", "bob"]), name(&["mallory"]))
+        );
+    }
+
+    #[test]
+    fn a_manager_that_no_request_names_is_the_program() {
+        let nameless = event(|event| {
+            event["requestURI"] = json!("/apis/apps/v1/namespaces/web/deployments/web/scale");
+            event["objectRef"]["subresource"] = json!("scale");
+            event["verb"] = json!("update");
+        });
+        assert_eq!(found(&[nameless], "kubectl"), (name(&["alice"]), vec![]));
+    }
+
+    #[test]
+    fn an_entry_without_a_time_is_any_of_its_requests() {
+        let mut timeless = entries().remove(0);
+        timeless.time = None;
+        let manager = timeless.manager.clone();
+        let mut search = Search::default();
+        search.seek(address(), [&timeless]);
+        search.read_line(&event(|event| {
+            event["requestURI"] = json!(format!("/x?fieldManager={manager}"));
+        }));
+        let writers = search.writers_of(&address(), &timeless).expect("it is sought");
+        assert_eq!(writers.at_its_time, BTreeSet::from(["alice".to_owned()]));
+    }
+
+    #[test]
+    fn an_update_applies_nothing() {
+        let write = |verb: &'static str| {
+            event(move |event| {
+                event["requestURI"] = json!("/x?fieldManager=kustomize%2Dcontroller");
+                event["verb"] = json!(verb);
+            })
+        };
+        assert_eq!(found(&[write("update")], "kustomize-controller"), (vec![], vec![]));
+        assert_eq!(found(&[write("patch")], "kustomize-controller").0, name(&["alice"]));
+    }
+
+    #[test]
+    fn who_acts_as_somebody_is_told_with_whom() {
+        let line = event(|event| event["impersonatedUser"] = json!({"username": "system:serviceaccount:web:gitops"}));
+        assert_eq!(
+            found(&[line], "kubectl-edit").0,
+            name(&["system:serviceaccount:web:gitops, as whom alice acted"])
+        );
+    }
+
+    #[test]
+    fn what_is_no_event_is_counted_and_many_writers_are_bounded() {
+        let mut lines = vec![b"{".to_vec(), b"[]".to_vec(), b"".to_vec(), b"\xff\xfe".to_vec()];
+        lines.extend((0..50).map(|number| event(|event| event["user"]["username"] = json!(format!("user-{number}")))));
+        let search = search(&lines);
+        assert_eq!(search.unreadable(), 3);
+        let entry = entries()
+            .into_iter()
+            .find(|entry| entry.manager == "kubectl-edit")
+            .expect("one");
+        let writers = search.writers_of(&address(), &entry).expect("it is sought");
+        assert_eq!(writers.at_its_time.len(), MOST_WRITERS);
+    }
+}

@@ -1,0 +1,120 @@
+//! Files of an API server's audit log, read for who wrote what. Owns reading them line by line; what a line proves is the planner's to say. Refuses to
+//! keep a log in memory, and lines longer than an event can be.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use structured_merge::ManagedFieldsEntry;
+use tenure_planner::ownership::writers::{Address, Search, Writers};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// An event repeats what was sent and answered, 3 MiB each at most, and says it in JSON within JSON at worst.
+const LONGEST_LINE: u64 = 16 << 20;
+/// What a buffer takes of a file at once.
+const AT_ONCE: usize = 1 << 20;
+
+/// Flags of commands that tell who a manager was.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AuditLog {
+    /// A file of the API server's audit log, which tells who a manager was; several times for several files.
+    #[arg(long = "audit-log", value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl AuditLog {
+    /// Whether there is any.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Reads all files for what is sought. It blocks.
+    pub(crate) fn read(&self, search: &mut Search) -> Result<(), Failure> {
+        for file in &self.files {
+            let fail = |error: std::io::Error| Failure::environment(format!("{}: {error}", file.display()));
+            let unreadable = search.unreadable();
+            let too_long = read_file(file, search).map_err(fail)?;
+            let lost = search.unreadable() - unreadable + too_long;
+            if lost > 0 {
+                output::print_note(format!(
+                    "{}: {lost} lines are no events of an audit log and are passed over",
+                    file.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads one file; returns how many lines were too long.
+fn read_file(path: &Path, search: &mut Search) -> std::io::Result<usize> {
+    let mut reader = BufReader::with_capacity(AT_ONCE, File::open(path)?);
+    let (mut line, mut too_long) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
+            return Ok(too_long);
+        }
+        if line.ends_with(b"\n") || (line.len() as u64) < LONGEST_LINE {
+            search.read_line(&line);
+        } else {
+            too_long += 1;
+            skip_line(&mut reader)?;
+        }
+    }
+}
+
+fn skip_line(reader: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let buffered = reader.fill_buf()?;
+        let end = buffered.iter().position(|byte| *byte == b'\n');
+        let (length, done) = match end {
+            Some(end) => (end + 1, true),
+            None => (buffered.len(), buffered.is_empty()),
+        };
+        reader.consume(length);
+        if done {
+            return Ok(());
+        }
+    }
+}
+
+/// Who wrote an entry, in words.
+pub(crate) fn describe_writers(search: &Search, address: &Address, entry: &ManagedFieldsEntry) -> String {
+    let nobody = Writers::default();
+    let writers = search.writers_of(address, entry).unwrap_or(&nobody);
+    let list = |names: &std::collections::BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" or ");
+    let mut text = match writers.at_its_time.len() {
+        0 => "not in the log".to_owned(),
+        _ => list(&writers.at_its_time),
+    };
+    let others: std::collections::BTreeSet<String> = writers
+        .under_its_name
+        .difference(&writers.at_its_time)
+        .cloned()
+        .collect();
+    if !others.is_empty() {
+        text.push_str(&format!("; by this name also {}", list(&others)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_hides_none_behind_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("audit.log");
+        let mut text = vec![b'x'; usize::try_from(LONGEST_LINE).expect("a number") + 10];
+        text.extend_from_slice(b"\nno event\n{}");
+        std::fs::write(&file, text).expect("written");
+        let mut search = Search::default();
+        assert_eq!(read_file(&file, &mut search).expect("read"), 1);
+        assert_eq!(search.unreadable(), 2);
+    }
+}

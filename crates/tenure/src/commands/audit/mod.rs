@@ -1,0 +1,193 @@
+//! `tenure audit`: fields that are contested, stolen or abandoned, whose they are and since when. Owns how that is shown; what counts as one of
+//! these is the planner's to say, and [`survey`] finds the objects. Refuses to ask for anything but metadata of what was applied: what is in
+//! objects is nobody's business here.
+
+mod survey;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use structured_merge::ManagedFieldsEntry;
+use tenure_api::ObjectId;
+use tenure_api::text::visible_line;
+use tenure_planner::ownership::writers::Search;
+use tenure_planner::ownership::{Finding, Subject, audit};
+
+use self::survey::Survey;
+use crate::audit_log::{AuditLog, describe_writers};
+use crate::connect::{Connect, Scope};
+use crate::failure::Failure;
+use crate::inspection::{Form, print_data};
+use crate::output;
+
+/// Find fields of applied objects that are contested, stolen or abandoned: whose they are, and since when.
+///
+/// Contested: Git has the field, and another manager too. Stolen: Git says it, and another has it; that is known where the artifacts are.
+/// Abandoned: what applied it is gone. Looks at what Kustomizations of the namespace applied, with your own rights, and exits with 1 if
+/// anything is found.
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// Folder with the artifacts that were fetched; beside the kubeconfig when absent (`tenure up` keeps them there).
+    #[arg(long, value_name = "DIR")]
+    artifacts: Option<PathBuf>,
+    #[command(flatten)]
+    log: AuditLog,
+    /// The findings as data, for programs.
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Form>,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Audit {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client().await?;
+        let artifacts = self
+            .artifacts
+            .clone()
+            .or_else(|| self.connect.folder().map(|folder| folder.join("artifacts")));
+        let survey = Survey::make(&client, self.scope.namespace(&client).as_deref(), artifacts.as_deref()).await?;
+        let (findings, unreadable) = find(&survey);
+        let search = self.search(&survey, &findings)?;
+        let writers = |finding: &Finding, holder: &ManagedFieldsEntry| {
+            let address = survey.address_of(&finding.id)?;
+            search.as_ref().map(|search| describe_writers(search, &address, holder))
+        };
+        match self.output {
+            Some(form) => {
+                let data: Vec<Value> = findings
+                    .iter()
+                    .map(|finding| describe_for_programs(finding, &writers))
+                    .collect();
+                print_data(Ok(Value::from(data)), form)?;
+            }
+            None => print(&findings, &writers),
+        }
+        for note in survey.notes().chain(unreadable.iter().map(String::as_str)) {
+            output::print_note(note);
+        }
+        if self.output.is_none() {
+            let objects: BTreeSet<&ObjectId> = findings.iter().map(|finding| &finding.id).collect();
+            output::print_line(match (findings.len(), survey.len()) {
+                (0, looked) => format!("{looked} objects: nothing is contested, stolen or abandoned"),
+                (found, looked) => format!("{found} findings in {} of {looked} objects", objects.len()),
+            });
+        }
+        Ok(ExitCode::from(u8::from(!findings.is_empty())))
+    }
+
+    /// Looks for who wrote what was found.
+    fn search(&self, survey: &Survey, findings: &[Finding]) -> Result<Option<Search>, Failure> {
+        if !self.log.is_given() {
+            return Ok(None);
+        }
+        let mut search = Search::default();
+        for finding in findings {
+            if let Some(address) = survey.address_of(&finding.id) {
+                search.seek(address, &finding.holders);
+            }
+        }
+        self.log.read(&mut search)?;
+        Ok(Some(search))
+    }
+}
+
+/// All findings, object by object, and of which objects nothing can be told.
+fn find(survey: &Survey) -> (Vec<Finding>, Vec<String>) {
+    let (mut findings, mut unreadable) = (Vec::new(), Vec::new());
+    for seen in survey.objects() {
+        let subject = Subject {
+            id: seen.id,
+            object: seen.object,
+            owner: seen.owner,
+            keeper: seen.keeper,
+            claimants: &seen.claimants,
+            declared: seen.declared,
+        };
+        match audit(&subject) {
+            Ok(found) => findings.extend(found),
+            Err(error) => unreadable.push(format!("{}: {error}", seen.id.subject())),
+        }
+    }
+    (findings, unreadable)
+}
+
+/// Who wrote what a manager has, if that is asked.
+type WhoWrote<'a> = dyn Fn(&Finding, &ManagedFieldsEntry) -> Option<String> + 'a;
+
+fn print(findings: &[Finding], writers: &WhoWrote<'_>) {
+    let mut of: BTreeMap<&ObjectId, Vec<&Finding>> = BTreeMap::new();
+    for finding in findings {
+        of.entry(&finding.id).or_default().push(finding);
+    }
+    for (id, findings) in of {
+        output::print_line(output::bold(&visible_line(&id.subject())));
+        let mut said = None;
+        for finding in findings {
+            let field = match &finding.field {
+                Some(field) => field.to_string(),
+                None => "the whole object".to_owned(),
+            };
+            let holders: Vec<String> = finding
+                .holders
+                .iter()
+                .map(|holder| describe_holder(holder, writers(finding, holder)))
+                .collect();
+            let holders = if holders.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", holders.join(", "))
+            };
+            output::print_line(format!(
+                "  {} {}{}",
+                output::bad(finding.fault.as_str()),
+                visible_line(&field),
+                visible_line(&holders)
+            ));
+            // Once for all fields of which the same is to be said.
+            let explained = (finding.fault, finding.why.as_str(), finding.remedy.as_str());
+            if said != Some(explained) {
+                output::print_line(format!(
+                    "      {}: {}",
+                    visible_line(&finding.why),
+                    visible_line(&finding.remedy)
+                ));
+            }
+            said = Some(explained);
+        }
+    }
+}
+
+fn describe_holder(holder: &ManagedFieldsEntry, writers: Option<String>) -> String {
+    let since = holder
+        .time
+        .as_ref()
+        .map(|time| format!(" since {time}"))
+        .unwrap_or_default();
+    let writers = writers.map(|writers| format!(" ({writers})")).unwrap_or_default();
+    format!("{}{since}{writers}", holder.manager)
+}
+
+fn describe_for_programs(finding: &Finding, writers: &WhoWrote<'_>) -> Value {
+    let id = &finding.id;
+    let holders: Vec<Value> = finding
+        .holders
+        .iter()
+        .map(|holder| {
+            let mut told = json!({"manager": holder.manager, "operation": holder.operation.as_str(),
+                "since": holder.time.as_ref().map(ToString::to_string)});
+            if let (Some(writers), Some(told)) = (writers(finding, holder), told.as_object_mut()) {
+                told.insert("writers".to_owned(), Value::from(writers));
+            }
+            told
+        })
+        .collect();
+    json!({"group": id.group, "kind": id.kind, "namespace": id.namespace, "name": id.name,
+        "field": finding.field.as_ref().map(ToString::to_string), "fault": finding.fault.as_str(), "holders": holders,
+        "why": finding.why, "remedy": finding.remedy})
+}

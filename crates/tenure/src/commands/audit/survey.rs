@@ -1,0 +1,342 @@
+//! The objects that Kustomizations applied, as far as whoever asks may look: those that bear their labels, and those of their inventories.
+//! Owns where they are looked for; refuses more than their metadata, and to take what may not be looked at for what isn't there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use futures::StreamExt as _;
+use http::header::ACCEPT;
+use serde_json::Value;
+use tenure_api::metadata::OWNER_NAME;
+use tenure_api::{ObjectId, ObjectView};
+use tenure_cluster::Resource;
+use tenure_cluster::discovery::{Discovery, Sought};
+use tenure_controllers::Rebuilt;
+use tenure_planner::ownership::writers::Address;
+use tenure_planner::ownership::{Keeper, KustomizationName, judge_keeper, read_owner};
+
+use crate::failure::{Failure, chain};
+use crate::{provenance, resources};
+
+/// How many requests are under way at once.
+const AT_ONCE: usize = 8;
+/// How many objects a page has.
+const PAGE: usize = 500;
+/// Metadata alone, of a list and of an object.
+const LIST_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// What was looked at.
+pub(super) struct Survey {
+    discovery: Discovery,
+    objects: BTreeMap<ObjectId, Value>,
+    owners: BTreeMap<ObjectId, KustomizationName>,
+    kustomizations: BTreeMap<KustomizationName, Kustomization>,
+    inventories: BTreeMap<ObjectId, BTreeSet<KustomizationName>>,
+    built: BTreeMap<KustomizationName, Rebuilt>,
+    notes: BTreeSet<String>,
+}
+
+enum Kustomization {
+    There(Value),
+    Gone,
+    Unseen,
+}
+
+/// One object, and what is known of it.
+pub(super) struct Seen<'a> {
+    pub(super) id: &'a ObjectId,
+    pub(super) object: &'a Value,
+    pub(super) owner: &'a KustomizationName,
+    pub(super) keeper: Keeper,
+    pub(super) claimants: Vec<KustomizationName>,
+    pub(super) declared: Option<&'a Value>,
+}
+
+/// What came of a request, where a refusal is told and the rest goes on.
+enum Answer {
+    Object(Value),
+    Absent,
+    Refused(String),
+}
+
+impl Survey {
+    /// Looks around in a namespace, or in all.
+    pub(super) async fn make(
+        client: &kube::Client,
+        namespace: Option<&str>,
+        artifacts: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let mut survey = Self {
+            discovery: resources::discover(client).await?,
+            objects: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            kustomizations: BTreeMap::new(),
+            inventories: BTreeMap::new(),
+            built: BTreeMap::new(),
+            notes: BTreeSet::new(),
+        };
+        survey.list_kustomizations(client, namespace).await?;
+        survey.list_labelled(client, namespace).await;
+        survey.look_at_inventories(client).await;
+        survey.look_at_owners(client).await;
+        survey.build(client, artifacts).await;
+        Ok(survey)
+    }
+
+    /// How many objects there are.
+    pub(super) fn len(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// What could not be looked at, and what that leaves unknown.
+    pub(super) fn notes(&self) -> impl Iterator<Item = &str> {
+        self.notes.iter().map(String::as_str)
+    }
+
+    /// The objects, in the order of their names.
+    pub(super) fn objects(&self) -> impl Iterator<Item = Seen<'_>> {
+        self.owners.iter().filter_map(|(id, owner)| {
+            let others = self.inventories.get(id).into_iter().flatten();
+            let built = self.built.get(owner).and_then(|built| built.find(id));
+            Some(Seen {
+                id,
+                object: self.objects.get(id)?,
+                owner,
+                keeper: match self.kustomizations.get(owner) {
+                    Some(Kustomization::There(kustomization)) => judge_keeper(Some(kustomization), id),
+                    Some(Kustomization::Gone) => judge_keeper(None, id),
+                    Some(Kustomization::Unseen) | None => Keeper::Unseen,
+                },
+                claimants: others.filter(|other| *other != owner).cloned().collect(),
+                declared: built.map(|built| &built.object),
+            })
+        })
+    }
+
+    /// How a request addresses an object.
+    pub(super) fn address_of(&self, id: &ObjectId) -> Option<Address> {
+        let Sought::Served(resource) = self.discovery.find(&id.group, None, &id.kind) else {
+            return None;
+        };
+        Some(Address {
+            group: resource.group.clone(),
+            resource: resource.plural.clone(),
+            namespace: id.namespace.clone(),
+            name: id.name.clone(),
+        })
+    }
+
+    fn refuse(&mut self, what: &str, why: &str) {
+        self.notes.insert(format!("{what} can't be looked at: {why}"));
+    }
+
+    async fn list_kustomizations(&mut self, client: &kube::Client, namespace: Option<&str>) -> Result<(), Failure> {
+        let Sought::Served(resource) = self
+            .discovery
+            .find("kustomize.toolkit.fluxcd.io", None, "Kustomization")
+        else {
+            return Err(Failure::environment("the cluster serves no Kustomizations")
+                .hint("tenure install makes that so, and tenure up serves them"));
+        };
+        let listed = list(client, &collection(&resource, namespace), "application/json", "").await;
+        for kustomization in listed.map_err(Failure::environment)? {
+            let Some(name) = name_of(&kustomization) else { continue };
+            for entry in ObjectView::of(&kustomization).list("/status/inventory/entries") {
+                if let Ok(id) = ObjectView::of(entry).read_text("/id").parse() {
+                    self.inventories.entry(id).or_default().insert(name.clone());
+                }
+            }
+            self.kustomizations.insert(name, Kustomization::There(kustomization));
+        }
+        Ok(())
+    }
+
+    /// What bears the label of a Kustomization, of every kind that can be listed.
+    async fn list_labelled(&mut self, client: &kube::Client, namespace: Option<&str>) {
+        let kinds: Vec<Resource> = self
+            .discovery
+            .preferred()
+            .map(|named| named.resource.clone())
+            .filter(|resource| resource.watchable && (namespace.is_none() || resource.namespaced))
+            .collect();
+        let lists = kinds.into_iter().map(|resource| async move {
+            let path = collection(&resource, namespace);
+            (list(client, &path, LIST_METADATA, OWNER_NAME).await, resource)
+        });
+        let listed: Vec<_> = futures::stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
+        for (objects, resource) in listed {
+            match objects {
+                Ok(objects) => objects.into_iter().for_each(|object| self.keep(&resource, object)),
+                Err(why) => self.refuse(&resource.plural, &why),
+            }
+        }
+    }
+
+    fn keep(&mut self, resource: &Resource, object: Value) {
+        let view = ObjectView::of(&object);
+        let id = ObjectId {
+            namespace: view.read_text("/metadata/namespace").to_owned(),
+            name: view.read_text("/metadata/name").to_owned(),
+            group: resource.group.clone(),
+            kind: resource.kind.clone(),
+        };
+        let inventory = self.inventories.get(&id).and_then(|names| names.first().cloned());
+        if let Some(owner) = read_owner(&object).or(inventory) {
+            self.owners.insert(id.clone(), owner);
+            self.objects.insert(id, object);
+        }
+    }
+
+    /// What inventories name and no list showed: of another namespace, or without its label.
+    async fn look_at_inventories(&mut self, client: &kube::Client) {
+        let missing = self.inventories.keys().filter(|id| !self.objects.contains_key(*id));
+        let places: Vec<(ObjectId, Resource)> = missing
+            .filter_map(|id| match self.discovery.find(&id.group, None, &id.kind) {
+                Sought::Served(resource) => Some((id.clone(), resource.clone())),
+                Sought::Unserved | Sought::Unknown => None,
+            })
+            .collect();
+        let looks = places.into_iter().map(|(id, resource)| async move {
+            let path = resources::write_path(&resource, &id.namespace, &id.name);
+            (get(client, &path, ONLY_METADATA).await, id, resource)
+        });
+        let looked: Vec<_> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+        for (answer, id, resource) in looked {
+            match answer {
+                Answer::Object(object) => self.keep(&resource, object),
+                Answer::Absent => {}
+                Answer::Refused(why) => self.refuse(&id.subject(), &why),
+            }
+        }
+    }
+
+    /// The Kustomizations of other namespaces that labels name.
+    async fn look_at_owners(&mut self, client: &kube::Client) {
+        let Sought::Served(resource) = self
+            .discovery
+            .find("kustomize.toolkit.fluxcd.io", None, "Kustomization")
+        else {
+            return;
+        };
+        let unknown: BTreeSet<&KustomizationName> = self
+            .owners
+            .values()
+            .filter(|owner| !self.kustomizations.contains_key(*owner))
+            .collect();
+        let paths: Vec<(KustomizationName, String)> = unknown
+            .into_iter()
+            .map(|owner| {
+                (
+                    owner.clone(),
+                    resources::write_path(&resource, &owner.namespace, &owner.name),
+                )
+            })
+            .collect();
+        let looks = paths
+            .into_iter()
+            .map(|(owner, path)| async move { (owner, get(client, &path, "application/json").await) });
+        let looked: Vec<_> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+        for (owner, answer) in looked {
+            let found = match answer {
+                Answer::Object(object) => Kustomization::There(object),
+                Answer::Absent => Kustomization::Gone,
+                Answer::Refused(why) => {
+                    self.refuse(&format!("Kustomization {owner}"), &why);
+                    Kustomization::Unseen
+                }
+            };
+            self.kustomizations.insert(owner, found);
+        }
+    }
+
+    /// What Git says, where the artifacts are at hand.
+    async fn build(&mut self, client: &kube::Client, artifacts: Option<&Path>) {
+        let owners: BTreeSet<&KustomizationName> = self.owners.values().collect();
+        let mut unknown = None;
+        for owner in owners {
+            let Some(Kustomization::There(kustomization)) = self.kustomizations.get(owner) else {
+                continue;
+            };
+            let built = match artifacts {
+                Some(folder) => provenance::rebuild(client, kustomization, folder).await,
+                None => Err("no folder with artifacts is known: name it with --artifacts DIR".to_owned()),
+            };
+            match built {
+                Ok(built) => {
+                    self.built.insert(owner.clone(), built);
+                }
+                Err(why) => {
+                    let (count, _, _) = unknown.get_or_insert((0_usize, owner.clone(), why));
+                    *count += 1;
+                }
+            }
+        }
+        if let Some((count, owner, why)) = unknown {
+            let others = if count > 1 {
+                format!(" and of {} others", count - 1)
+            } else {
+                String::new()
+            };
+            self.notes.insert(format!(
+                "of Kustomization {owner}{others} it isn't known what Git says, so stolen fields aren't found: {why}"
+            ));
+        }
+    }
+}
+
+fn name_of(object: &Value) -> Option<KustomizationName> {
+    let view = ObjectView::of(object);
+    Some(KustomizationName {
+        namespace: view.find_text("/metadata/namespace")?.to_owned(),
+        name: view.find_text("/metadata/name")?.to_owned(),
+    })
+}
+
+fn collection(resource: &Resource, namespace: Option<&str>) -> String {
+    let base = if resource.group.is_empty() { "/api" } else { "/apis" };
+    let namespace = namespace
+        .filter(|_| resource.namespaced)
+        .map(|namespace| format!("/namespaces/{}", resources::encode(namespace)))
+        .unwrap_or_default();
+    format!("{base}/{}{namespace}/{}", resource.api_version(), resource.plural)
+}
+
+/// All objects of a collection that have the label, page by page; all if none is named.
+async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, String> {
+    let (mut objects, mut from) = (Vec::new(), String::new());
+    loop {
+        let mut query = format!("{path}?limit={PAGE}");
+        for (parameter, value) in [("labelSelector", label), ("continue", from.as_str())] {
+            if !value.is_empty() {
+                query.push_str(&format!("&{parameter}={}", resources::encode(value)));
+            }
+        }
+        match get(client, &query, accept).await {
+            Answer::Object(mut page) => {
+                from = ObjectView::of(&page).read_text("/metadata/continue").to_owned();
+                if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                    objects.extend(items);
+                }
+            }
+            Answer::Absent => return Ok(objects),
+            Answer::Refused(why) => return Err(why),
+        }
+        if from.is_empty() {
+            return Ok(objects);
+        }
+    }
+}
+
+async fn get(client: &kube::Client, path: &str, accept: &str) -> Answer {
+    let request = match http::Request::get(path).header(ACCEPT, accept).body(Vec::new()) {
+        Ok(request) => request,
+        Err(error) => return Answer::Refused(error.to_string()),
+    };
+    match client.request::<Value>(request).await {
+        Ok(object) => Answer::Object(object),
+        Err(kube::Error::Api(status)) if status.code == 404 => Answer::Absent,
+        Err(kube::Error::Api(status)) => Answer::Refused(status.message.clone()),
+        Err(error) => Answer::Refused(chain(&error)),
+    }
+}
