@@ -1,3 +1,5 @@
+//! What is found of an object, by who has its fields and what became of its Kustomization.
+
 use serde_json::json;
 
 use super::*;
