@@ -266,6 +266,9 @@ pub enum Stage {
     /// Roles: unless it may bind anything, an identity can't even dry-run a RoleBinding before the Role is there. (Flux has this
     /// stage for ClusterRoles only.)
     Roles,
+    /// Admission policies and what binds them: what comes later is judged by them. Not waited for: what a policy says of its types is no
+    /// sign that it is asked.
+    Policies,
     /// What keeps others within bounds: bindings of roles, NetworkPolicies, quotas. Only where what is refused is left out; otherwise they
     /// are refused together with what they are for.
     Protections,
@@ -287,6 +290,7 @@ impl Stage {
             Self::Definitions => "definitions",
             Self::Classes => "classes",
             Self::Roles => "roles",
+            Self::Policies => "policies",
             Self::Protections => "protections",
             Self::Custom => "custom",
             Self::Rest => "rest",

@@ -57,7 +57,10 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
             continue;
         }
         let terminating = self::stage(context, desired, stage, &objects)?;
-        let is_waited_for = !matches!(stage, Stage::Protections | Stage::Custom | Stage::Rest);
+        let is_waited_for = !matches!(
+            stage,
+            Stage::Policies | Stage::Protections | Stage::Custom | Stage::Rest
+        );
         if is_waited_for && context.mode != ApplyMode::DetectOnly {
             objects.retain(|object| !terminating.iter().any(|gone| gone.target.id == object.target.id));
             wait_for_stage(context, desired, &objects, &mut waiting)?;

@@ -1,4 +1,4 @@
-//! In which stage an object is applied, and in which order within it: Flux's, and one stage more. Which kinds have the stage that is an
+//! In which stage an object is applied, and in which order within it: Flux's, and two stages more. Which kinds have the stage that is an
 //! administrator's own is not known here.
 
 use std::cmp::Ordering;
@@ -8,10 +8,11 @@ use tenure_api::ObjectId;
 use crate::plan::Stage;
 
 /// The stages of the apply.
-pub(super) const STAGES: [Stage; 6] = [
+pub(super) const STAGES: [Stage; 7] = [
     Stage::Definitions,
     Stage::Classes,
     Stage::Roles,
+    Stage::Policies,
     Stage::Protections,
     Stage::Custom,
     Stage::Rest,
@@ -31,9 +32,23 @@ pub(super) fn find_stage(id: &ObjectId) -> Stage {
         Stage::Classes
     } else if id.kind == "Role" && id.group == "rbac.authorization.k8s.io" {
         Stage::Roles
+    } else if is_policy(id) {
+        Stage::Policies
     } else {
         Stage::Rest
     }
+}
+
+/// Whether an object judges what comes after it, without a program of somebody's that has to be there first.
+fn is_policy(id: &ObjectId) -> bool {
+    id.group == "admissionregistration.k8s.io"
+        && matches!(
+            id.kind.as_str(),
+            "ValidatingAdmissionPolicy"
+                | "ValidatingAdmissionPolicyBinding"
+                | "MutatingAdmissionPolicy"
+                | "MutatingAdmissionPolicyBinding"
+        )
 }
 
 /// Whether an object keeps others within bounds, so that these must not be there without it.

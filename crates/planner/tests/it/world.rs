@@ -41,12 +41,16 @@ struct Stored {
     managers: BTreeMap<(String, String), (Value, String)>,
 }
 
-const CLUSTER_KINDS: [&str; 5] = [
+const CLUSTER_KINDS: [&str; 9] = [
     "Namespace",
     "ClusterRole",
     "ClusterRoleBinding",
     "CustomResourceDefinition",
     "StorageClass",
+    "Tenant",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
 ];
 
 impl World {
@@ -366,8 +370,7 @@ fn fields(config: &Value) -> Value {
 /// An object as a build gives it.
 pub(crate) fn rendered(object: &Value, index: usize, target_namespace: Option<&str>) -> RenderedObject {
     let mut object = object.clone();
-    let cluster =
-        ["Namespace", "ClusterRole", "CustomResourceDefinition"].contains(&object["kind"].as_str().unwrap_or_default());
+    let cluster = CLUSTER_KINDS.contains(&object["kind"].as_str().unwrap_or_default());
     if let Some(namespace) = target_namespace.filter(|_| !cluster) {
         object["metadata"]["namespace"] = json!(namespace);
     }
