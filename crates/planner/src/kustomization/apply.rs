@@ -19,7 +19,7 @@ use super::ownership::{self, Kept};
 use super::preview::DifferenceKind;
 use super::recreate;
 use super::todo::{Change, Todo, find_skip_reason, find_todo};
-use super::{Phase, Plan, ending, guard};
+use super::{Phase, Plan, ending, guard, missing_right};
 use crate::answer::{Failure, Live, Reason, WriteAnswer};
 use crate::ending::add_duration;
 use crate::health::Health;
@@ -365,8 +365,10 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
     } else {
         ""
     };
+    let grant = missing_right::advise(failure, &context.identity, id).map(|advice| format!("; {advice}"));
+    let grant = grant.unwrap_or_default();
     format!(
-        "{} {what} failed{reason}: {}{hint} ({})",
+        "{} {what} failed{reason}: {}{hint}{grant} ({})",
         id.subject(),
         failure.message.trim_end(),
         object.origin

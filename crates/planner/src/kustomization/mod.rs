@@ -24,6 +24,7 @@ mod history;
 mod ignore;
 mod inputs;
 mod kube_config;
+mod missing_right;
 mod mode;
 mod notes;
 mod order;

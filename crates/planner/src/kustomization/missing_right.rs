@@ -1,0 +1,133 @@
+//! What to do where an identity lacks a right: said beside the API server's refusal.
+//!
+//! RBAC and admission refuse for the same reason, Forbidden; the authorizer's own sentence (`NewForbidden` of Kubernetes' apiserver, with the words of its
+//! `responsewriters`) tells them apart. It is read to say something to people and decides nothing. Refuses to advise a right on what is not the object, or to
+//! somebody who isn't the identity: whoever else writes such a sentence has it repeated, and nothing added.
+
+use tenure_api::ObjectId;
+use tenure_tenancy::ServiceAccount;
+
+use crate::refusal::{Failure, Reason};
+
+/// What to do; nothing if the refusal isn't the authorizer's about this object and this identity.
+pub(super) fn advise(failure: &Failure, identity: &ServiceAccount, id: &ObjectId) -> Option<String> {
+    if failure.reason != Reason::Forbidden {
+        return None;
+    }
+    let (subject, sentence) = failure.message.split_once(" is forbidden: User ")?;
+    let (_, name) = subject.split_once(' ')?;
+    let sentence = sentence.strip_prefix(&format!("\"{identity}\" cannot "))?;
+    let (verb, sentence) = sentence.split_once(" resource ")?;
+    let (resource, sentence) = take_quoted(sentence)?;
+    let (group, place) = take_quoted(sentence.strip_prefix(" in API group ")?)?;
+    if name != format!("\"{}\"", id.name) || group != id.group || !is_word(verb) || !is_word(resource) {
+        return None;
+    }
+    let resource = match group {
+        "" => resource.to_owned(),
+        group => format!("{resource}.{group}"),
+    };
+    let scope = if id.namespace.is_empty() {
+        place
+            .starts_with(" at the cluster scope")
+            .then(|| "a ClusterRole and a ClusterRoleBinding".to_owned())
+    } else {
+        let there = format!(" in the namespace \"{}\"", id.namespace);
+        place
+            .starts_with(&there)
+            .then(|| format!("a Role and a RoleBinding in namespace {}", id.namespace))
+    }?;
+    // Who applies creates what isn't there yet.
+    let verbs = if verb == "patch" { "patch and create" } else { verb };
+    Some(format!(
+        "if it is to be allowed, an administrator gives ServiceAccount {}/{} the right to {verbs} {resource}, by {scope}",
+        identity.namespace(),
+        identity.name()
+    ))
+}
+
+fn take_quoted(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix('"')?.split_once('"')
+}
+
+/// Whether it is what verbs and resources are written in.
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_tenancy::{Placement, identity};
+
+    use super::*;
+
+    fn advice(id: &str, message: &str) -> Option<String> {
+        let failure = Failure {
+            code: 403,
+            reason: Reason::Forbidden,
+            message: message.to_owned(),
+            ..Failure::default()
+        };
+        let placement = Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+        };
+        let identity = identity::decide_for_kustomization(&placement, "team", None).expect("an identity");
+        advise(&failure, &identity, &id.parse().expect("an id"))
+    }
+
+    const USER: &str = "User \"system:serviceaccount:team:default\" cannot";
+
+    #[test]
+    fn the_right_that_is_missing_is_named() {
+        let message = format!(
+            "deployments.apps \"web\" is forbidden: {USER} patch resource \"deployments\" in API group \"apps\" in the namespace \"team\""
+        );
+        let want = "if it is to be allowed, an administrator gives ServiceAccount team/default the right to patch and create deployments.apps, \
+                    by a Role and a RoleBinding in namespace team";
+        assert_eq!(advice("team_web_apps_Deployment", &message).as_deref(), Some(want));
+        let message = format!(
+            "namespaces \"new\" is forbidden: {USER} create resource \"namespaces\" in API group \"\" at the cluster scope"
+        );
+        let want = "if it is to be allowed, an administrator gives ServiceAccount team/default the right to create namespaces, by a ClusterRole \
+                    and a ClusterRoleBinding";
+        assert_eq!(advice("_new__Namespace", &message).as_deref(), Some(want));
+    }
+
+    #[test]
+    fn what_isnt_the_authorizers_about_this_gets_no_advice() {
+        let namespace = "in the namespace \"team\"";
+        for message in [
+            // Admission.
+            "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no".to_owned(),
+            // Of another object, of somebody else, of another group, of another place.
+            format!(
+                "deployments.apps \"other\" is forbidden: {USER} patch resource \"deployments\" in API group \"apps\" {namespace}"
+            ),
+            format!(
+                "deployments.apps \"web\" is forbidden: User \"admin\" cannot patch resource \"deployments\" in API group \"apps\" {namespace}"
+            ),
+            format!(
+                "deployments.apps \"web\" is forbidden: {USER} patch resource \"secrets\" in API group \"\" {namespace}"
+            ),
+            format!(
+                "deployments.apps \"web\" is forbidden: {USER} patch resource \"deployments\" in API group \"apps\" in the namespace \"kube-system\""
+            ),
+            format!(
+                "deployments.apps \"web\" is forbidden: {USER} patch resource \"deployments\" in API group \"apps\" at the cluster scope"
+            ),
+            // What is no verb.
+            format!(
+                "deployments.apps \"web\" is forbidden: {USER} do all with resource \"deployments\" in API group \"apps\" {namespace}"
+            ),
+            format!(
+                "deployments.apps \"web\" is forbidden: {USER} patch resource \"deployments in API group \"apps\" {namespace}"
+            ),
+            String::new(),
+        ] {
+            assert_eq!(advice("team_web_apps_Deployment", &message), None, "{message}");
+        }
+    }
+}
