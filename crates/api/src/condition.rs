@@ -40,6 +40,11 @@ pub const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 /// The signature of what the upstream has was verified.
 pub const SOURCE_VERIFIED: &str = "SourceVerified";
 
+/// Whether the policies of an Enforcement are in force. Tenure's own.
+pub const POLICIES_IN_FORCE: &str = "PoliciesInForce";
+/// Whether the webhook configurations of an Enforcement are as they have to be. Tenure's own.
+pub const WEBHOOKS_IN_FORCE: &str = "WebhooksInForce";
+
 /// The three values of a condition's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]

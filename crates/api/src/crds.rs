@@ -4,8 +4,8 @@ use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::{
-    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider,
-    Receiver, Surface, Tenant,
+    Alert, ArtifactGenerator, Bucket, Enforcement, ExternalArtifact, GitRepository, Kustomization, OciRepository,
+    Provider, Receiver, Surface, Tenant,
 };
 
 /// A CustomResourceDefinition could not be turned into JSON.
@@ -28,6 +28,7 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
         finished::<Alert>("Alert", None)?,
         finished::<ArtifactGenerator>("ArtifactGenerator", None)?,
         finished::<Bucket>("Bucket", Some(json!({ "observedGeneration": -1 })))?,
+        finished::<Enforcement>("Enforcement", None)?,
         finished::<ExternalArtifact>("ExternalArtifact", None)?,
         finished::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
         finished::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,

@@ -7,6 +7,7 @@ mod choice;
 use serde_json::{Value, json};
 
 use crate::crds::{CrdError, crds};
+use crate::enforcement::ENFORCEMENT;
 use crate::metadata::{
     CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
     LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
@@ -208,6 +209,7 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
     let group = json!(["admissionregistration.k8s.io"]);
     let both = json!(["validatingadmissionpolicies", "validatingadmissionpolicybindings"]);
     let mut objects = roles.to_vec();
+    let [making, saying] = telling_enforcement();
     objects.extend([
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -215,8 +217,12 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
             "rules": [
                 // Who may create can't be bound to names.
                 {"apiGroups": group, "resources": both, "verbs": ["get", "list", "watch", "create"]},
-                {"apiGroups": group, "resources": both, "verbs": ["patch"],
+                // Of these names only, so that nobody with the controllers' token takes other policies away, or the one above them. A version
+                // that doesn't make one of them any more may delete it while it has the rights of the one that did.
+                {"apiGroups": group, "resources": both, "verbs": ["patch", "delete"],
                  "resourceNames": names("ValidatingAdmissionPolicy")},
+                making,
+                saying,
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
                  "verbs": ["get", "create", "patch"]},
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
@@ -226,6 +232,15 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
         controller_cluster_role_binding_to(POLICING_ROLE),
     ]);
     objects
+}
+
+/// The rules by which it is said whether what judges writes is in force. Who may create can't be bound to names.
+fn telling_enforcement() -> [Value; 2] {
+    [
+        json!({"apiGroups": ["tenure.dev"], "resources": ["enforcements"], "verbs": ["create"]}),
+        json!({"apiGroups": ["tenure.dev"], "resources": ["enforcements", "enforcements/status"], "verbs": ["get", "patch"],
+               "resourceNames": [ENFORCEMENT]}),
+    ]
 }
 
 /// How the controllers find out who asks for metrics, and whether that one may: Kubernetes' own role for who asks so. Only for an installation

@@ -12,6 +12,7 @@ pub mod bucket;
 pub mod condition;
 pub mod crds;
 pub mod duration;
+pub mod enforcement;
 pub mod external_artifact;
 pub mod git_repository;
 pub mod installation;
@@ -39,6 +40,7 @@ pub use artifact_generator::{ArtifactGenerator, ArtifactGeneratorSpec, ArtifactG
 pub use bucket::{Bucket, BucketSpec, BucketStatus};
 pub use condition::{Condition, ConditionStatus};
 pub use duration::DurationText;
+pub use enforcement::{Enforcement, EnforcementSpec, EnforcementStatus};
 pub use external_artifact::{ExternalArtifact, ExternalArtifactSpec, ExternalArtifactStatus};
 pub use git_repository::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
 pub use inventory::ObjectId;

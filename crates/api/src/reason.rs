@@ -121,3 +121,15 @@ pub const TERMINATING: &str = "Terminating";
 pub const WRONG_NAMESPACE: &str = "WrongNamespace";
 /// Ours: the ServiceAccount to act as does not exist, or may not be used.
 pub const IDENTITY_MISSING: &str = "IdentityMissing";
+/// What judges writes is in force. Ours.
+pub const IN_FORCE: &str = "InForce";
+/// Policies wait for what they read to be written first. Ours.
+pub const FACTS_MISSING: &str = "FactsMissing";
+/// A policy, what binds it, or a webhook isn't as it has to be. Ours.
+pub const WEAKENED: &str = "Weakened";
+/// Policies are as they have to be, and no request has met them yet. Ours.
+pub const NOT_MET_YET: &str = "NotMetYet";
+/// There are policies that this version doesn't make. Ours.
+pub const LEFT_OVER: &str = "LeftOver";
+/// What judges writes can't be looked at, or put back. Ours.
+pub const NOT_KEPT: &str = "NotKept";

@@ -1,5 +1,6 @@
-//! Keeps tenancy's policies in force: the facts that they read, on namespaces, and the policies themselves. Carries out what
-//! [`tenure_planner::policies`] decides, as the controller; refuses to hold more of namespaces and policies than watches tell.
+//! Keeps tenancy's policies in force: the facts that they read, on namespaces, and the policies themselves; and says in the cluster's Enforcement
+//! whether they are. Carries out what [`tenure_planner::policies`] decides, as the controller; refuses to hold more of namespaces and policies than
+//! watches tell.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -9,12 +10,14 @@ use futures::StreamExt as _;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_api::metadata::{HAND_EDITS, SURFACE_LABEL, TENURE_CONTROLLER};
-use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface};
-use tenure_cluster::{Client, ClusterError, EventHistory, EventRecorder};
-use tenure_planner::Event;
-use tenure_planner::policies::{SeenNamespace, Snapshot, Target, Write, plan};
+use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface, reason};
+use tenure_cluster::{
+    Client, ClusterError, DeleteOptions, EventHistory, EventRecorder, Preconditions, report_enforcement,
+};
+use tenure_planner::enforcement::{Part, Standing};
+use tenure_planner::policies::{Plan, Probe, SeenNamespace, Snapshot, Target, Write, plan};
 use tenure_tenancy::Facts;
-use tenure_tenancy::admission::policy::Refusing;
+use tenure_tenancy::admission::policy::{Refusing, has_met_probe};
 use tokio::time::Instant;
 
 use crate::cache::Cache;
@@ -31,6 +34,9 @@ const AT_ONCE: usize = 8;
 /// How long news are gathered, at least and at most: a tenant may change what some of them follow from as often as it likes. Between these, four times
 /// as long as the last look took, so that looking takes a fifth of a thread's time whoever calls for it.
 const GATHERED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
+/// How soon it is asked again whether policies are in force, at most; and how soon it is said again.
+const ASKED_AGAIN: Duration = Duration::from_secs(2);
+const SAID_AGAIN: Duration = Duration::from_secs(30);
 /// How soon what was refused is tried again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
@@ -38,19 +44,27 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from
 pub(crate) async fn keep(hub: Arc<Hub>) {
     let mut said = EventHistory::default();
     let (mut refusals, mut complaint) = (Refusals::default(), String::new());
+    let mut meeting = Meeting::default();
     loop {
         let began = Instant::now();
-        let (looks, refused) = (Arc::clone(&hub), refusals.list());
+        let (looks, refused, met) = (Arc::clone(&hub), refusals.list(), meeting.met.clone());
         // All Tenants and namespaces are looked at: long, where there are many.
-        let planned = tokio::task::spawn_blocking(move || plan(&observe(&looks, refused))).await;
+        let planned = tokio::task::spawn_blocking(move || plan(&observe(&looks, refused, met))).await;
         let took = began.elapsed();
-        let writes = match planned {
-            Ok(writes) => refusals.pass(writes, Instant::now()),
-            Err(error) => {
-                tracing::error!(%error, "what policies need could not be found out");
-                Vec::new()
+        let Plan {
+            writes,
+            probe,
+            standing,
+        } = planned.unwrap_or_else(|error| {
+            tracing::error!(%error, "what policies need could not be found out");
+            let why = "what policies need could not be found out: the log of the controllers says more";
+            Plan {
+                writes: Vec::new(),
+                probe: None,
+                standing: Standing::fails(reason::NOT_KEPT, why),
             }
-        };
+        });
+        let writes = refusals.pass(writes, Instant::now());
         let failure = carry_out(&hub, writes, &mut said, &mut refusals)
             .await
             .unwrap_or_default();
@@ -60,6 +74,9 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             }
             complaint = failure;
         }
+        // After what puts them back: that comes first.
+        meeting.report(&hub, &standing).await;
+        let again = meeting.ask(&hub, probe).await;
         tokio::select! {
             () = hub.policy_news.notified() => {
                 tokio::time::sleep(took.saturating_mul(4).clamp(GATHERED.0, GATHERED.1)).await;
@@ -70,7 +87,70 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
                     None => std::future::pending().await,
                 }
             } => {}
+            () = async {
+                match again {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            } => {}
         }
+    }
+}
+
+/// Whether the API server has acted on the policies, and what was said of it.
+#[derive(Debug, Default)]
+struct Meeting {
+    /// How the policies were when one of them was met last.
+    met: Option<String>,
+    /// What was said last, when, and what kept it from being said.
+    reported: Option<(Standing, Instant)>,
+    complaint: String,
+    /// How long it is waited until it is asked again.
+    pause: Option<Duration>,
+}
+
+impl Meeting {
+    /// Says how the policies are, where that is news, and now and then where it is none: somebody may have written over it.
+    async fn report(&mut self, hub: &Hub, standing: &Standing) {
+        let is_said = |(said, when): &(Standing, Instant)| said == standing && when.elapsed() < SAID_AGAIN;
+        if self.reported.as_ref().is_some_and(is_said) {
+            return;
+        }
+        let (controller, settings) = (&hub.means.controller, &hub.means.settings);
+        let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Policies, standing), settings).await;
+        let complaint = match written {
+            Ok(()) => {
+                self.reported = Some((standing.clone(), Instant::now()));
+                String::new()
+            }
+            Err(error) => error.to_string(),
+        };
+        if complaint != self.complaint {
+            if !complaint.is_empty() {
+                tracing::warn!("whether policies are in force can't be said in the Enforcement tenure: {complaint}");
+            }
+            self.complaint = complaint;
+        }
+    }
+
+    /// Asks, if something is to be asked. Returns how soon all is looked at again whatever happens.
+    async fn ask(&mut self, hub: &Hub, probe: Option<Probe>) -> Option<Duration> {
+        let Some(Probe { state, object }) = probe else {
+            self.pause = None;
+            return Some(SAID_AGAIN);
+        };
+        let answer = hub.means.controller.try_creation(&object, TENURE_CONTROLLER).await;
+        if answer.is_err_and(|error| has_met_probe(&error.to_string(), &state)) {
+            self.met = Some(state);
+            self.pause = None;
+            return Some(Duration::ZERO);
+        }
+        let pause = self
+            .pause
+            .map_or(PAUSES.0, |pause| pause.saturating_mul(2))
+            .min(ASKED_AGAIN);
+        self.pause = Some(pause);
+        Some(pause)
     }
 }
 
@@ -163,7 +243,7 @@ fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
     refusing
 }
 
-fn observe(hub: &Hub, refused: BTreeSet<Target>) -> Snapshot {
+fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapshot {
     let facts = hub.copy_facts();
     let seen = |cache: &Cache<DynamicObject>, kind: &'static str| -> Vec<Value> {
         let all = cache.all();
@@ -194,6 +274,7 @@ fn observe(hub: &Hub, refused: BTreeSet<Target>) -> Snapshot {
         namespaces: namespaces.collect(),
         live,
         refused,
+        met,
     }
 }
 
@@ -244,25 +325,34 @@ async fn carry_out_one(controller: &Client, write: &Write) -> Result<(), Cluster
                 .merge_patch(&resource, ("", name), None, TENURE_CONTROLLER, patch)
                 .await?;
         }
+        Write::Delete { object, uid, .. } => {
+            let view = ObjectView::of(object);
+            let resource = controller.resource(POLICY.0, view.read_text("/kind")).await?;
+            let options = DeleteOptions {
+                preconditions: Preconditions {
+                    uid: Some(uid.clone()),
+                    ..Preconditions::default()
+                },
+                ..DeleteOptions::default()
+            };
+            controller
+                .delete(&resource, "", view.read_text("/metadata/name"), &options)
+                .await?;
+        }
     }
     Ok(())
 }
 
 /// Says that something was put back, in the log and as an event.
 async fn tell(controller: &Client, said: &mut EventHistory, write: &Write) {
-    let (object, event): (&Value, &Event) = match write {
-        Write::Create {
-            object,
-            told: Some(event),
-        }
-        | Write::Repair {
-            object, told: event, ..
-        } => (object, event),
-        Write::Create { .. } | Write::Facts { .. } => return,
-    };
+    let Some((object, event)) = write.tells() else { return };
     tracing::warn!("{}", event.message);
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.entry("apiVersion").or_insert_with(|| json!(POLICY.0));
+    }
     let recorder = EventRecorder::new(controller.clone(), TENURE_CONTROLLER);
-    recorder.record(said, object, &describe_event(event, None)).await;
+    recorder.record(said, &object, &describe_event(event, None)).await;
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub mod dependents;
 pub mod digest;
 pub mod election;
 mod ending;
+pub mod enforcement;
 pub mod expression;
 pub mod external_artifact;
 pub mod fields;

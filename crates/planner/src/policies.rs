@@ -2,18 +2,23 @@
 //!
 //! Facts come first: a policy that finds none in a tenant's namespace refuses what owners write there. So the policies are put in force
 //! by whoever writes the facts, once all are written, and not by who installs. What somebody deleted or changed of them is put back,
-//! and told. It refuses to touch other policies, and annotations other than facts.
+//! and told; what another version made and this one doesn't is taken away. That they are in force is said once a request has met them.
+//! It refuses to touch other policies, and annotations other than facts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::{Map, Value, json};
-use tenure_api::ObjectView;
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
+use tenure_api::{ObjectView, reason};
 use tenure_tenancy::Facts;
 use tenure_tenancy::admission::policy::{
-    FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespaces, is_bound, list_policies,
+    FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespaces, is_bound, list_policies, list_probe, make_probe,
+    probe_name,
 };
 
+use crate::digest::digest_value;
+use crate::enforcement::Standing;
 use crate::merge_patch::find_difference;
 use crate::plan::{Event, EventKind, EventPlace};
 
@@ -30,6 +35,28 @@ pub struct Snapshot {
     pub live: Vec<Value>,
     /// What could not be written when it was tried last.
     pub refused: BTreeSet<Target>,
+    /// The state of the policies in which a request has met them last.
+    pub met: Option<String>,
+}
+
+/// What is to be done, and how policies are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What is to be written now; nothing where all is as it should be.
+    pub writes: Vec<Write>,
+    /// What is asked, as a dry run, to see whether policies are in force.
+    pub probe: Option<Probe>,
+    /// Whether they are.
+    pub standing: Standing,
+}
+
+/// A question that policies answer by refusing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probe {
+    /// How the policies are, of which it is asked.
+    pub state: String,
+    /// The object that would be made.
+    pub object: Value,
 }
 
 /// What is written: the kind and the name of an object.
@@ -47,6 +74,11 @@ impl Target {
             kind: kind.to_owned(),
             name: name.to_owned(),
         }
+    }
+
+    fn of(object: &Value) -> Self {
+        let view = ObjectView::of(object);
+        Self::new(view.read_text("/kind"), view.read_text("/metadata/name"))
     }
 }
 
@@ -90,6 +122,15 @@ pub enum Write {
         object: Value,
         /// What is written.
         patch: Value,
+        /// What is told; nothing of what follows from the others.
+        told: Option<Event>,
+    },
+    /// A policy or a binding that another version made, if it still has this uid.
+    Delete {
+        /// The object, as it is stored.
+        object: Value,
+        /// Its uid.
+        uid: String,
         /// What is told.
         told: Event,
     },
@@ -101,11 +142,29 @@ impl Write {
     pub fn target(&self) -> Target {
         match self {
             Self::Facts { namespace, .. } => Target::new("Namespace", namespace),
-            Self::Create { object, .. } | Self::Repair { object, .. } => {
-                let view = ObjectView::of(object);
-                Target::new(view.read_text("/kind"), view.read_text("/metadata/name"))
+            Self::Create { object, .. } | Self::Repair { object, .. } | Self::Delete { object, .. } => {
+                Target::of(object)
             }
         }
+    }
+
+    /// What is told, if something is, and the object that it is about.
+    #[must_use]
+    pub fn tells(&self) -> Option<(&Value, &Event)> {
+        match self {
+            Self::Create { object, told } | Self::Repair { object, told, .. } => {
+                told.as_ref().map(|event| (object, event))
+            }
+            Self::Delete { object, told, .. } => Some((object, told)),
+            Self::Facts { .. } => None,
+        }
+    }
+
+    fn without_telling(mut self) -> Self {
+        if let Self::Create { told, .. } | Self::Repair { told, .. } = &mut self {
+            *told = None;
+        }
+        self
     }
 }
 
@@ -115,9 +174,26 @@ pub fn is_ours(name: &str) -> bool {
     name.starts_with(POLICY_PREFIX) && !is_bound(name)
 }
 
-/// What is to be written now; nothing where all is as it should be.
+/// Those of these policies and bindings that were made by Tenure and that this version doesn't make.
 #[must_use]
-pub fn plan(snapshot: &Snapshot) -> Vec<Write> {
+pub fn list_left_over<'a>(live: &'a [Value], platform: &str) -> Vec<&'a Value> {
+    let made = list_policies(platform);
+    let is_made = |object: &Value| made.iter().any(|made| Target::of(made) == Target::of(object));
+    let is_left = |object: &&Value| {
+        let view = ObjectView::of(object);
+        let name = view.read_text("/metadata/name");
+        is_ours(name)
+            && name != probe_name()
+            && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+            && !view.is_being_deleted()
+            && !is_made(object)
+    };
+    live.iter().filter(is_left).collect()
+}
+
+/// What is to be done now.
+#[must_use]
+pub fn plan(snapshot: &Snapshot) -> Plan {
     let names = snapshot.namespaces.iter().map(|namespace| namespace.name.as_str());
     let described = describe_namespaces(&snapshot.facts, &snapshot.refusing, names);
     let described = snapshot.namespaces.iter().zip(described);
@@ -128,13 +204,132 @@ pub fn plan(snapshot: &Snapshot) -> Vec<Write> {
     // While it is the first time, nothing is refused yet. A namespace that takes no facts, as its owner may have filled it up, is not waited
     // for: without them its owners are refused there, and nobody else is.
     if is_first && facts.iter().any(|write| !snapshot.refused.contains(&write.target())) {
-        return facts;
+        let standing = Standing::fails(
+            reason::FACTS_MISSING,
+            "policies come once what they read stands on the namespaces",
+        );
+        return Plan {
+            writes: facts,
+            probe: None,
+            standing,
+        };
     }
-    let wanted = list_policies(&snapshot.facts.settings().platform_namespace);
-    let policies = wanted
-        .into_iter()
-        .filter_map(|wanted| put_back(&snapshot.live, wanted, is_first));
-    policies.chain(facts).collect()
+    let platform = &snapshot.facts.settings().platform_namespace;
+    let wanted = list_policies(platform);
+    let policies: Vec<Write> = wanted
+        .iter()
+        .filter_map(|wanted| put_back(&snapshot.live, wanted.clone(), is_first))
+        .collect();
+    let left_over = list_left_over(&snapshot.live, platform).into_iter().map(take_away);
+    let left_over: Vec<Write> = left_over.collect();
+    let mut plan = judge(snapshot, (&policies, &left_over), &wanted);
+    let first: Vec<Write> = policies.into_iter().chain(left_over).collect();
+    plan.writes.splice(0..0, first);
+    plan.writes.extend(facts);
+    plan
+}
+
+/// How the policies are. What is asked follows from how they are stored, and so does the policy that answers it: it is written after them.
+fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wanted: &[Value]) -> Plan {
+    let finish = |writes, probe, standing| Plan {
+        writes,
+        probe,
+        standing,
+    };
+    if !policies.is_empty() {
+        let standing = Standing::fails(
+            reason::WEAKENED,
+            format!(
+                "{}: not as they have to be, and are put back",
+                name_targets(policies.iter())
+            ),
+        );
+        return finish(Vec::new(), None, standing);
+    }
+    // One that is on its way out isn't put back yet.
+    let mut state = Vec::new();
+    for wanted in wanted {
+        let target = Target::of(wanted);
+        let Some(found) = find_live(&snapshot.live, &target).filter(|found| !ObjectView::of(found).is_being_deleted())
+        else {
+            let standing = Standing::fails(
+                reason::WEAKENED,
+                format!("{target} is being deleted, and is made again"),
+            );
+            return finish(Vec::new(), None, standing);
+        };
+        let part = |path: &str| found.pointer(path).cloned().unwrap_or(Value::Null);
+        state.push(json!([
+            target.kind,
+            target.name,
+            part("/metadata/uid"),
+            part("/metadata/generation")
+        ]));
+    }
+    let state = digest_value(&Value::from(state));
+    let state: String = state.trim_start_matches("sha256:").chars().take(STATE_LENGTH).collect();
+    if !left_over.is_empty() {
+        let standing = Standing::fails(
+            reason::LEFT_OVER,
+            format!(
+                "{}: made by another version of Tenure, and not by this one: deleted, or left to `tenure install` of this version",
+                name_targets(left_over.iter())
+            ),
+        );
+        return finish(Vec::new(), None, standing);
+    }
+    let platform = &snapshot.facts.settings().platform_namespace;
+    let answering = list_probe(platform, &state).into_iter();
+    let answering: Vec<Write> = answering
+        .filter_map(|wanted| put_back(&snapshot.live, wanted, false))
+        .map(Write::without_telling)
+        .collect();
+    if snapshot.met.as_ref() == Some(&state) {
+        let message = format!("{} policies are in force", wanted.len() / 2);
+        return finish(answering, None, Standing::holds(message));
+    }
+    let standing = Standing::fails(
+        reason::NOT_MET_YET,
+        "policies are stored, and the API server doesn't act on them yet: no request has met them",
+    );
+    let probe = answering.is_empty().then(|| Probe {
+        object: make_probe(platform, &state),
+        state,
+    });
+    finish(answering, probe, standing)
+}
+
+/// How many letters say how all policies are.
+const STATE_LENGTH: usize = 16;
+/// How many objects a message names.
+const TOLD: usize = 4;
+
+fn name_targets<'a>(writes: impl Iterator<Item = &'a Write>) -> String {
+    let names: Vec<String> = writes.map(|write| write.target().to_string()).collect();
+    let (told, more) = names.split_at(names.len().min(TOLD));
+    match more.len() {
+        0 => told.join(", "),
+        more => format!("{}, and {more} more", told.join(", ")),
+    }
+}
+
+fn take_away(found: &Value) -> Write {
+    let target = Target::of(found);
+    Write::Delete {
+        uid: ObjectView::of(found).read_text("/metadata/uid").to_owned(),
+        told: Event {
+            kind: EventKind::Normal,
+            reason: "PolicyTakenAway".to_owned(),
+            message: format!("{target} was made by another version of Tenure, and not by this one: it is deleted"),
+            annotations: BTreeMap::new(),
+            place: EventPlace::Beside,
+        },
+        object: found.clone(),
+    }
+}
+
+fn find_live<'a>(live: &'a [Value], target: &Target) -> Option<&'a Value> {
+    live.iter().find(|object| Target::of(object) == *target)
 }
 
 /// The change of a namespace's facts, if there is one.
@@ -159,18 +354,9 @@ fn write_facts(namespace: &SeenNamespace, wanted: &BTreeMap<String, String>) -> 
 }
 
 fn put_back(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
-    let (kind, name) = {
-        let view = ObjectView::of(&wanted);
-        (
-            view.read_text("/kind").to_owned(),
-            view.read_text("/metadata/name").to_owned(),
-        )
-    };
-    let is_it = |object: &&Value| {
-        let view = ObjectView::of(object);
-        view.read_text("/kind") == kind && view.read_text("/metadata/name") == name
-    };
-    let Some(found) = live.iter().find(is_it) else {
+    let target = Target::of(&wanted);
+    let Target { kind, name } = &target;
+    let Some(found) = find_live(live, &target) else {
         let told = (!is_first).then(|| {
             tell(format!(
                 "{kind} {name} was not there, and is made again: what it refuses was allowed meanwhile"
@@ -197,7 +383,7 @@ fn put_back(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
     Some(Write::Repair {
         object: wanted,
         patch,
-        told,
+        told: Some(told),
     })
 }
 
@@ -212,166 +398,4 @@ fn tell(message: String) -> Event {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(
-        clippy::unwrap_used,
-        clippy::panic,
-        clippy::indexing_slicing,
-        clippy::allow_attributes,
-        reason = "tests may panic"
-    )]
-
-    use tenure_tenancy::realm::TenantOwnerReference;
-    use tenure_tenancy::{NamespaceFacts, Settings, TenantFacts};
-
-    use super::*;
-
-    fn snapshot() -> Snapshot {
-        let mut facts = Facts::new(Settings::default());
-        facts.set_tenant(TenantFacts {
-            name: "blue".to_owned(),
-            uid: "t".to_owned(),
-            recorded: BTreeMap::from([("blue".to_owned(), "n".to_owned())]),
-            ..TenantFacts::default()
-        });
-        facts.set_namespace(NamespaceFacts {
-            name: "blue".to_owned(),
-            uid: "n".to_owned(),
-            tenant_label: Some("blue".to_owned()),
-            tenant_owners: vec![TenantOwnerReference {
-                name: "blue".to_owned(),
-                uid: "t".to_owned(),
-            }],
-            ..NamespaceFacts::default()
-        });
-        let seen = |name: &str| SeenNamespace {
-            name: name.to_owned(),
-            uid: "n".to_owned(),
-            annotations: BTreeMap::from([("others".to_owned(), "stay".to_owned())]),
-        };
-        Snapshot {
-            facts,
-            namespaces: vec![seen("blue"), seen("nobody")],
-            ..Snapshot::default()
-        }
-    }
-
-    /// The snapshot after what was planned was done.
-    fn carry_out(snapshot: &mut Snapshot, writes: Vec<Write>) {
-        for write in writes {
-            match write {
-                Write::Facts { namespace, patch } => {
-                    let seen = snapshot
-                        .namespaces
-                        .iter_mut()
-                        .find(|seen| seen.name == namespace)
-                        .unwrap();
-                    for (key, value) in patch["metadata"]["annotations"].as_object().unwrap() {
-                        match value.as_str() {
-                            Some(value) => seen.annotations.insert(key.clone(), value.to_owned()),
-                            None => seen.annotations.remove(key),
-                        };
-                    }
-                }
-                Write::Create { object, told } => {
-                    assert_eq!(told, None);
-                    snapshot.live.push(object);
-                }
-                Write::Repair { .. } => panic!("nothing was changed"),
-            }
-        }
-    }
-
-    #[test]
-    fn policies_come_after_the_facts_and_both_are_written_once() {
-        let mut snapshot = snapshot();
-        let first = plan(&snapshot);
-        let [Write::Facts { namespace, patch }] = first.as_slice() else {
-            panic!("{first:?}")
-        };
-        assert_eq!((namespace.as_str(), &patch["metadata"]["uid"]), ("blue", &json!("n")));
-        assert_eq!(
-            patch["metadata"]["annotations"]["facts.tenure.dev/account"],
-            "blue-gitops"
-        );
-        // Who makes the server refuse the facts keeps no policy from coming.
-        let mut full = snapshot.clone();
-        full.refused = first.iter().map(Write::target).collect();
-        let creates = |writes: &[Write]| {
-            writes
-                .iter()
-                .filter(|write| matches!(write, Write::Create { .. }))
-                .count()
-        };
-        assert!(creates(&first) == 0 && creates(&plan(&full)) >= 30);
-        carry_out(&mut snapshot, first);
-        let second = plan(&snapshot);
-        assert!(second.len() >= 30 && second.iter().all(|write| matches!(write, Write::Create { .. })));
-        carry_out(&mut snapshot, second);
-        assert_eq!(plan(&snapshot), []);
-        // What is no fact any more goes, and nothing else.
-        snapshot.namespaces[1]
-            .annotations
-            .insert("facts.tenure.dev/tenant".to_owned(), "blue".to_owned());
-        let stale = plan(&snapshot);
-        let [Write::Facts { patch, .. }] = stale.as_slice() else {
-            panic!("{stale:?}")
-        };
-        assert_eq!(
-            patch["metadata"]["annotations"],
-            json!({ "facts.tenure.dev/tenant": null })
-        );
-    }
-
-    #[test]
-    fn what_was_deleted_or_weakened_is_put_back_and_told() {
-        let mut snapshot = snapshot();
-        let facts = plan(&snapshot);
-        carry_out(&mut snapshot, facts);
-        let policies = plan(&snapshot);
-        carry_out(&mut snapshot, policies);
-        let gone = snapshot.live.remove(3);
-        let weakened = |object: &mut Value| {
-            object["spec"]["matchConstraints"]["excludeResourceRules"] = json!([{ "resources": ["*"] }])
-        };
-        weakened(&mut snapshot.live[0]);
-        snapshot.live[1]["spec"]["validationActions"] = json!(["Audit"]);
-        let writes = plan(&snapshot);
-        let [
-            Write::Repair {
-                patch: rules,
-                told: one,
-                ..
-            },
-            Write::Repair {
-                patch: actions,
-                told: other,
-                ..
-            },
-            Write::Create {
-                object,
-                told: Some(third),
-            },
-        ] = writes.as_slice()
-        else {
-            panic!("{writes:#?}");
-        };
-        assert_eq!(
-            rules["spec"],
-            json!({ "matchConstraints": { "excludeResourceRules": null } })
-        );
-        assert_eq!(actions["spec"], json!({ "validationActions": ["Deny"] }));
-        assert_eq!(*object, gone);
-        assert_eq!(
-            one.message,
-            "ValidatingAdmissionPolicy tenure-namespaces was changed (spec.matchConstraints), and is put back: what it refuses may have been \
-             allowed meanwhile"
-        );
-        assert!(
-            other
-                .message
-                .contains("Binding tenure-namespaces was changed (spec.validationActions)")
-        );
-        assert!(third.message.contains("was not there, and is made again"));
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! An administrator's requests in JSON. Owns no types: a test says what it means as the object itself.
 
+use http_body_util::BodyExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
@@ -213,6 +214,35 @@ impl Admin {
             .into_iter()
             .map(|item| Ok(serde_json::to_value(item)?))
             .collect()
+    }
+
+    /// Follows what is in no namespace from a version on: one state of an object after the other, until `is_enough` of them.
+    ///
+    /// # Errors
+    /// [`AdminError`], and when the API server ends it before.
+    pub async fn follow(
+        &self,
+        collection: &str,
+        version: &str,
+        mut is_enough: impl FnMut(&Value) -> bool,
+    ) -> Result<(), AdminError> {
+        let request = http::Request::get(format!("{collection}?watch=true&resourceVersion={version}"))
+            .body(kube::client::Body::empty())
+            .map_err(kube::Error::HttpError)?;
+        let mut answer = self.client.send(request).await?;
+        let mut read = Vec::new();
+        while let Some(frame) = answer.body_mut().frame().await {
+            let Ok(bytes) = frame?.into_data() else { continue };
+            read.extend_from_slice(&bytes);
+            while let Some(end) = read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = read.drain(..=end).collect();
+                let event: Value = serde_json::from_slice(&line)?;
+                if is_enough(event.get("object").unwrap_or(&Value::Null)) {
+                    return Ok(());
+                }
+            }
+        }
+        Err(AdminError::Incomplete("end of what was waited for"))
     }
 
     /// Deletes an object; that it is gone is no error.

@@ -1,5 +1,6 @@
 //! Keeps the two webhook configurations as they have to be. Owns how soon: within a second of being seen otherwise. A configuration meets no
-//! admission, so that only RBAC keeps others from weakening one; whoever may, is named in an event, and undone.
+//! admission, so that only RBAC keeps others from weakening one; whoever may, is named in an event, and undone, and the cluster's Enforcement
+//! isn't ready meanwhile.
 //!
 //! Refuses to overwrite what it hasn't read, and to write without a right that an administrator can take away: without the binding of
 //! `tenure-admission` nothing is put back, which is how an uninstallation begins.
@@ -12,9 +13,13 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{CONFIGURATION, WebhookPlace, configurations};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
+use tenure_api::reason;
 use tenure_cluster::{
-    Client, ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource, WatchEvent, watch,
+    Client, ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource, WatchEvent,
+    report_enforcement, watch,
 };
+use tenure_planner::enforcement::{Part, Standing};
+use tenure_tenancy::Settings;
 use tokio::sync::Notify;
 
 use super::trust::TrustKeeper;
@@ -34,6 +39,7 @@ pub struct ConfigurationKeeper {
     client: Client,
     place: WebhookPlace,
     trust: Arc<TrustKeeper>,
+    settings: Settings,
     said: parking_lot::Mutex<String>,
 }
 
@@ -47,13 +53,17 @@ impl std::fmt::Debug for ConfigurationKeeper {
 }
 
 impl ConfigurationKeeper {
-    /// Keeps those that lead to this place, and trust what `trust` shows.
+    /// Keeps those that lead to this place, and trust what `trust` shows. The settings say what else is kept in force.
     #[must_use]
-    pub fn new(client: Client, place: WebhookPlace, trust: Arc<TrustKeeper>) -> Self {
+    pub fn new(client: Client, place: WebhookPlace, trust: Arc<TrustKeeper>, settings: Settings) -> Self {
         Self {
             client,
             place,
             trust,
+            settings: Settings {
+                is_guarded: true,
+                ..settings
+            },
             said: parking_lot::Mutex::default(),
         }
     }
@@ -96,9 +106,18 @@ impl ConfigurationKeeper {
         loop {
             let authorities = bundle.borrow_and_update().clone();
             if !authorities.is_empty() {
-                match self.look(&authorities, &mut books).await {
-                    Ok(()) => self.trust.note_published(authorities),
-                    Err(error) => self.say(&error.to_string()),
+                let standing = match self.look(&authorities, &mut books).await {
+                    Ok(standing) => {
+                        self.trust.note_published(authorities);
+                        standing
+                    }
+                    Err(error) => {
+                        self.say(&error.to_string());
+                        Some(Standing::fails(reason::NOT_KEPT, error.to_string()))
+                    }
+                };
+                if let Some(standing) = standing {
+                    self.report(&standing).await;
                 }
             }
             let problem = problems.borrow_and_update().clone();
@@ -124,9 +143,19 @@ impl ConfigurationKeeper {
         }
     }
 
-    /// Looks at both once, and puts back what isn't as it has to be.
-    async fn look(&self, authorities: &str, books: &mut [Book; 2]) -> Result<(), ClusterError> {
+    /// Says in the cluster's Enforcement how they are.
+    async fn report(&self, standing: &Standing) {
+        let said = report_enforcement(&self.client, MANAGER, (Part::Webhooks, standing), &self.settings).await;
+        if let Err(error) = said {
+            self.say(&format!("the Enforcement {CONFIGURATION} can't be written: {error}"));
+        }
+    }
+
+    /// Looks at both once, and puts back what isn't as it has to be. Returns how they were, if that is to be said: what is written for the first
+    /// time, or trusts another authority from now on, is said of once it has been seen so.
+    async fn look(&self, authorities: &str, books: &mut [Book; 2]) -> Result<Option<Standing>, ClusterError> {
         let wanted = configurations(&self.place, authorities);
+        let (mut is_as_wanted, mut weakened) = (true, Vec::new());
         for (wanted, book) in wanted.iter().zip(books) {
             let resource = self.client.resource_of(wanted).await?;
             let found = self.client.find(&resource, "", CONFIGURATION).await?;
@@ -134,6 +163,10 @@ impl ConfigurationKeeper {
                 book.was_kept = true;
                 continue;
             };
+            is_as_wanted = false;
+            if let Difference::Weakened(what) = &difference {
+                weakened.push(format!("{}: {what}", ObjectView::of(wanted).read_text("/kind")));
+            }
             if !self.write(&resource, found.as_ref(), wanted).await? {
                 // Somebody was faster, and is told of by the watch.
                 continue;
@@ -141,7 +174,14 @@ impl ConfigurationKeeper {
             book.was_kept = true;
             self.tell(wanted, found.as_ref(), &difference, &mut book.history).await;
         }
-        Ok(())
+        Ok(match (is_as_wanted, weakened.as_slice()) {
+            (true, _) => Some(Standing::holds("the webhooks are as they have to be")),
+            (false, []) => None,
+            (false, weakened) => Some(Standing::fails(
+                reason::WEAKENED,
+                format!("{}: put back", weakened.join("; ")),
+            )),
+        })
     }
 
     async fn write(&self, resource: &Resource, found: Option<&Value>, wanted: &Value) -> Result<bool, ClusterError> {

@@ -48,13 +48,18 @@ impl WebhookDoor {
     #[must_use]
     pub fn new(client: Client, settings: WebhookSettings) -> Self {
         let gate = settings.gate.map(Arc::new);
-        let known = KnownFacts::new(settings.tenancy);
+        let known = KnownFacts::new(settings.tenancy.clone());
         let names = list_names(&settings.place);
         let trust = Arc::new(TrustKeeper::new(client.clone(), names, gate.clone()));
         let judge = Judge::new(known.clone(), client.clone());
         Self {
             server: Arc::new(WebhookServer::new(judge, gate)),
-            configurations: ConfigurationKeeper::new(client.clone(), settings.place, Arc::clone(&trust)),
+            configurations: ConfigurationKeeper::new(
+                client.clone(),
+                settings.place,
+                Arc::clone(&trust),
+                settings.tenancy,
+            ),
             client,
             known,
             trust,

@@ -135,6 +135,26 @@ async fn read(admin: &Admin, kind: (&str, &str)) -> Value {
     found["webhooks"].clone()
 }
 
+fn ready_of(enforcement: &Value) -> Value {
+    let conditions = enforcement["status"]["conditions"].as_array().into_iter().flatten();
+    let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
+    ready.next().cloned().unwrap_or_default()
+}
+
+/// The Enforcement, once it says that all is in force.
+async fn until_ready(admin: &Admin) -> Value {
+    let kind = ("tenure.dev/v1alpha1", "Enforcement");
+    eventually(SOON, || async {
+        let found = admin.get(kind, ("", "tenure")).await.unwrap().unwrap_or_default();
+        match ready_of(&found)["status"] == "True" {
+            true => Ok(found),
+            false => Err(found),
+        }
+    })
+    .await
+    .unwrap()
+}
+
 /// Two processes of a webhook, and what becomes of configurations that somebody weakens.
 async fn see_it_put_back(cluster: Cluster) {
     prepare(&cluster).await;
@@ -184,6 +204,7 @@ async fn see_it_put_back(cluster: Cluster) {
     })
     .await
     .unwrap();
+    let enforcement = until_ready(admin).await;
     let weakened: [((&str, &str), Option<Value>); 5] = [
         (VALIDATING, Some(json!({ "webhooks": null }))),
         (MUTATING, Some(json!({ "webhooks": [] }))),
@@ -210,6 +231,14 @@ async fn see_it_put_back(cluster: Cluster) {
         .await
         .unwrap();
     }
+    // Ready was False meanwhile, and said why.
+    let (mut was_weakened, version) = (false, enforcement["metadata"]["resourceVersion"].as_str().unwrap());
+    let following = admin.follow("/apis/tenure.dev/v1alpha1/enforcements", version, |enforcement| {
+        let ready = ready_of(enforcement);
+        was_weakened |= ready["status"] == "False" && ready["reason"] == "Weakened";
+        was_weakened && ready["status"] == "True"
+    });
+    tokio::time::timeout(SOON, following).await.unwrap().unwrap();
     let mut one = wanted[1].clone();
     one[0]["failurePolicy"] = json!("Ignore");
     one[1]["namespaceSelector"] = json!({ "matchLabels": { "no": "such" } });
@@ -334,7 +363,7 @@ async fn no_request_fails_while_the_authority_changes() {
     let server = Arc::new(WebhookServer::new(judge, None));
     let (shows, configurations) = (
         Arc::clone(&trust),
-        ConfigurationKeeper::new(client.clone(), place, Arc::clone(&trust)),
+        ConfigurationKeeper::new(client.clone(), place, Arc::clone(&trust), Settings::default()),
     );
     let shown = Shown::Certificate(Arc::new(move || shows.acceptor()));
     let mut tasks = JoinSet::new();

@@ -11,6 +11,15 @@ use crate::tenants::{SURFACE, TENANT, surface, surface_ready, tenant};
 const POLICY: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
 const BINDING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+const ENFORCEMENT: (&str, &str) = ("tenure.dev/v1alpha1", "Enforcement");
+const ENFORCEMENTS: &str = "/apis/tenure.dev/v1alpha1/enforcements";
+/// A policy that no version makes, of which the controllers of the stage have the rights of one that did.
+pub(crate) const EARLIER: &str = "tenure-earlier";
+
+fn is_ready(enforcement: Option<&Value>) -> bool {
+    let ready = enforcement.and_then(|enforcement| condition(enforcement, "Ready"));
+    ready.is_some_and(|ready| ready["status"] == "True")
+}
 
 /// What comes of a dry run as somebody: nothing, or the message that refuses it.
 async fn ask(stage: &Stage, (method, who): (Method, &str), target: &str, body: &Value) -> Result<(), String> {
@@ -219,8 +228,30 @@ async fn put_back(stage: &Stage) {
         binding.is_some_and(|binding| binding["spec"]["validationActions"] == json!(["Deny"]))
     };
     stage.until(BINDING, ("", "tenure-cordoned"), is_whole).await;
+    let enforcement = stage.until(ENFORCEMENT, ("", "tenure"), is_ready).await.unwrap();
     stage.admin.delete(BINDING, ("", "tenure-cordoned")).await.unwrap();
     stage.until(BINDING, ("", "tenure-cordoned"), is_whole).await;
+    // Ready is False meanwhile, and says what it was; and True again once a request has met it.
+    let mut seen = Vec::new();
+    let version = enforcement["metadata"]["resourceVersion"].as_str().unwrap();
+    let following = stage.admin.follow(ENFORCEMENTS, version, |enforcement| {
+        let ready = condition(enforcement, "Ready").unwrap();
+        let text = |key: &str| ready[key].as_str().unwrap().to_owned();
+        seen.push((text("status"), text("reason"), text("message")));
+        ready["status"] == "True"
+    });
+    tokio::time::timeout(SOON, following).await.unwrap().unwrap();
+    let (status, reason, message) = &seen[0];
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Weakened"), "{seen:?}");
+    assert!(
+        message.starts_with("ValidatingAdmissionPolicyBinding tenure-cordoned: not as they have to be"),
+        "{seen:?}"
+    );
+    assert!(
+        seen.iter()
+            .any(|(status, reason, _)| status == "False" && reason == "NotMetYet"),
+        "{seen:?}"
+    );
     let weaker = json!({ "spec": { "validationActions": ["Audit"] } });
     stage
         .admin
@@ -254,9 +285,30 @@ async fn put_back(stage: &Stage) {
         if all { Ok(()) } else { Err(told) }
     });
     told.await.unwrap();
+    // What another version made, which this one has the rights of, goes; what merely has such a name stays.
+    let made = |name: &str, manager: &str| {
+        json!({
+            "apiVersion": POLICY.0, "kind": POLICY.1,
+            "metadata": { "name": name, "labels": { "app.kubernetes.io/managed-by": manager } },
+            "spec": {
+                "matchConstraints": { "resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nodes"]
+                }] },
+                "validations": [{ "expression": "true" }]
+            }
+        })
+    };
+    stage.admin.apply(made("tenure-by-hand", "somebody")).await.unwrap();
+    stage.admin.apply(made(EARLIER, "tenure")).await.unwrap();
+    stage.until(POLICY, ("", EARLIER), |policy| policy.is_none()).await;
+    let by_hand = stage.admin.get(POLICY, ("", "tenure-by-hand")).await.unwrap();
+    assert!(by_hand.is_some());
+    stage.admin.delete(POLICY, ("", "tenure-by-hand")).await.unwrap();
+    stage.until(ENFORCEMENT, ("", "tenure"), is_ready).await;
     for policy in stage.admin.list(POLICY, "").await.unwrap() {
         let name = policy["metadata"]["name"].as_str().unwrap();
-        if name.starts_with("tenure-") && name != "tenure-namespaces" {
+        let changes = ["tenure-namespaces", "tenure-probe"].contains(&name);
+        if name.starts_with("tenure-") && !changes {
             assert_eq!(policy["metadata"]["generation"], 1, "{name} was written again");
         }
     }

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::{Faults, Faulty, Life};
+use crate::policies::EARLIER;
 use crate::program;
 
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
@@ -158,7 +159,10 @@ impl Stage {
         }
         if means.policies {
             cluster.send_guard_away();
-            let policies = policy::list_policies("tenure-system");
+            let mut policies = policy::list_policies("tenure-system");
+            policies.extend(policy::list_probe("tenure-system", ""));
+            // As an earlier version had it, which made one more.
+            policies.push(json!({ "kind": "ValidatingAdmissionPolicy", "metadata": { "name": EARLIER } }));
             for object in tenure_api::installation::policing(&policies, &policy::list_roles()) {
                 cluster.admin.apply(object).await.unwrap();
             }

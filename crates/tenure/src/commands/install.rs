@@ -16,6 +16,7 @@ use super::workload;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::object_path::write_object_path;
+use crate::uninstallation::Uninstallation;
 use crate::{installation, output};
 
 /// Put the controllers into a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
@@ -79,9 +80,13 @@ impl Install {
                 "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30): nothing bounds what the controllers' account may bind in kube-* namespaces",
             );
         }
-        let installation = Installation::new(client, identity::use_for_installation());
+        let installation = Installation::new(client.clone(), identity::use_for_installation());
         let tell = |name| output::print_line(format!("applied {name}"));
         installation::apply_in_order(&installation, &objects, tell).await?;
+        if self.policies {
+            let cluster = Uninstallation::new(client, identity::use_for_installation(), <[String; 2]>::default());
+            cluster.delete_left_over(|said| output::print_line(said)).await?;
+        }
         if !self.without_deployment {
             output::print_note(format!(
                 "kubectl -n {} rollout status deployment/{} says when they run",

@@ -66,6 +66,12 @@ impl Uninstallation {
         })
     }
 
+    /// Deletes the policies that another version made and this one doesn't. Tells each.
+    pub(crate) async fn delete_left_over(&self, tell: impl Fn(&str)) -> Result<(), Failure> {
+        let steps = self.list_left_over().await?;
+        self.write_all(&steps, tell).await
+    }
+
     /// Carries out the stages up to that of the controllers themselves, as far as they come first.
     pub(crate) async fn end_controllers(&self, plan: &Plan, kinds: KindChoice) -> Result<(), Failure> {
         let mut first: Vec<Vec<Step>> = plan.stages.clone();

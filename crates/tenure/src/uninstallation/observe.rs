@@ -12,14 +12,14 @@ use tenure_api::metadata::{
     SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL,
 };
 use tenure_api::workload::Workload;
-use tenure_planner::policies::is_ours;
-use tenure_planner::uninstallation::{SeenObject, Snapshot};
+use tenure_planner::policies::{is_ours, list_left_over};
+use tenure_planner::uninstallation::{Action, SeenObject, Snapshot, Step};
 use tenure_tenancy::ShardName;
 use tenure_tenancy::admission::policy::{FACTS_PREFIX, list_bounds};
 
 use super::Uninstallation;
 use crate::failure::{Failure, chain};
-use crate::installation::list_policing;
+use crate::installation::{self, list_policing};
 use crate::object_path::write_object_path;
 use crate::resources::{self, Resource};
 
@@ -91,11 +91,7 @@ impl Uninstallation {
         owned_by_tenants.retain(|seen| seen.object.pointer("/metadata/ownerReferences").is_some());
         let mut cluster_role_bindings = self.list(&format!("{RIGHTS}/clusterrolebindings"), &[]).await?;
         cluster_role_bindings.retain(|seen| seen.object.to_string().contains(PLATFORM_NAMESPACE));
-        let mut policies = Vec::new();
-        for kind in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
-            policies.extend(self.list(&format!("{POLICIES}/{kind}"), &[labelled]).await?);
-        }
-        policies.retain(|seen| is_ours(ObjectView::of(&seen.object).read_text("/metadata/name")));
+        let policies = self.list_policies().await?;
         let of_tenants = format!("{MANAGED_BY}={MANAGED_BY_TENURE},{TENANT_LABEL}");
         let mut tenant_rights = Vec::new();
         for kind in ["clusterrolebindings", "clusterroles"] {
@@ -129,6 +125,38 @@ impl Uninstallation {
             flux,
             capsule: self.find_live_holder(capsule_namespace, CAPSULE_LEASE).await?,
         })
+    }
+
+    /// The policies that the controllers keep in force, whatever version of them, after what binds them.
+    async fn list_policies(&self) -> Result<Vec<SeenObject>, Failure> {
+        let labelled = format!("{MANAGED_BY}={MANAGED_BY_TENURE}");
+        let labelled = ("labelSelector", labelled.as_str());
+        let mut policies = Vec::new();
+        for kind in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
+            policies.extend(self.list(&format!("{POLICIES}/{kind}"), &[labelled]).await?);
+        }
+        policies.retain(|seen| is_ours(ObjectView::of(&seen.object).read_text("/metadata/name")));
+        Ok(policies)
+    }
+
+    /// How those of them are deleted that this version doesn't make.
+    pub(super) async fn list_left_over(&self) -> Result<Vec<Step>, Failure> {
+        let seen = self.list_policies().await?;
+        let objects: Vec<Value> = seen.iter().map(|seen| seen.object.clone()).collect();
+        let left_over = list_left_over(&objects, PLATFORM_NAMESPACE);
+        let steps = seen.iter().filter(|seen| left_over.contains(&&seen.object));
+        Ok(steps
+            .map(|seen| Step {
+                path: seen.path.clone(),
+                says: format!(
+                    "{}: deleted, this version doesn't make it",
+                    installation::name(&seen.object)
+                ),
+                action: Action::Delete {
+                    uid: ObjectView::of(&seen.object).read_text("/metadata/uid").to_owned(),
+                },
+            })
+            .collect())
     }
 
     /// The shards that have controllers of their own.

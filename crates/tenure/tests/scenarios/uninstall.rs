@@ -374,8 +374,30 @@ async fn nobody_holds_it_up_by_putting_things_back() {
 async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
-    let installed = ["applied ClusterRole tenure-policies", "applied Deployment"];
+    // Of a version that made more, and somebody else's.
+    let group = "admissionregistration.k8s.io/v1";
+    let [left_over, others] = [("tenure-of-tomorrow", "tenure"), ("others", "somebody")].map(|(name, manager)| {
+        let mut policy = named(group, "ValidatingAdmissionPolicy", "", name);
+        policy["metadata"]["labels"] = json!({ "app.kubernetes.io/managed-by": manager });
+        policy["spec"] = json!({
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nodes"]
+            }] },
+            "validations": [{ "expression": "true" }]
+        });
+        policy
+    });
+    admin.apply(left_over.clone()).await;
+    admin.apply(others.clone()).await;
+    let installed = [
+        "applied ClusterRole tenure-policies",
+        "applied Deployment",
+        "ValidatingAdmissionPolicy tenure-of-tomorrow: deleted, this version doesn't make it",
+    ];
     cluster.check(&["install", "--policies", "--image", IMAGE], 0, &installed);
+    expect_gone(&cluster, &left_over).await;
+    assert!(admin.find(&others).await.is_some());
+    admin.delete(&others).await;
     // Who is granted nothing for it can't be told to do it.
     let told = ["install", "--export", "--image", IMAGE, "--", "--policies"];
     cluster.check(&told, 2, &["--policies comes before --"]);
@@ -391,7 +413,15 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
             found.pointer(account).is_some_and(|account| account == "stated-gitops")
         })
         .await;
-    let group = "admissionregistration.k8s.io/v1";
+    // It is said that they are in force, once the API server acts on them.
+    let enforcement = named("tenure.dev/v1alpha1", "Enforcement", "", "tenure");
+    let ready = |found: &Value| {
+        let conditions = found["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    };
+    admin.wait_for(enforcement, ready).await;
+    cluster.check(&["get", "enforcements"], 0, &["tenure", "policies are in force"]);
     let kept = [
         named(group, "ValidatingAdmissionPolicy", "", "tenure-namespaces"),
         named(group, "ValidatingAdmissionPolicyBinding", "", "tenure-namespaces"),

@@ -21,6 +21,7 @@ mod limits;
 mod managed;
 mod namespace;
 mod objects;
+mod probe;
 mod rights;
 mod tenant;
 
@@ -28,6 +29,7 @@ pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
 pub use managed::Refusing;
+pub use probe::{has_met_probe, list_probe, make_probe, probe_name};
 pub use rights::{PROVISION, SHOW_TOKEN, list_roles, list_tenant_rights};
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};

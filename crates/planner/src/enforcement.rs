@@ -1,0 +1,184 @@
+//! What an Enforcement says: whether the policies and the webhook configurations of a cluster are as they have to be.
+//!
+//! Owns what each condition comes to, and what Ready comes to from all of them. Who keeps the policies and who keeps the configurations may be
+//! two processes: each says its own part, and reads what the other one has said. Refuses to let a part stand that nobody keeps any more.
+
+use jiff::Timestamp;
+use tenure_api::condition::{self, POLICIES_IN_FORCE, READY, WEBHOOKS_IN_FORCE};
+use tenure_api::enforcement::EnforcementStatus;
+use tenure_api::{Condition, ConditionStatus, Time, reason};
+use tenure_tenancy::Settings;
+
+/// What is kept in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The policies, and what binds them.
+    Policies,
+    /// The webhook configurations.
+    Webhooks,
+}
+
+impl Part {
+    const ALL: [Self; 2] = [Self::Policies, Self::Webhooks];
+
+    fn condition(self) -> &'static str {
+        match self {
+            Self::Policies => POLICIES_IN_FORCE,
+            Self::Webhooks => WEBHOOKS_IN_FORCE,
+        }
+    }
+
+    fn is_kept(self, settings: &Settings) -> bool {
+        match self {
+            Self::Policies => settings.has_policies,
+            Self::Webhooks => settings.is_guarded,
+        }
+    }
+}
+
+/// How one of them is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether it is in force.
+    pub is_in_force: bool,
+    /// A word for programs.
+    pub reason: &'static str,
+    /// What is wrong with it, or that nothing is.
+    pub message: String,
+}
+
+impl Standing {
+    /// It is in force.
+    #[must_use]
+    pub fn holds(message: impl Into<String>) -> Self {
+        Self {
+            is_in_force: true,
+            reason: reason::IN_FORCE,
+            message: message.into(),
+        }
+    }
+
+    /// It isn't, or nobody knows.
+    #[must_use]
+    pub fn fails(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            is_in_force: false,
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// The status once a part has been looked at; nothing where that changes nothing.
+#[must_use]
+pub fn note(
+    status: &EnforcementStatus,
+    (part, standing): (Part, &Standing),
+    settings: &Settings,
+    now: Timestamp,
+) -> Option<EnforcementStatus> {
+    let mut noted = status.clone();
+    let describe = |type_: &str, is_so: bool, reason: &str, message: String| Condition {
+        type_: type_.to_owned(),
+        status: match is_so {
+            true => ConditionStatus::True,
+            false => ConditionStatus::False,
+        },
+        reason: reason.to_owned(),
+        message,
+        observed_generation: None,
+        last_transition_time: Time(now),
+    };
+    for other in Part::ALL {
+        if other != part && !other.is_kept(settings) {
+            condition::remove(&mut noted.conditions, other.condition());
+        }
+    }
+    let said = describe(
+        part.condition(),
+        standing.is_in_force,
+        standing.reason,
+        standing.message.clone(),
+    );
+    condition::set(&mut noted.conditions, said);
+    let parts: Vec<Condition> = Part::ALL
+        .iter()
+        .filter_map(|part| condition::find(&noted.conditions, part.condition()))
+        .cloned()
+        .collect();
+    let first_wrong = parts.iter().find(|part| part.status != ConditionStatus::True);
+    let reason = first_wrong.map_or(reason::IN_FORCE, |part| part.reason.as_str());
+    let told: Vec<&str> = parts
+        .iter()
+        .filter(|part| first_wrong.is_none() || part.status != ConditionStatus::True)
+        .map(|part| part.message.as_str())
+        .collect();
+    let ready = describe(READY, first_wrong.is_none(), reason, told.join("; "));
+    condition::set(&mut noted.conditions, ready);
+    (noted != *status).then_some(noted)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn both() -> Settings {
+        Settings {
+            has_policies: true,
+            is_guarded: true,
+            ..Settings::default()
+        }
+    }
+
+    fn ready(status: &EnforcementStatus) -> (ConditionStatus, &str, &str, i64) {
+        let ready = condition::find(&status.conditions, READY).unwrap();
+        let since = ready.last_transition_time.0.as_second();
+        (ready.status, &ready.reason, &ready.message, since)
+    }
+
+    #[test]
+    fn ready_is_false_while_any_part_is_not_in_force() {
+        let good = Standing::holds("34 policies");
+        let first = note(&EnforcementStatus::default(), (Part::Policies, &good), &both(), at(1)).unwrap();
+        assert_eq!(ready(&first), (ConditionStatus::True, "InForce", "34 policies", 1));
+        let bad = Standing::fails(reason::WEAKENED, "webhooks were changed or gone: x");
+        let second = note(&first, (Part::Webhooks, &bad), &both(), at(2)).unwrap();
+        let wanted = (
+            ConditionStatus::False,
+            "Weakened",
+            "webhooks were changed or gone: x",
+            2,
+        );
+        assert_eq!(ready(&second), wanted);
+        // The other part's word changes nothing of that.
+        assert_eq!(note(&second, (Part::Policies, &good), &both(), at(3)), None);
+        let third = note(&second, (Part::Webhooks, &Standing::holds("webhooks")), &both(), at(4)).unwrap();
+        assert_eq!(
+            ready(&third),
+            (ConditionStatus::True, "InForce", "34 policies; webhooks", 4)
+        );
+        let worse = Standing::fails(reason::NOT_MET_YET, "not met yet");
+        let fourth = note(&third, (Part::Policies, &worse), &both(), at(5)).unwrap();
+        assert_eq!(ready(&fourth), (ConditionStatus::False, "NotMetYet", "not met yet", 5));
+    }
+
+    #[test]
+    fn what_nobody_keeps_any_more_says_nothing() {
+        let bad = Standing::fails(reason::WEAKENED, "gone");
+        let good = Standing::holds("34 policies");
+        let status = note(&EnforcementStatus::default(), (Part::Webhooks, &bad), &both(), at(1)).unwrap();
+        let alone = Settings {
+            is_guarded: false,
+            ..both()
+        };
+        let status = note(&status, (Part::Policies, &good), &alone, at(2)).unwrap();
+        assert_eq!(condition::find(&status.conditions, WEBHOOKS_IN_FORCE), None);
+        assert_eq!(ready(&status).0, ConditionStatus::True);
+    }
+}

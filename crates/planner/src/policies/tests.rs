@@ -1,0 +1,260 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+use tenure_tenancy::realm::TenantOwnerReference;
+use tenure_tenancy::{NamespaceFacts, Settings, TenantFacts};
+
+use super::*;
+
+fn snapshot() -> Snapshot {
+    let mut facts = Facts::new(Settings::default());
+    facts.set_tenant(TenantFacts {
+        name: "blue".to_owned(),
+        uid: "t".to_owned(),
+        recorded: BTreeMap::from([("blue".to_owned(), "n".to_owned())]),
+        ..TenantFacts::default()
+    });
+    facts.set_namespace(NamespaceFacts {
+        name: "blue".to_owned(),
+        uid: "n".to_owned(),
+        tenant_label: Some("blue".to_owned()),
+        tenant_owners: vec![TenantOwnerReference {
+            name: "blue".to_owned(),
+            uid: "t".to_owned(),
+        }],
+        ..NamespaceFacts::default()
+    });
+    let seen = |name: &str| SeenNamespace {
+        name: name.to_owned(),
+        uid: "n".to_owned(),
+        annotations: BTreeMap::from([("others".to_owned(), "stay".to_owned())]),
+    };
+    Snapshot {
+        facts,
+        namespaces: vec![seen("blue"), seen("nobody")],
+        ..Snapshot::default()
+    }
+}
+
+/// The snapshot after what was planned was done.
+fn carry_out(snapshot: &mut Snapshot, writes: Vec<Write>) {
+    for write in writes {
+        match write {
+            Write::Facts { namespace, patch } => {
+                let seen = snapshot
+                    .namespaces
+                    .iter_mut()
+                    .find(|seen| seen.name == namespace)
+                    .unwrap();
+                for (key, value) in patch["metadata"]["annotations"].as_object().unwrap() {
+                    match value.as_str() {
+                        Some(value) => seen.annotations.insert(key.clone(), value.to_owned()),
+                        None => seen.annotations.remove(key),
+                    };
+                }
+            }
+            Write::Create { object, told } => {
+                assert_eq!(told, None);
+                snapshot.live.push(object);
+            }
+            Write::Repair { object, told: None, .. } => {
+                let target = Target::of(&object);
+                let known = snapshot.live.iter_mut().find(|known| Target::of(known) == target);
+                *known.unwrap() = object;
+            }
+            other => panic!("nothing was changed: {other:?}"),
+        }
+    }
+}
+
+/// The snapshot once a request has met the policies as they are.
+fn meet(snapshot: &mut Snapshot) {
+    let writes = plan(snapshot).writes;
+    carry_out(snapshot, writes);
+    let asked = plan(snapshot);
+    assert!(!asked.standing.is_in_force && asked.writes.is_empty(), "{asked:#?}");
+    snapshot.met = Some(asked.probe.unwrap().state);
+    assert!(plan(snapshot).standing.is_in_force);
+}
+
+#[test]
+fn policies_come_after_the_facts_and_both_are_written_once() {
+    let mut snapshot = snapshot();
+    let first = plan(&snapshot).writes;
+    let [Write::Facts { namespace, patch }] = first.as_slice() else {
+        panic!("{first:?}")
+    };
+    assert_eq!((namespace.as_str(), &patch["metadata"]["uid"]), ("blue", &json!("n")));
+    assert_eq!(
+        patch["metadata"]["annotations"]["facts.tenure.dev/account"],
+        "blue-gitops"
+    );
+    // Who makes the server refuse the facts keeps no policy from coming.
+    let mut full = snapshot.clone();
+    full.refused = first.iter().map(Write::target).collect();
+    let creates = |writes: &[Write]| {
+        writes
+            .iter()
+            .filter(|write| matches!(write, Write::Create { .. }))
+            .count()
+    };
+    assert!(creates(&first) == 0 && creates(&plan(&full).writes) >= 30);
+    carry_out(&mut snapshot, first);
+    let second = plan(&snapshot).writes;
+    assert!(second.len() >= 30 && second.iter().all(|write| matches!(write, Write::Create { .. })));
+    carry_out(&mut snapshot, second);
+    meet(&mut snapshot);
+    assert_eq!(plan(&snapshot).writes, []);
+    // What is no fact any more goes, and nothing else.
+    snapshot.namespaces[1]
+        .annotations
+        .insert("facts.tenure.dev/tenant".to_owned(), "blue".to_owned());
+    let stale = plan(&snapshot).writes;
+    let [Write::Facts { patch, .. }] = stale.as_slice() else {
+        panic!("{stale:?}")
+    };
+    assert_eq!(
+        patch["metadata"]["annotations"],
+        json!({ "facts.tenure.dev/tenant": null })
+    );
+}
+
+#[test]
+fn what_was_deleted_or_weakened_is_put_back_and_told() {
+    let mut snapshot = snapshot();
+    let facts = plan(&snapshot).writes;
+    carry_out(&mut snapshot, facts);
+    let policies = plan(&snapshot).writes;
+    carry_out(&mut snapshot, policies);
+    meet(&mut snapshot);
+    let gone = snapshot.live.remove(3);
+    let weakened = |object: &mut Value| {
+        object["spec"]["matchConstraints"]["excludeResourceRules"] = json!([{ "resources": ["*"] }])
+    };
+    weakened(&mut snapshot.live[0]);
+    snapshot.live[1]["spec"]["validationActions"] = json!(["Audit"]);
+    let Plan { writes, standing, .. } = plan(&snapshot);
+    let [
+        Write::Repair {
+            patch: rules,
+            told: Some(one),
+            ..
+        },
+        Write::Repair {
+            patch: actions,
+            told: Some(other),
+            ..
+        },
+        Write::Create {
+            object,
+            told: Some(third),
+        },
+    ] = writes.as_slice()
+    else {
+        panic!("{writes:#?}");
+    };
+    assert_eq!(
+        rules["spec"],
+        json!({ "matchConstraints": { "excludeResourceRules": null } })
+    );
+    assert_eq!(actions["spec"], json!({ "validationActions": ["Deny"] }));
+    assert_eq!(*object, gone);
+    assert_eq!(
+        one.message,
+        "ValidatingAdmissionPolicy tenure-namespaces was changed (spec.matchConstraints), and is put back: what it refuses may have been \
+         allowed meanwhile"
+    );
+    assert!(
+        other
+            .message
+            .contains("Binding tenure-namespaces was changed (spec.validationActions)")
+    );
+    assert!(third.message.contains("was not there, and is made again"));
+    assert_eq!((standing.is_in_force, standing.reason), (false, "Weakened"));
+    assert!(
+        standing
+            .message
+            .starts_with("ValidatingAdmissionPolicy tenure-namespaces, "),
+        "{standing:?}"
+    );
+}
+
+#[test]
+fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
+    let mut snapshot = snapshot();
+    for _ in 0..2 {
+        let writes = plan(&snapshot).writes;
+        carry_out(&mut snapshot, writes);
+    }
+    meet(&mut snapshot);
+    assert!(plan(&snapshot).standing.message.ends_with(" policies are in force"));
+    // Somebody changed one, and it was put back: it is another one than the one that was met.
+    let binding = snapshot.live.iter_mut().find(|object| {
+        object["kind"] == "ValidatingAdmissionPolicyBinding" && object["metadata"]["name"] == "tenure-cordoned"
+    });
+    binding.unwrap()["metadata"]["generation"] = json!(3);
+    let again = plan(&snapshot);
+    assert_eq!(
+        (again.standing.is_in_force, again.standing.reason),
+        (false, "NotMetYet")
+    );
+    // What answers is written first, without a word, and asked then.
+    assert_eq!(again.probe, None);
+    assert!(again.writes.len() == 2 && again.writes.iter().all(|write| write.tells().is_none()));
+    carry_out(&mut snapshot, again.writes);
+    let asked = plan(&snapshot);
+    assert_eq!(asked.standing.reason, "NotMetYet");
+    let probe = asked.probe.unwrap();
+    assert!(Some(&probe.state) != snapshot.met.as_ref());
+    snapshot.met = Some(probe.state);
+    let met = plan(&snapshot);
+    assert!(met.standing.is_in_force && met.probe.is_none() && met.writes.is_empty());
+    // What answers may go: the others are as they were met, and it comes back.
+    snapshot
+        .live
+        .retain(|object| object["metadata"]["name"] != "tenure-probe");
+    let gone = plan(&snapshot);
+    assert!(gone.standing.is_in_force && gone.writes.len() == 2);
+    // On its way out.
+    snapshot.live[0]["metadata"]["deletionTimestamp"] = json!("2026-11-25T00:00:00Z");
+    assert_eq!(plan(&snapshot).standing.reason, "Weakened");
+}
+
+#[test]
+fn what_another_version_made_is_taken_away_and_nothing_else() {
+    let mut snapshot = snapshot();
+    for _ in 0..2 {
+        let writes = plan(&snapshot).writes;
+        carry_out(&mut snapshot, writes);
+    }
+    meet(&mut snapshot);
+    let policy = |name: &str, labels: Value| {
+        json!({
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": { "name": name, "uid": format!("u-{name}"), "labels": labels }
+        })
+    };
+    let ours = json!({ "app.kubernetes.io/managed-by": "tenure" });
+    snapshot.live.extend([
+        policy("tenure-of-tomorrow", ours.clone()),
+        // Somebody else's, of a name like ours, and the one that isn't the controllers' to keep.
+        policy("tenure-by-hand", json!({})),
+        policy("tenure-controller-rights", ours.clone()),
+        policy("others", ours),
+    ]);
+    let plan = plan(&snapshot);
+    let [Write::Delete { object, uid, told }] = plan.writes.as_slice() else {
+        panic!("{:#?}", plan.writes);
+    };
+    assert_eq!(
+        (object["metadata"]["name"].as_str(), uid.as_str()),
+        (Some("tenure-of-tomorrow"), "u-tenure-of-tomorrow")
+    );
+    assert!(told.message.contains("made by another version"), "{}", told.message);
+    assert_eq!((plan.standing.is_in_force, plan.standing.reason), (false, "LeftOver"));
+}
