@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use futures::StreamExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kustomize::BuiltResource;
@@ -13,6 +14,9 @@ use tenure_api::{Kustomization, ObjectId, ObjectMeta, ObjectView, Tenant};
 use tenure_controllers::Rebuilt;
 use tenure_planner::inspection::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts};
+
+/// How many namespaces are read at the same time.
+const READ_AT_ONCE: usize = 16;
 
 /// What is known of an object's origin.
 #[derive(Default)]
@@ -220,9 +224,27 @@ pub(crate) async fn place_beside(
         Err(kube::Error::Api(status)) => return Err(status.message.clone()),
         Err(error) => return Err(error.to_string()),
     };
+    let tenants: Vec<TenantFacts> = tenants.iter().map(TenantFacts::from).collect();
+    // What is applied from there may be in any namespace of the same tenant's.
+    let known: Vec<String> = found.iter().map(|facts| facts.name.clone()).collect();
+    let of_same = tenants.iter().filter(|tenant| tenant.recorded.contains_key(namespace));
+    let others = of_same.flat_map(|tenant| tenant.recorded.keys());
+    let others: Vec<String> = others.filter(|name| !known.contains(name)).cloned().collect();
+    let reads = others.into_iter().map(|name| {
+        let namespaces = namespaces.clone();
+        async move { namespaces.get_opt(&name).await }
+    });
+    let mut reads = futures::stream::iter(reads).buffered(READ_AT_ONCE);
+    while let Some(read) = reads.next().await {
+        match read {
+            Ok(read) => found.extend(read.map(|namespace| NamespaceFacts::from(&namespace.metadata))),
+            Err(kube::Error::Api(status)) => return Err(status.message.clone()),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
     let realm = Realm {
         settings: Settings::default(),
-        tenants: tenants.iter().map(TenantFacts::from).collect(),
+        tenants,
         namespaces: found,
     };
     Ok(realm.place(namespace))
