@@ -23,6 +23,7 @@ pub mod artifact_address;
 pub mod artifact_generator;
 pub mod bucket;
 pub mod certificate_renewal;
+pub mod check;
 pub mod cluster_config;
 pub mod confidential;
 pub mod crash;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod acting;
 mod admission_server;
 mod advertised;
 mod allocator;
@@ -101,6 +102,7 @@ enum Command {
     Backup(commands::backup::Backup),
     Restore(commands::backup::Restore),
     Build(commands::build::Build),
+    Check(Box<commands::check::Check>),
     Diff(commands::diff::Diff),
     Get(commands::get::Get),
     Events(commands::events::Events),
@@ -199,6 +201,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Audit(audit) => block_on(audit.run()),
         Command::Adopt(adopt) => block_on(adopt.run()),
         Command::Build(build) => build.run(),
+        Command::Check(check) => block_on(check.run()),
         Command::Diff(diff) => block_on(diff.run()),
         #[cfg(target_os = "linux")]
         Command::Lane(_) => Err(Failure::internal("a lane is begun before anything else")),

@@ -211,6 +211,13 @@ impl Plane {
     }
 
     async fn client_with(&self, user: Option<&str>) -> Result<kube::Client, Failure> {
+        let mut config = self.admin_config().await?;
+        config.auth_info.impersonate = user.map(str::to_owned);
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    /// How an administrator reaches it, over the network as anybody does.
+    pub(crate) async fn admin_config(&self) -> Result<kube::Config, Failure> {
         let failure = |error: kube::config::KubeconfigError| Failure::internal(chain(&error));
         let kubeconfig = kube::config::Kubeconfig::read_from(self.admin_kubeconfig()?).map_err(failure)?;
         let options = kube::config::KubeConfigOptions::default();
@@ -221,8 +228,7 @@ impl Plane {
         config.cluster_url = format!("https://{}", self.near)
             .parse()
             .map_err(|error| Failure::internal(format!("an address is no URL: {error}")))?;
-        config.auth_info.impersonate = user.map(str::to_owned);
-        Ok(kube::Client::try_from(config)?)
+        Ok(config)
     }
 
     /// Ends the controllers, then the watches, then the server.

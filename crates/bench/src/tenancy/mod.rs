@@ -1,6 +1,7 @@
 //! Tenants and their namespaces: what it takes until many have theirs, and what it costs beside many others that an owner makes and deletes some.
 //! Owns how owners ask: by impersonation, with their own rights. Refuses to count as there what the Tenant's status doesn't say.
 
+mod checking;
 mod decisions;
 
 use std::path::Path;
@@ -26,6 +27,7 @@ const MORE: i64 = 50;
 /// Measures decisions, and so many Tenants, one pass for each count.
 pub(crate) async fn measure(program: &Path, counts: &[usize], report: &mut Report) -> anyhow::Result<()> {
     decisions::measure(report)?;
+    checking::measure(program, report).await?;
     for count in counts {
         measure_many(program, *count, report).await?;
     }

@@ -168,10 +168,25 @@ impl ControllerSettings {
     /// Nothing but the defaults, and one address that sources may reach.
     pub(crate) fn allow_source(address: &str) -> Result<Self, Failure> {
         Ok(Self {
-            switches: Switches::default(),
-            lanes: None,
-            lane_patience: Duration::from_secs(20),
             allowed_sources: parse_allowances("--allow-source", &[address.to_owned()])?,
+            ..Self::of(Switches::default(), None)
+        })
+    }
+
+    /// Tenants alone, in this process: nothing is fetched and nothing is applied.
+    pub(crate) fn only_tenants() -> Result<Self, Failure> {
+        let switches = tenure_controllers::read_switches("tenant");
+        let switches = switches.map_err(|error| Failure::internal(error.to_string()))?;
+        Ok(Self::of(switches, Some(WhereLanesRun::Task)))
+    }
+
+    /// The defaults for the controllers that are on.
+    fn of(switches: Switches, lanes: Option<WhereLanesRun>) -> Self {
+        Self {
+            switches,
+            lanes,
+            lane_patience: Duration::from_secs(20),
+            allowed_sources: Vec::new(),
             allowed_platform_sources: Vec::new(),
             cluster_ranges: Vec::new(),
             default_service_accounts: BTreeMap::new(),
@@ -185,7 +200,7 @@ impl ControllerSettings {
             rendering: RenderLimits::default(),
             #[cfg(feature = "traces")]
             traces_endpoint: None,
-        })
+        }
     }
 
     /// Begins to send traces, if somebody wants them.

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use futures::FutureExt as _;
-use kube::api::{Api, PostParams};
-use serde_json::{Value, json};
+use kube::api::Api;
+use serde_json::Value;
 use similar::TextDiff;
 use tenure_api::surface::SurfaceSource;
 use tenure_api::text::{visible, visible_line};
@@ -21,7 +21,7 @@ use tenure_planner::surface::name_kustomizations as list_kustomizations;
 use tenure_tenancy::identity;
 
 use super::build::{disk, existing, root_of};
-use super::run::ask_who;
+use crate::acting;
 use crate::connect::{Connect, Scope};
 use crate::failure::{Failure, chain};
 use crate::{output, provenance, resources, targets};
@@ -143,7 +143,8 @@ impl Diff {
         let named = kustomization.spec.service_account_name.as_deref();
         let account = identity::decide_for_kustomization(&placement, namespace, named)
             .map_err(|denial| Failure::environment(format!("nobody may act for it: {denial}")))?;
-        let connection = self.become_account(client, &account).await?;
+        let config = self.connect.read_config_of_cluster().await?;
+        let connection = connect(acting::become_account(config, client, &account).await?, &account)?;
         let root = root_of(&folder);
         let inside = folder
             .strip_prefix(&root)
@@ -169,46 +170,6 @@ impl Diff {
             find_other: &find_other,
         };
         preview.look(connection).await.map_err(|error| explain(&error, &files))
-    }
-
-    /// A connection that speaks for an account: by impersonation, or else by a token of its own.
-    async fn become_account(&self, client: &kube::Client, account: &ServiceAccount) -> Result<Connection, Failure> {
-        let accounts: Api<k8s_openapi::api::core::v1::ServiceAccount> =
-            Api::namespaced(client.clone(), account.namespace());
-        if let Err(kube::Error::Api(status)) = accounts.get(account.name()).await
-            && status.code == 404
-        {
-            return Err(
-                Failure::environment(format!("{account} acts, and that ServiceAccount is not there"))
-                    .hint("nothing would be applied: make it, or name another one in spec.serviceAccountName"),
-            );
-        }
-        let mut config = self.connect.read_config_of_cluster().await?;
-        config.auth_info.impersonate = Some(account.to_string());
-        let refused = match ask_who(&config).await {
-            Ok(user) if user == account.to_string() => return connect(config, account),
-            Ok(user) => format!("the API server takes them for {user}"),
-            Err(failure) => failure.message,
-        };
-        let request = serde_json::from_value(json!({"spec": {"expirationSeconds": 600}}))
-            .map_err(|error| Failure::internal(error.to_string()))?;
-        let issued = accounts
-            .create_token_request(account.name(), &PostParams::default(), &request)
-            .await;
-        let token = issued
-            .ok()
-            .and_then(|issued| issued.status)
-            .and_then(|status| status.token);
-        let Some(token) = token else {
-            return Err(Failure::environment(format!("you may not look as {account}: {refused}")).hint(format!(
-                "in namespace {}, a Role with the verb impersonate on serviceaccounts, resourceNames [{}], or create on serviceaccounts/token allows it",
-                account.namespace(),
-                account.name()
-            )));
-        };
-        config.auth_info =
-            serde_json::from_value(json!({"token": token})).map_err(|error| Failure::internal(error.to_string()))?;
-        connect(config, account)
     }
 
     fn show(&self, previewed: &[Previewed]) -> Result<ExitCode, Failure> {
@@ -276,6 +237,8 @@ fn compare(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

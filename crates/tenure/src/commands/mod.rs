@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod budgets;
 pub(crate) mod build;
+pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod controllers;
 pub(crate) mod demo;

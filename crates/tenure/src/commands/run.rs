@@ -240,7 +240,7 @@ async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Fa
 }
 
 /// Who the API server takes the requests of a configuration for.
-pub(super) async fn ask_who(cluster: &kube::Config) -> Result<String, Failure> {
+pub(crate) async fn ask_who(cluster: &kube::Config) -> Result<String, Failure> {
     let client = kube::Client::try_from(cluster.clone())?;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")

@@ -175,3 +175,71 @@ fn admission_webhooks_on_a_cluster_that_has_tenants() {
         assert!(said.contains(words), "no {words:?} in:\n{said}");
     }
 }
+
+/// The YAML blocks of a page, as data.
+fn yaml_blocks(page: &str) -> Vec<serde_json::Value> {
+    let blocks = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let read = blocks.map(|block| {
+        let nested: String = block.lines().map(|line| format!("  {line}\n")).collect();
+        let text = format!("apiVersion: v1\nkind: Pipeline\nmetadata: {{name: it}}\npipeline:\n{nested}");
+        let read = kustomize::manifests("page", &text, &kustomize::Limits::default()).expect(block);
+        read[0].object["pipeline"].clone()
+    });
+    read.collect()
+}
+
+/// What the pipelines run of this program, on a repository that is refused and on one that isn't: everything else in them is the host's.
+#[test]
+fn each_pull_request_is_checked() {
+    let pipelines = yaml_blocks(&read_page("check-in-pipelines.md"));
+    let [github, gitlab] = pipelines.as_slice() else {
+        panic!("two pipelines: {pipelines:#?}");
+    };
+    let steps = github["jobs"]["check"]["steps"].as_array().unwrap();
+    let commands = [
+        steps.iter().find(|step| step["name"] == "check").unwrap()["run"]
+            .as_str()
+            .unwrap(),
+        gitlab["check"]["script"][0].as_str().unwrap(),
+        gitlab["check"]["after_script"][0].as_str().unwrap(),
+    ];
+    let uploaded = steps.last().unwrap()["with"]["sarif_file"].as_str().unwrap();
+    let kept = gitlab["check"]["artifacts"]["paths"][0].as_str().unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(".git/HEAD", "");
+    write(
+        ".platform/tenants/team-a.yaml",
+        "apiVersion: capsule.clastix.io/v1beta2\nkind: Tenant\nmetadata: {name: team-a}\nspec:\n  owners: [{kind: User, name: alice}]\n",
+    );
+    let map =
+        |namespace: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: map, namespace: {namespace}}}\n");
+    let run = |command: &str| {
+        let said = run_script(
+            folder.path(),
+            &format!("{{ {command}; }} && echo passed || echo failed"),
+            |_| (),
+        );
+        said.contains("passed")
+    };
+    for (namespace, is_accepted) in [("team-b", false), ("team-a", true)] {
+        write("deploy/map.yaml", &map(namespace));
+        for command in commands {
+            assert!(command.starts_with("tenure check "), "{command}");
+            assert_eq!(run(command), is_accepted, "{command}");
+        }
+        for file in [uploaded, kept] {
+            let text = std::fs::read_to_string(folder.path().join(file)).unwrap();
+            serde_json::from_str::<serde_json::Value>(&text).expect(file);
+            assert_eq!(text.contains("deploy/map.yaml"), !is_accepted, "{file}: {text}");
+        }
+    }
+}

@@ -16,6 +16,7 @@ mod bad_input;
 mod bind;
 mod broken;
 mod build;
+mod check;
 mod commands;
 mod demo;
 mod diff;

@@ -1,0 +1,419 @@
+//! What an answer of the API server to a dry run means for who wants to commit the object.
+//!
+//! By code, reason and causes, as everywhere ([`crate::refusal`]). The API server says a right that is missing, a policy's no and a quota that
+//! is used up with the same code and reason: whether the right is there is asked besides ([`Rights`]), and a quota is known by Kubernetes' own
+//! words, since nothing else tells it; they decide which heading a finding stands under, and nothing more.
+
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_tenancy::Identity;
+use tenure_tenancy::reach::{Scope, check_object};
+use tenure_tenancy::{DenialReason, Placement};
+
+use super::place::find_pointer;
+use super::{Category, Finding, Level};
+use crate::confidential;
+use crate::object::Origin;
+use crate::refusal::{CauseKind, Failure, Reason};
+
+/// The most findings of one object.
+const MOST_OF_ONE: usize = 20;
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+/// How Kubernetes' ResourceQuota begins what it says.
+const QUOTA_WORDS: [&str; 2] = ["is forbidden: exceeded quota: ", "is forbidden: failed quota: "];
+
+/// The object that an answer is about.
+pub struct Subject<'a> {
+    /// Which.
+    pub id: &'a ObjectId,
+    /// Its resource, as `deployments.apps`.
+    pub resource: &'a str,
+    /// Who would apply it.
+    pub identity: &'a Identity,
+    /// What was sent.
+    pub object: &'a Value,
+    /// Whether it is a Secret, or holds what was copied from one.
+    pub is_confidential: bool,
+    /// Where a field is written, by its JSON pointer; the object itself for the empty one.
+    pub locate: &'a dyn Fn(&str) -> Option<Origin>,
+}
+
+/// Whether the account has the rights that an apply takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// It has them.
+    Held,
+    /// It lacks these verbs.
+    Lacking(Vec<&'static str>),
+    /// Nobody could tell.
+    Unknown,
+}
+
+/// What a refused dry run came to.
+#[derive(Debug)]
+pub enum Judgement {
+    /// These.
+    Findings(Vec<Finding>),
+    /// There was no answer that says anything of the object.
+    Untold(String),
+}
+
+impl Subject<'_> {
+    fn find(&self, level: Level, category: Category, field: &str, message: &str, remedy: impl Into<String>) -> Finding {
+        let pointer = find_pointer(self.object, field);
+        let origin = (self.locate)(&pointer).or_else(|| (self.locate)(""));
+        Finding::new(level, category, message, remedy).about(self.id).at(origin)
+    }
+
+    fn whole(&self, category: Category, message: &str, remedy: impl Into<String>) -> Finding {
+        self.find(Level::Error, category, "", message, remedy)
+    }
+
+    fn place(&self) -> String {
+        match self.id.namespace.as_str() {
+            "" => "for the whole cluster".to_owned(),
+            namespace => format!("in namespace {namespace}"),
+        }
+    }
+
+    fn is_rights(&self) -> bool {
+        self.id.group == RBAC_GROUP
+    }
+}
+
+/// Judges a dry run that was refused.
+#[must_use]
+pub fn judge(subject: &Subject<'_>, failure: Failure, rights: &Rights) -> Judgement {
+    let is_quota = QUOTA_WORDS.iter().any(|words| failure.message.contains(words));
+    let failure = match subject.is_confidential {
+        true => confidential::rebuild_failure(
+            failure,
+            confidential::Request {
+                id: subject.id,
+                identity: subject.identity,
+                object: Some(subject.object),
+            },
+        ),
+        false => failure,
+    };
+    let message = failure.message.as_str();
+    let one = |finding: Finding| Judgement::Findings(vec![finding]);
+    match (failure.code, &failure.reason) {
+        (_, Reason::NoKindMatch) => one(subject.whole(
+            Category::Schema,
+            message,
+            "correct apiVersion and kind, or let an administrator install what defines it",
+        )),
+        (_, Reason::BadObject) => one(subject.whole(Category::Schema, message, "correct the file")),
+        (403, _) => one(judge_forbidden(subject, message, is_quota, rights)),
+        (404, _) => one(subject.whole(
+            Category::Admission,
+            message,
+            "name a namespace that is there, or make it first",
+        )),
+        (409, _) if has_conflict(&failure) => Judgement::Findings(list_conflicts(subject, &failure)),
+        (409, _) => one(subject.whole(
+            Category::Ownership,
+            message,
+            "somebody else has an object of that name: name it otherwise, or let it go first",
+        )),
+        // An object that doesn't fit its types is no fault of the server, and comes with no reason.
+        (400 | 405 | 406 | 413 | 415 | 422, _) | (500, Reason::Unknown) => {
+            Judgement::Findings(list_invalid(subject, &failure))
+        }
+        _ => Judgement::Untold(format!("{}: {message}", subject.id.subject())),
+    }
+}
+
+fn judge_forbidden(subject: &Subject<'_>, message: &str, is_quota: bool, rights: &Rights) -> Finding {
+    let account = subject.identity;
+    match rights {
+        Rights::Lacking(verbs) => {
+            let (verbs, place) = (verbs.join(" and "), subject.place());
+            let said = format!("{account} may not {verbs} {} {place}", subject.resource);
+            let remedy = match subject.id.namespace.as_str() {
+                "" => "leave it to the platform repository, or ask an administrator for a ClusterRole with these verbs",
+                _ => "ask who administers the namespace for a Role with these verbs, or leave it out",
+            };
+            subject.whole(Category::Rbac, &said, remedy)
+        }
+        _ if subject.is_rights() => subject.whole(
+            Category::Rbac,
+            message,
+            format!("grant no more than {account} has itself, or leave it to the platform repository"),
+        ),
+        _ if is_quota => subject.whole(
+            Category::Quota,
+            message,
+            "ask for less, remove something else, or ask who set the quota for more",
+        ),
+        _ => subject.whole(
+            Category::Admission,
+            message,
+            "change it as the message says, or ask who keeps that rule",
+        ),
+    }
+}
+
+fn has_conflict(failure: &Failure) -> bool {
+    let mut kinds = failure.causes.iter().map(|cause| &cause.kind);
+    kinds.any(|kind| *kind == CauseKind::FieldManagerConflict)
+}
+
+fn list_conflicts(subject: &Subject<'_>, failure: &Failure) -> Vec<Finding> {
+    let conflicts = failure.causes.iter();
+    let conflicts = conflicts.filter(|cause| cause.kind == CauseKind::FieldManagerConflict);
+    let findings = conflicts.map(|cause| {
+        let said = format!("{}: {}", cause.field, cause.message);
+        let remedy = "a reconciliation takes the field over: leave it out of the files if its manager is to keep it";
+        subject.find(Level::Warning, Category::Ownership, &cause.field, &said, remedy)
+    });
+    shorten_list(subject, Level::Warning, Category::Ownership, findings.collect())
+}
+
+fn list_invalid(subject: &Subject<'_>, failure: &Failure) -> Vec<Finding> {
+    let causes = failure.causes.iter();
+    let of_fields = causes.filter(|cause| !cause.field.is_empty() || cause.kind != CauseKind::Unknown);
+    let findings: Vec<Finding> = of_fields
+        .map(|cause| {
+            let said = match cause.field.as_str() {
+                "" => cause.message.clone(),
+                field => format!("{field}: {}", cause.message),
+            };
+            subject.find(Level::Error, Category::Schema, &cause.field, &said, "correct the field")
+        })
+        .collect();
+    if !findings.is_empty() {
+        return shorten_list(subject, Level::Error, Category::Schema, findings);
+    }
+    // A ValidatingAdmissionPolicy gives causes that name neither a field nor a type.
+    let category = match failure.causes.is_empty() {
+        true => Category::Schema,
+        false => Category::Admission,
+    };
+    let remedy = match category {
+        Category::Admission => "change it as the policy says, or ask who keeps it",
+        _ => "correct the file",
+    };
+    vec![subject.whole(category, &failure.message, remedy)]
+}
+
+fn shorten_list(subject: &Subject<'_>, level: Level, category: Category, mut findings: Vec<Finding>) -> Vec<Finding> {
+    if let Some(more) = findings.len().checked_sub(MOST_OF_ONE).filter(|more| *more > 0) {
+        findings.truncate(MOST_OF_ONE);
+        let said = format!("{more} more of the same object");
+        findings.push(subject.find(level, category, "", &said, "settle these, and check again"));
+    }
+    findings
+}
+
+/// What tenancy says of an object's place before the API server is asked, as it does in a reconciliation.
+#[must_use]
+pub fn judge_reach(subject: &Subject<'_>, placement: &Placement, scope: Scope) -> Option<Finding> {
+    let id = subject.id;
+    let namespace = Some(id.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let denial = check_object(placement, scope, &id.kind, namespace, &id.name).err()?;
+    let (category, remedy) = match denial.reason {
+        DenialReason::ReconciliationFailed => (Category::Schema, "say in which namespace it is"),
+        _ => (
+            Category::Admission,
+            "move it into a namespace of the tenant's, or leave it to the platform repository",
+        ),
+    };
+    Some(subject.whole(category, &denial.message, remedy))
+}
+
+/// What the API server warns of, about an object that it would take. A warning can quote the object.
+#[must_use]
+pub fn note_warning(subject: &Subject<'_>, warning: &str) -> Option<Finding> {
+    let remedy = "it is accepted all the same";
+    let note = || subject.find(Level::Note, Category::Admission, "", warning, remedy);
+    (!subject.is_confidential).then(note)
+}
+
+/// That what is encrypted in an object isn't judged.
+#[must_use]
+pub fn note_encrypted(subject: &Subject<'_>) -> Finding {
+    let said = "is encrypted with SOPS: what is encrypted is not judged";
+    subject.find(Level::Note, Category::Schema, "", said, "the rest of it is")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_tenancy::identity;
+
+    use super::*;
+    use crate::refusal::Cause;
+
+    fn identity() -> Identity {
+        let nobody = Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+        };
+        identity::decide_for_kustomization(&nobody, "team", None)
+            .unwrap()
+            .into()
+    }
+
+    fn failure(code: u16, reason: &str, message: &str, causes: &[(&str, &str, &str)]) -> Failure {
+        let causes = causes.iter().map(|(kind, field, message)| Cause {
+            kind: (*kind).into(),
+            field: (*field).to_owned(),
+            message: (*message).to_owned(),
+        });
+        Failure {
+            code,
+            reason: reason.into(),
+            causes: causes.collect(),
+            retry_after: None,
+            message: message.to_owned(),
+        }
+    }
+
+    fn judge_of(id: &str, object: &Value, failure: Failure, rights: &Rights) -> Judgement {
+        let (id, identity): (ObjectId, Identity) = (id.parse().unwrap(), identity());
+        let locate = |pointer: &str| {
+            let line = if pointer == "/spec/replicas" { 9 } else { 1 };
+            Some(Origin {
+                path: "app.yaml".to_owned(),
+                line,
+            })
+        };
+        let subject = Subject {
+            id: &id,
+            resource: "deployments.apps",
+            identity: &identity,
+            object,
+            is_confidential: id.kind == "Secret",
+            locate: &locate,
+        };
+        judge(&subject, failure, rights)
+    }
+
+    /// What comes of an answer: its headings with lines, in order; nothing where it says nothing of the object.
+    #[track_caller]
+    fn check(
+        answer: (u16, &str, &str, &[(&str, &str, &str)]),
+        rights: &Rights,
+        expected: Option<&[(Category, Level, u32)]>,
+    ) {
+        let object = json!({"spec": {"replicas": 1}});
+        let (code, reason, message, causes) = answer;
+        let found = match judge_of(
+            "team_web_apps_Deployment",
+            &object,
+            failure(code, reason, message, causes),
+            rights,
+        ) {
+            Judgement::Findings(findings) => Some(findings),
+            Judgement::Untold(_) => None,
+        };
+        let brief = found.as_ref().map(|findings| {
+            let brief = |finding: &Finding| {
+                (
+                    finding.category,
+                    finding.level,
+                    finding.origin.as_ref().map_or(0, |origin| origin.line),
+                )
+            };
+            findings.iter().map(brief).collect::<Vec<_>>()
+        });
+        assert_eq!(brief.as_deref(), expected, "{found:#?}");
+        for finding in found.into_iter().flatten() {
+            assert!(!finding.remedy.is_empty() && !finding.message.is_empty());
+        }
+    }
+
+    #[test]
+    fn each_answer_has_its_heading() {
+        use Category::{Admission, Ownership, Quota, Rbac, Schema};
+        use Level::{Error, Warning};
+        let held = &Rights::Held;
+        let lacking = &Rights::Lacking(vec!["patch", "create"]);
+        check(
+            (403, "Forbidden", "x is forbidden", &[]),
+            lacking,
+            Some(&[(Rbac, Error, 1)]),
+        );
+        check(
+            (403, "Forbidden", "no (git-managed)", &[]),
+            held,
+            Some(&[(Admission, Error, 1)]),
+        );
+        check(
+            (403, "Forbidden", "no", &[]),
+            &Rights::Unknown,
+            Some(&[(Admission, Error, 1)]),
+        );
+        let quota = "deployments \"web\" is forbidden: exceeded quota: q, requested: count=1";
+        check((403, "Forbidden", quota, &[]), held, Some(&[(Quota, Error, 1)]));
+        check(
+            (404, "NotFound", "namespaces \"x\" not found", &[]),
+            held,
+            Some(&[(Admission, Error, 1)]),
+        );
+        let conflict = ("FieldManagerConflict", ".spec.replicas", "conflict with \"hpa\"");
+        check(
+            (409, "Conflict", "", &[conflict]),
+            held,
+            Some(&[(Ownership, Warning, 9)]),
+        );
+        check(
+            (409, "AlreadyExists", "there", &[]),
+            held,
+            Some(&[(Ownership, Error, 1)]),
+        );
+        let invalid = ("FieldValueInvalid", "spec.replicas", "must be more");
+        let unknown = ("FieldValueRequired", "spec.selector", "Required value");
+        check(
+            (422, "Invalid", "", &[invalid, unknown]),
+            held,
+            Some(&[(Schema, Error, 9), (Schema, Error, 1)]),
+        );
+        // A policy's no, which may come with any of several codes.
+        check(
+            (422, "Invalid", "policy says no", &[("", "", "policy says no")]),
+            held,
+            Some(&[(Admission, Error, 1)]),
+        );
+        check(
+            (500, "", "failed to create typed patch object", &[]),
+            held,
+            Some(&[(Schema, Error, 1)]),
+        );
+        check(
+            (0, "NoKindMatch", "no matches for kind", &[]),
+            held,
+            Some(&[(Schema, Error, 1)]),
+        );
+        for (code, reason) in [
+            (500, "InternalError"),
+            (503, ""),
+            (429, ""),
+            (401, "Unauthorized"),
+            (0, "Unreachable"),
+        ] {
+            check((code, reason, "no answer", &[]), held, None);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_quoted_and_what_is_much_is_cut() {
+        let object = json!({"data": {"password": "hunter2"}});
+        let said = failure(
+            422,
+            "Invalid",
+            "hunter2",
+            &[("FieldValueInvalid", "data[password]", "Invalid value: \"hunter2\"")],
+        );
+        let told = judge_of("team_s__Secret", &object, said, &Rights::Held);
+        assert!(!format!("{told:?}").contains("hunter2"), "{told:?}");
+        let cause = ("FieldValueInvalid", "spec.a", "no");
+        let many = failure(422, "Invalid", "no", &[cause; 100]);
+        let Judgement::Findings(findings) = judge_of("team_w__Pod", &json!({}), many, &Rights::Held) else {
+            panic!("an answer");
+        };
+        assert_eq!(findings.len(), MOST_OF_ONE + 1);
+        assert!(findings.last().unwrap().message.starts_with("80 more"));
+    }
+}

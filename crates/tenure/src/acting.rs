@@ -1,0 +1,62 @@
+//! How somebody comes to speak as a ServiceAccount whose rights are looked at: by impersonation, or else by a token of its own. Refuses to look
+//! as anybody else, and says which right is missing.
+
+use k8s_openapi::api::core::v1::ServiceAccount as StoredAccount;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+use tenure_cluster::ServiceAccount;
+
+use crate::commands::run::ask_who;
+use crate::failure::Failure;
+
+/// How long a token is good for: the least that Kubernetes gives.
+const TOKEN_SECONDS: u32 = 600;
+
+/// A configuration that speaks for an account, made of one that speaks for whoever looks.
+pub(crate) async fn become_account(
+    mut config: kube::Config,
+    client: &kube::Client,
+    account: &ServiceAccount,
+) -> Result<kube::Config, Failure> {
+    let accounts: Api<StoredAccount> = Api::namespaced(client.clone(), account.namespace());
+    if let Err(kube::Error::Api(status)) = accounts.get(account.name()).await
+        && status.code == 404
+    {
+        return Err(
+            Failure::environment(format!("{account} acts, and that ServiceAccount is not there"))
+                .hint("nothing would be applied: make it, or name another one in spec.serviceAccountName"),
+        );
+    }
+    config.auth_info.impersonate = Some(account.to_string());
+    let refused = match ask_who(&config).await {
+        Ok(user) if user == account.to_string() => return Ok(config),
+        Ok(user) => format!("the API server takes them for {user}"),
+        Err(failure) => failure.message,
+    };
+    by_token(config, client, account).await.map_err(|_| {
+        Failure::environment(format!("you may not look as {account}: {refused}")).hint(format!(
+            "in namespace {}, a Role with the verb impersonate on serviceaccounts, resourceNames [{}], or create on serviceaccounts/token allows it",
+            account.namespace(),
+            account.name()
+        ))
+    })
+}
+
+/// The same by a token of the account alone.
+pub(crate) async fn by_token(
+    mut config: kube::Config,
+    client: &kube::Client,
+    account: &ServiceAccount,
+) -> Result<kube::Config, Failure> {
+    let accounts: Api<StoredAccount> = Api::namespaced(client.clone(), account.namespace());
+    let internal = |error: serde_json::Error| Failure::internal(error.to_string());
+    let request = serde_json::from_value(json!({"spec": {"expirationSeconds": TOKEN_SECONDS}})).map_err(internal)?;
+    let issued = accounts
+        .create_token_request(account.name(), &PostParams::default(), &request)
+        .await?;
+    let token = issued.status.map(|status| status.token);
+    let token =
+        token.ok_or_else(|| Failure::environment(format!("a token of {account} was asked for and not given")))?;
+    config.auth_info = serde_json::from_value(json!({"token": token})).map_err(internal)?;
+    Ok(config)
+}

@@ -1,0 +1,344 @@
+//! Each object of a folder is sent to the API server as the account that would apply it. Owns in which order, and how many at a time; what comes back is
+//! judged by `tenure_planner::check`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use http::Request;
+use kube::api::Api;
+use kustomize::BuiltResource;
+use serde_json::{Value, json};
+use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
+use tenure_api::{ObjectId, ObjectView};
+use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, Connection, LaneAccess, Resource};
+use tenure_planner::Origin;
+use tenure_planner::check::{
+    Awaited, Finding, Judgement, Rights, Subject, judge, judge_reach, note_encrypted, note_warning,
+};
+use tenure_planner::refusal::Failure as Refused;
+use tenure_tenancy::reach::Scope;
+use tenure_tenancy::{Identity, identity};
+
+use super::Whom;
+use crate::failure::{Failure, chain};
+
+/// How many dry runs are under way at the same time.
+const AT_ONCE: usize = 8;
+/// How long one answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most warnings that are told of one object.
+const MOST_WARNINGS: usize = 10;
+/// What SOPS writes into a file that it has encrypted.
+const ENCRYPTED: &str = "sops";
+const RIGHTS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+/// What is asked with.
+pub(super) struct Means {
+    /// Speaks as the account.
+    config: kube::Config,
+    /// Speaks as whoever checks.
+    own: kube::Client,
+    dry_run: bool,
+}
+
+impl Means {
+    /// Of a cluster that is somebody's.
+    pub(super) fn dry(config: kube::Config, own: kube::Client) -> Self {
+        Self {
+            config,
+            own,
+            dry_run: true,
+        }
+    }
+
+    /// Of a control plane that is thrown away.
+    pub(super) fn wet(config: kube::Config, own: kube::Client) -> Self {
+        Self {
+            config,
+            own,
+            dry_run: false,
+        }
+    }
+}
+
+/// Asks as the account.
+struct Asker<'a> {
+    client: Client,
+    /// The same account, for what is asked about its rights.
+    rights: kube::Client,
+    identity: Identity,
+    whom: &'a Whom,
+    awaited: Awaited,
+    dry_run: bool,
+}
+
+/// What is known of one object.
+enum Answer {
+    Found(Vec<Finding>),
+    Untold(String),
+}
+
+/// Asks about all objects; the findings, in the order of the objects, and of which objects nothing was heard.
+pub(super) async fn about(
+    objects: &[BuiltResource],
+    whom: &Whom,
+    means: &Means,
+) -> Result<(Vec<Finding>, Vec<String>), Failure> {
+    let awaited = Awaited::of(objects.iter().map(|built| &built.object));
+    let missing = find_missing(&means.own, awaited.namespaces()).await?;
+    let connection = Connection::of_account(means.config.clone(), whom.account.clone())
+        .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))?;
+    let clients = ClientPool::new(connection);
+    let lane = LaneAccess {
+        account: identity::decide_for_lane(&whom.placement, whom.account.namespace()),
+        turns: clients.turns().of_lane(),
+    };
+    let client = clients.for_account(&whom.account, &lane).await;
+    let asker = Asker {
+        client: client.map_err(|error| Failure::environment(chain(&error)))?,
+        rights: kube::Client::try_from(means.config.clone())?,
+        identity: whom.account.clone().into(),
+        whom,
+        awaited: awaited.keep_missing(&missing),
+        dry_run: means.dry_run,
+    };
+    // What is written meets what was written before it, so it comes one after the other.
+    let at_once = if means.dry_run { AT_ONCE } else { 1 };
+    let mut answers = futures::stream::iter(objects.iter().map(|built| asker.ask(built))).buffered(at_once);
+    let (mut findings, mut untold) = (Vec::new(), Vec::new());
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Answer::Found(more) => findings.extend(more),
+            Answer::Untold(why) => untold.push(why),
+        }
+    }
+    Ok((findings, untold))
+}
+
+/// Those namespaces that are not there yet; one that may not be looked at counts as not there.
+async fn find_missing(client: &kube::Client, names: &BTreeSet<String>) -> Result<BTreeSet<String>, Failure> {
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+    let reads = names.iter().map(|name| {
+        let namespaces = namespaces.clone();
+        async move {
+            match namespaces.get_opt(name).await {
+                Ok(Some(_)) => Ok(None),
+                Ok(None) => Ok(Some(name.clone())),
+                Err(kube::Error::Api(status)) if status.code < 500 => Ok(Some(name.clone())),
+                Err(error) => Err(Failure::from(error)),
+            }
+        }
+    });
+    let mut reads = futures::stream::iter(reads).buffered(AT_ONCE);
+    let mut missing = BTreeSet::new();
+    while let Some(read) = reads.next().await {
+        missing.extend(read?);
+    }
+    Ok(missing)
+}
+
+impl Asker<'_> {
+    async fn ask(&self, built: &BuiltResource) -> Answer {
+        let locate = |pointer: &str| locate(built, pointer);
+        let mut object = built.object.clone();
+        let is_encrypted = open(&mut object);
+        let mut id = match ObjectId::of(&object) {
+            Ok(id) => id,
+            Err(error) => return self.refuse_name(built, &error.to_string()),
+        };
+        let resource = self.client.resource_of(&object).await;
+        if let Ok(resource) = &resource
+            && resource.namespaced
+            && id.namespace.is_empty()
+            && let Some(namespace) = &self.whom.default_namespace
+        {
+            id.namespace.clone_from(namespace);
+            set_namespace(&mut object, namespace);
+        }
+        let full_name = resource.as_ref().map(name_resource).unwrap_or_default();
+        let subject = Subject {
+            id: &id,
+            resource: &full_name,
+            identity: &self.identity,
+            object: &object,
+            is_confidential: built.is_confidential() || is_encrypted,
+            locate: &locate,
+        };
+        if let Some(note) = self.awaited.find(&id, resource.is_ok(), locate("")) {
+            return Answer::Found(vec![note]);
+        }
+        let resource = match resource {
+            Ok(resource) => resource,
+            Err(error) => return answer(judge(&subject, Refused::from(&error), &Rights::Unknown)),
+        };
+        let scope = match resource.namespaced {
+            true => Scope::Namespaced,
+            false => Scope::Cluster,
+        };
+        if let Some(finding) = judge_reach(&subject, &self.whom.placement, scope) {
+            return Answer::Found(vec![finding]);
+        }
+        let mut found = self.apply(&subject, &resource).await;
+        if let (Answer::Found(findings), true) = (&mut found, is_encrypted) {
+            findings.push(note_encrypted(&subject));
+        }
+        found
+    }
+
+    /// What can't be named can't be sent.
+    fn refuse_name(&self, built: &BuiltResource, why: &str) -> Answer {
+        let id = ObjectId {
+            namespace: String::new(),
+            name: ObjectView::of(&built.object).read_text("/metadata/name").to_owned(),
+            group: String::new(),
+            kind: ObjectView::of(&built.object).read_text("/kind").to_owned(),
+        };
+        let subject = Subject {
+            id: &id,
+            resource: "",
+            identity: &self.identity,
+            object: &built.object,
+            is_confidential: false,
+            locate: &|pointer| locate(built, pointer),
+        };
+        let failure = Refused {
+            reason: tenure_planner::refusal::Reason::BadObject,
+            message: why.to_owned(),
+            ..Refused::default()
+        };
+        answer(judge(&subject, failure, &Rights::Unknown))
+    }
+
+    /// Without force first, so that other managers' fields are told; then with it, as a reconciliation does.
+    async fn apply(&self, subject: &Subject<'_>, resource: &Resource) -> Answer {
+        let mut findings = match self.send(subject.object, false).await {
+            Ok(warnings) => {
+                let notes = warnings.iter().take(MOST_WARNINGS);
+                return Answer::Found(notes.filter_map(|warning| note_warning(subject, warning)).collect());
+            }
+            Err(refused @ Refused { code: 409, .. }) => match judge(subject, refused, &Rights::Held) {
+                Judgement::Findings(findings) => findings,
+                Judgement::Untold(why) => return Answer::Untold(why),
+            },
+            Err(refused) => return self.judge(subject, resource, refused).await,
+        };
+        match self.send(subject.object, true).await {
+            Ok(_) | Err(Refused { code: 409, .. }) => {}
+            Err(refused) => match self.judge(subject, resource, refused).await {
+                Answer::Found(more) => findings.extend(more),
+                untold @ Answer::Untold(_) => return untold,
+            },
+        }
+        Answer::Found(findings)
+    }
+
+    async fn send(&self, object: &Value, force: bool) -> Result<Vec<String>, Refused> {
+        let options = ApplyOptions {
+            manager: KUSTOMIZE_CONTROLLER,
+            force,
+            dry_run: self.dry_run,
+            subresource: None,
+        };
+        match tokio::time::timeout(PATIENCE, self.client.apply(object, &options)).await {
+            Ok(Ok(applied)) => Ok(applied.warnings),
+            Ok(Err(error)) => Err(Refused::from(&error)),
+            Err(_) => Err(Refused {
+                message: format!("there was no answer within {} s", PATIENCE.as_secs()),
+                reason: tenure_planner::refusal::Reason::Unanswered,
+                ..Refused::default()
+            }),
+        }
+    }
+
+    async fn judge(&self, subject: &Subject<'_>, resource: &Resource, refused: Refused) -> Answer {
+        let rights = match refused.code {
+            403 => self.ask_rights(subject.id, resource).await,
+            _ => Rights::Held,
+        };
+        answer(judge(subject, refused, &rights))
+    }
+
+    /// Which of the rights that an apply takes the account lacks: to create only where there is no such object.
+    async fn ask_rights(&self, id: &ObjectId, resource: &Resource) -> Rights {
+        let mut lacking = Vec::new();
+        for verb in ["patch", "create"] {
+            match self.may(verb, id, resource).await {
+                Some(true) => {}
+                Some(false) => lacking.push(verb),
+                None => return Rights::Unknown,
+            }
+        }
+        if lacking == ["create"] {
+            let found = self.client.find(resource, &id.namespace, &id.name).await;
+            if matches!(found, Ok(Some(_))) {
+                return Rights::Held;
+            }
+            // Where it may not look, what it says of the right decides.
+            if !matches!(found, Ok(None) | Err(ClusterError::Forbidden { .. })) {
+                return Rights::Unknown;
+            }
+        }
+        match lacking.is_empty() {
+            true => Rights::Held,
+            false => Rights::Lacking(lacking),
+        }
+    }
+
+    async fn may(&self, verb: &str, id: &ObjectId, resource: &Resource) -> Option<bool> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": {
+                "verb": verb, "group": resource.group, "version": resource.version, "resource": resource.plural,
+                "namespace": resource.scope(&id.namespace).unwrap_or_default(), "name": id.name,
+            } }
+        });
+        let request = Request::post(RIGHTS).header("content-type", "application/json");
+        let request = request.body(review.to_string().into_bytes()).ok()?;
+        let asked = tokio::time::timeout(PATIENCE, self.rights.request::<Value>(request)).await;
+        let reviewed = asked.ok()?.ok()?;
+        Some(ObjectView::of(&reviewed).is_true("/status/allowed"))
+    }
+}
+
+fn answer(judgement: Judgement) -> Answer {
+    match judgement {
+        Judgement::Findings(findings) => Answer::Found(findings),
+        Judgement::Untold(why) => Answer::Untold(why),
+    }
+}
+
+fn name_resource(resource: &Resource) -> String {
+    match resource.group.as_str() {
+        "" => resource.plural.clone(),
+        group => format!("{}.{group}", resource.plural),
+    }
+}
+
+fn locate(built: &BuiltResource, pointer: &str) -> Option<Origin> {
+    let location = built.locate(pointer).or_else(|| Some(built.origin.location.clone()))?;
+    Some(Origin {
+        path: location.path,
+        line: location.line,
+    })
+}
+
+fn set_namespace(object: &mut Value, namespace: &str) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+}
+
+/// Takes out what SOPS has encrypted and what it notes about that; whether there was something.
+pub(super) fn open(object: &mut Value) -> bool {
+    let Some(fields) = object.as_object_mut() else {
+        return false;
+    };
+    let is_encrypted = fields.get(ENCRYPTED).is_some_and(Value::is_object);
+    if is_encrypted {
+        for field in [ENCRYPTED, "data", "stringData"] {
+            fields.remove(field);
+        }
+    }
+    is_encrypted
+}

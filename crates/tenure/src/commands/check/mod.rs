@@ -1,0 +1,257 @@
+//! `tenure check`: would what a folder renders be accepted, if somebody committed it? Owns whom it is asked as, and how the answer is shown; what an
+//! answer means is `tenure_planner::check`'s. Refuses to write to a cluster that is somebody's: whatever is sent there is a dry run.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use kube::api::Api;
+use serde_json::json;
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::{Surface, Tenant};
+use tenure_cluster::ServiceAccount;
+use tenure_controllers::RenderLimits;
+use tenure_planner::check::{
+    Finding, Level, bound, find_target_namespace, is_refused, list_rendering_problems, write_sarif,
+};
+use tenure_tenancy::{Placement, TenantFacts, identity};
+
+mod ask;
+mod platform;
+mod render;
+
+use crate::commands::build::{existing, root_of};
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::{acting, output, provenance, quantity};
+use render::{Folder, Unrendered};
+
+/// Check whether a cluster would accept what a folder renders, before it is committed: as the ServiceAccount that would apply it.
+///
+/// Every object is sent as a dry run with that account's rights, so that RBAC, admission, other field managers, quotas and schemas are judged by the
+/// API server itself; nothing is written. With --platform there is no cluster: the platform repository is applied to a control plane that is made for
+/// it and thrown away. Exit codes: 0 nothing found, 1 something was, more than 1 it can't be told.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("whom").required(true).args(["surface", "tenant"]))]
+pub(crate) struct Check {
+    /// The folder that would be applied, with a kustomization or without one.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Check as what this Surface acts as, with the target namespace that it has for the folder.
+    #[arg(long = "as", id = "surface", value_name = "[NAMESPACE/]SURFACE")]
+    surface: Option<String>,
+    /// Check as the account that this tenant's surfaces act as; what names no namespace is for the home namespace.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    /// The namespace that is set on every namespaced object, as `targetNamespace` does.
+    #[arg(long, value_name = "NAME")]
+    target_namespace: Option<String>,
+    /// A folder of the platform repository that takes the place of a cluster.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
+    platform: Option<PathBuf>,
+    /// How findings are shown.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Text)]
+    output: Form,
+    /// What the rendering may make all together.
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
+    rendering_bytes: u64,
+    /// How many steps the rendering may take, of some five nanoseconds each.
+    #[arg(long, value_name = "STEPS", default_value_t = RenderLimits::default().steps)]
+    rendering_steps: u64,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// How findings are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A line for each.
+    Text,
+    /// As data.
+    Json,
+    /// SARIF 2.1.0, which code hosts show beside the lines.
+    Sarif,
+}
+
+/// Who would apply the folder, and from where.
+struct Whom {
+    account: ServiceAccount,
+    placement: Placement,
+    /// Set on everything that is namespaced.
+    target_namespace: Option<String>,
+    /// Where what names no namespace is.
+    default_namespace: Option<String>,
+}
+
+/// What was looked at.
+struct Outcome {
+    account: String,
+    objects: usize,
+    findings: Vec<Finding>,
+    /// Objects of which nothing was heard.
+    untold: Vec<String>,
+}
+
+impl Check {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        self.look().await.map_err(Failure::never_negative)
+    }
+
+    async fn look(&self) -> Result<ExitCode, Failure> {
+        let folder = existing(&self.folder)?;
+        let root = root_of(&folder);
+        let inside = folder.strip_prefix(&root).unwrap_or(Path::new(""));
+        let inside = inside.to_string_lossy().into_owned();
+        let outcome = match &self.platform {
+            None => {
+                let config = self.connect.read_config_of_cluster().await?;
+                let client = kube::Client::try_from(config.clone())?;
+                let whom = self.find_whom(&client, &inside).await?;
+                let config = acting::become_account(config, &client, &whom.account).await?;
+                self.ask(&root, &inside, &whom, ask::Means::dry(config, client)).await?
+            }
+            Some(repository) => {
+                let plane = platform::Thrown::build(repository).await?;
+                let outcome = self.look_in(&plane, &root, &inside).await;
+                plane.end().await;
+                outcome?
+            }
+        };
+        self.show(outcome, &inside, &folder)
+    }
+
+    /// In a control plane of its own what is accepted is written, so that later objects meet it in the quotas.
+    async fn look_in(&self, plane: &platform::Thrown, root: &Path, inside: &str) -> Result<Outcome, Failure> {
+        let whom = self.find_whom(plane.client(), inside).await?;
+        let config = acting::by_token(plane.config(), plane.client(), &whom.account).await?;
+        let means = ask::Means::wet(config, plane.client().clone());
+        self.ask(root, inside, &whom, means).await
+    }
+
+    async fn ask(&self, root: &Path, inside: &str, whom: &Whom, means: ask::Means) -> Result<Outcome, Failure> {
+        let folder = Folder {
+            root,
+            inside,
+            target_namespace: whom.target_namespace.as_deref(),
+        };
+        let mut outcome = Outcome {
+            account: whom.account.to_string(),
+            objects: 0,
+            findings: Vec::new(),
+            untold: Vec::new(),
+        };
+        match render::build(&folder, self.budget()) {
+            Ok(objects) => {
+                outcome.objects = objects.len();
+                let (findings, untold) = ask::about(&objects, whom, &means).await?;
+                outcome.findings = findings;
+                outcome.untold = untold;
+            }
+            Err(Unrendered::Unreadable(failure)) => return Err(failure),
+            Err(Unrendered::Refused(error)) => outcome.findings = list_rendering_problems(&error),
+        }
+        bound(&mut outcome.findings);
+        Ok(outcome)
+    }
+
+    fn budget(&self) -> kustomize::Budget {
+        let or_none = |limit: u64| if limit == 0 { u64::MAX } else { limit };
+        kustomize::Budget {
+            bytes: or_none(self.rendering_bytes),
+            steps: or_none(self.rendering_steps),
+        }
+    }
+
+    async fn find_whom(&self, client: &kube::Client, inside: &str) -> Result<Whom, Failure> {
+        let nobody = |denial: tenure_tenancy::Denial| Failure::environment(format!("nobody may act for it: {denial}"));
+        if let Some(name) = &self.tenant {
+            let tenants: Api<Tenant> = Api::all(client.clone());
+            let tenant = TenantFacts::from(&tenants.get(name).await?);
+            let home = tenant.home().to_owned();
+            let placement = place(client, &home).await?;
+            match &placement {
+                Placement::Tenant(found) if found.tenant.as_str() == name => {}
+                _ => {
+                    return Err(Failure::environment(format!(
+                        "namespace {home} is not recorded as Tenant {name}'s, whose home it would be"
+                    ))
+                    .hint(format!("kubectl get tenant {name} -o yaml says why in its conditions")));
+                }
+            }
+            let account = identity::decide_for_surface(&placement, &home, None).map_err(nobody)?;
+            return Ok(Whom {
+                account,
+                placement,
+                target_namespace: self.target_namespace.clone(),
+                default_namespace: Some(home),
+            });
+        }
+        let named = self.surface.as_deref().unwrap_or_default();
+        let (namespace, name) = named.split_once('/').unwrap_or((PLATFORM_NAMESPACE, named));
+        if namespace.is_empty() || name.is_empty() || name.contains('/') {
+            return Err(Failure::usage(format!("--as {named}: that is no Surface's name"))
+                .hint("--as NAMESPACE/NAME, or NAME in the platform namespace"));
+        }
+        let surfaces: Api<Surface> = Api::namespaced(client.clone(), namespace);
+        let surface = surfaces.get(name).await?;
+        let placement = place(client, namespace).await?;
+        let account = surface.spec.service_account_name.as_deref();
+        let account = identity::decide_for_surface(&placement, namespace, account).map_err(nobody)?;
+        let target = self.target_namespace.clone();
+        Ok(Whom {
+            account,
+            placement,
+            target_namespace: target.or_else(|| find_target_namespace(&surface, inside)),
+            default_namespace: None,
+        })
+    }
+
+    fn show(&self, outcome: Outcome, inside: &str, folder: &Path) -> Result<ExitCode, Failure> {
+        let findings = &outcome.findings;
+        let internal = |error: serde_json::Error| Failure::internal(error.to_string());
+        match self.output {
+            Form::Text => findings.iter().for_each(|finding| {
+                output::print_line(match finding.level {
+                    Level::Error => output::bad(&finding.to_string()),
+                    Level::Warning => output::bold(&finding.to_string()),
+                    Level::Note => output::faint(&finding.to_string()),
+                });
+            }),
+            Form::Json => {
+                let report = json!({"account": outcome.account, "objects": outcome.objects, "findings": findings});
+                output::print_line(serde_json::to_string_pretty(&report).map_err(internal)?);
+            }
+            Form::Sarif => {
+                let log = write_sarif(findings, &render::name_file(inside, folder), env!("CARGO_PKG_VERSION"));
+                output::print_line(serde_json::to_string_pretty(&log).map_err(internal)?);
+            }
+        }
+        let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+        output::print_note(format!(
+            "{} objects checked as {}: {} errors, {} warnings, {} notes",
+            outcome.objects,
+            outcome.account,
+            count(Level::Error),
+            count(Level::Warning),
+            count(Level::Note),
+        ));
+        match outcome.untold.as_slice() {
+            [] => Ok(ExitCode::from(u8::from(is_refused(findings)))),
+            [first, more @ ..] => Err(Failure::environment(format!(
+                "of {} objects nothing was heard: {first}",
+                more.len() + 1
+            ))
+            .hint(
+                "that says nothing of them: look at the API server, or at the webhook that it asked, and check again",
+            )),
+        }
+    }
+}
+
+/// Whose a namespace is.
+async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, Failure> {
+    provenance::place(client, namespace).await.map_err(|why| {
+        Failure::environment(format!("whose namespace {namespace} is can't be told: {why}"))
+            .hint("who checks needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since who applies follows from both")
+    })
+}
