@@ -22,7 +22,13 @@ pub(crate) fn compare(case: &Case, answer: &Answer, prefix: &str) -> Result<(), 
             let wants_flux = allowed.account.as_deref().is_none_or(|wanted| account == Some(wanted))
                 && allowed.shard.as_deref().is_none_or(|wanted| shard == Some(wanted));
             let has_field = |(key, wanted): (&String, &serde_json::Value)| object["spec"].get(key) == Some(wanted);
-            let wants_flux = wants_flux && allowed.fields.iter().all(has_field);
+            let has_mark = |mark: &String| {
+                let said = mark
+                    .split_once(' ')
+                    .and_then(|(part, said)| Some((part, said.split_once('=')?)));
+                said.is_some_and(|(part, (key, value))| object["metadata"][part][key] == value)
+            };
+            let wants_flux = wants_flux && allowed.fields.iter().all(has_field) && allowed.marks.iter().all(has_mark);
             let wants_label = allowed.label.as_deref().is_none_or(|wanted| label == Some(wanted));
             let wants_owner = allowed.owner.as_ref().is_none_or(|(wanted, _)| owner == Some(wanted));
             let warns = match &allowed.warning {

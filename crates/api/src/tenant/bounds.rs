@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::contents::AdditionalMetadata;
 use super::label_selector::{LabelRequirement, LabelSelector};
 
 /// What objects in the tenant's namespaces may be. A field that is absent bounds nothing.
@@ -135,6 +136,9 @@ pub struct ServiceOptions {
     /// Annotations that they don't bear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_annotations: Option<DeniedNames>,
+    /// Labels and annotations that they bear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub additional_metadata: Option<AdditionalMetadata>,
     /// What Capsule knows and Tenure does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -189,7 +193,8 @@ impl AllowedClasses {
 }
 
 impl TenantBounds {
-    /// The fields that are set, by their paths in the spec, and whether each is a selector of classes.
+    /// The fields that are set, by their paths in the spec, and whether each is out of what policies can see to: selectors of classes, and what is set
+    /// on objects.
     #[must_use]
     pub fn list_set(&self) -> Vec<(&'static str, bool)> {
         let ingress = self.ingress_options.as_ref();
@@ -225,6 +230,11 @@ impl TenantBounds {
             ("containerRegistries", self.container_registries.is_some(), false),
             ("imagePullPolicies", !self.image_pull_policies.is_empty(), false),
             ("serviceOptions", services.is_some(), false),
+            (
+                "serviceOptions.additionalMetadata",
+                services.is_some_and(|options| options.additional_metadata.is_some()),
+                true,
+            ),
         ];
         let set = fields.into_iter().filter(|(_, is_set, _)| *is_set);
         set.map(|(name, _, is_selector)| (name, is_selector)).collect()

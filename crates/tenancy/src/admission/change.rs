@@ -12,6 +12,15 @@ pub enum Change {
         /// Value.
         value: String,
     },
+    /// It bears a label or an annotation that a Tenant says.
+    Metadata {
+        /// `labels` or `annotations`.
+        part: &'static str,
+        /// Key.
+        key: String,
+        /// Value.
+        value: String,
+    },
     /// A field of its spec has a value.
     SpecField {
         /// Name of the field.
@@ -32,12 +41,8 @@ impl Change {
     /// Changes the object.
     pub fn make(&self, object: &mut Value) {
         match self {
-            Self::Label { key, value } => {
-                let labels = enter(object, "metadata").and_then(|metadata| enter_map(metadata, "labels"));
-                if let Some(labels) = labels {
-                    labels.insert((*key).to_owned(), Value::from(value.as_str()));
-                }
-            }
+            Self::Label { key, value } => mark(object, "labels", key, value),
+            Self::Metadata { part, key, value } => mark(object, part, key, value),
             Self::SpecField { key, value } => {
                 if let Some(spec) = enter(object, "spec") {
                     spec.insert((*key).to_owned(), value.clone());
@@ -56,6 +61,14 @@ impl Change {
                 }
             }
         }
+    }
+}
+
+/// Puts a label or an annotation on an object.
+fn mark(object: &mut Value, part: &str, key: &str, value: &str) {
+    let marks = enter(object, "metadata").and_then(|metadata| enter_map(metadata, part));
+    if let Some(marks) = marks {
+        marks.insert(key.to_owned(), Value::from(value));
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a Service may be: its type, the external addresses that it takes, and the labels and annotations that it doesn't bear.
 //!
 //! Judged is what is new, by the whole Service and by its status, by which its metadata can be written, too: a type, an address or a label
-//! that it had before isn't judged again. Capsule judges all of it at every update.
+//! that it had before isn't judged again. Capsule judges all of it at every update. What the Tenant wants Services to bear is set whenever the whole of
+//! one is written; a key that it denies as well is not.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,8 +10,8 @@ use std::net::IpAddr;
 use serde_json::Value;
 use tenure_api::tenant::AllowedServices;
 
-use super::{Case, Findings, Refusal, Rule, limited, metadata};
-use crate::bounds::Network;
+use super::{Case, Change, Findings, Refusal, Rule, limited, metadata};
+use crate::bounds::{Bounds, Network};
 
 /// Types that a Tenant may refuse, and where it says so.
 pub(super) const TYPES: [(&str, &str); 3] = [
@@ -42,7 +43,7 @@ fn list_addresses(service: &Value) -> impl Iterator<Item = &str> {
         .map(|address| address.as_str().unwrap_or_default())
 }
 
-pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
+pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
     if !request.is_about("", "services", &["status"]) {
         return Ok(());
@@ -108,5 +109,43 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
             return refuse(why, remedy);
         }
     }
+    // By a part of it, whoever answers couldn't be sure that it is kept.
+    if request.resource.subresource.is_empty() && request.writes() {
+        set_metadata(&tenant.bounds, object, findings);
+    }
     Ok(())
+}
+
+/// Labels and annotations that the Tenant wants and that the Service doesn't bear.
+fn set_metadata(bounds: &Bounds, object: &Value, findings: &mut Findings) {
+    let Some(options) = &bounds.objects().service_options else {
+        return;
+    };
+    let Some(wanted) = &options.additional_metadata else {
+        return;
+    };
+    for (part, wanted, denied) in [
+        (metadata::LABELS, &wanted.labels, &options.forbidden_labels),
+        (
+            metadata::ANNOTATIONS,
+            &wanted.annotations,
+            &options.forbidden_annotations,
+        ),
+    ] {
+        let borne = object.get("metadata").and_then(|metadata| metadata.get(part));
+        let is_borne = |key: &str, value: &str| {
+            borne
+                .and_then(|borne| borne.get(key))
+                .is_some_and(|borne| borne == value)
+        };
+        let is_denied = |key: &str| denied.as_ref().is_some_and(|denied| bounds.denies(denied, key));
+        let missing = wanted
+            .iter()
+            .filter(|(key, value)| !is_borne(key, value) && !is_denied(key));
+        findings.changes.extend(missing.map(|(key, value)| Change::Metadata {
+            part,
+            key: key.clone(),
+            value: value.clone(),
+        }));
+    }
 }

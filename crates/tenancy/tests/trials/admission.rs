@@ -188,7 +188,17 @@ fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
             value: value.clone(),
         });
     }
-    told.chain(fields).eq(changes.iter().cloned())
+    let marks = allowed.marks.iter().map(|mark| {
+        let (part, said) = mark.split_once(' ').expect("what is marked");
+        let part = ["labels", "annotations"].into_iter().find(|known| *known == part);
+        let (key, value) = said.split_once('=').expect("a value");
+        Change::Metadata {
+            part: part.expect("a known part"),
+            key: key.to_owned(),
+            value: value.to_owned(),
+        }
+    });
+    told.chain(fields).chain(marks).eq(changes.iter().cloned())
 }
 
 fn check_warnings(warnings: &[String], allowed: &Allowed) -> bool {

@@ -117,6 +117,9 @@ pub(crate) struct Allowed {
     /// Fields of the spec.
     #[serde(default)]
     pub(crate) fields: BTreeMap<String, Value>,
+    /// Labels and annotations: `labels a=b`, `annotations a=b`.
+    #[serde(default)]
+    pub(crate) marks: Vec<String>,
     pub(crate) label: Option<String>,
     pub(crate) owner: Option<(String, String)>,
     pub(crate) account: Option<String>,
