@@ -93,6 +93,12 @@ struct Arguments {
     /// How many Tenants, one pass each, in `tenancy`.
     #[arg(long, value_delimiter = ',', default_value = "200")]
     tenants: Vec<usize>,
+    /// How many Tenants are stored while writes are judged, in `tenancy`.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    stored_tenants: usize,
+    /// How many reviews each client of the webhook sends, and how many requests a pass is, in `tenancy`.
+    #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
+    writes: usize,
     /// How often each folder is built by each of the two.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     runs: usize,
@@ -153,7 +159,11 @@ async fn measure() -> anyhow::Result<()> {
         lanes::measure(&arguments.program, arguments.samples, only, &mut report).await?;
     }
     if arguments.suites.contains(&Suite::Tenancy) {
-        tenancy::measure(&arguments.program, &arguments.tenants, &mut report).await?;
+        let load = tenancy::Load {
+            stored: arguments.stored_tenants,
+            writes: arguments.writes,
+        };
+        tenancy::measure(&arguments.program, &arguments.tenants, &load, &mut report).await?;
     }
     if !report.is_empty() {
         print(&report.markdown());

@@ -128,7 +128,8 @@ impl WebhookServer {
         judged.unwrap_or_else(|_| refuse(&Unanswered::Late))
     }
 
-    async fn judge(&self, phase: Phase, body: &[u8], is_proven: bool) -> Answer {
+    /// What comes of a review that has arrived. `is_proven` says whether an API server has sent it.
+    pub async fn judge(&self, phase: Phase, body: &[u8], is_proven: bool) -> Response<Full<Bytes>> {
         let effort = match body.len() > SMALL {
             true => Effort::Large(&self.large),
             false => Effort::Small,

@@ -1,8 +1,12 @@
-//! Tenants and their namespaces: what it takes until many have theirs, and what it costs beside many others that an owner makes and deletes some.
+//! Tenants and their namespaces: what it takes until many have theirs, and what it costs beside many others that an owner makes and deletes some;
+//! and what it costs that whatever is written is judged, behind each door.
 //! Owns how owners ask: by impersonation, with their own rights. Refuses to count as there what the Tenant's status doesn't say.
 
 mod checking;
 mod decisions;
+mod embedded;
+mod stage;
+mod webhook;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,10 +28,20 @@ const CLIENTS: usize = 16;
 /// How many namespaces one owner makes and deletes beside all others.
 const MORE: i64 = 50;
 
-/// Measures decisions, and so many Tenants, one pass for each count.
-pub(crate) async fn measure(program: &Path, counts: &[usize], report: &mut Report) -> anyhow::Result<()> {
+/// What is stored while writes are judged, and how much is written.
+pub(crate) struct Load {
+    /// How many Tenants are stored.
+    pub(crate) stored: usize,
+    /// How many reviews each client sends, and how many requests a pass is.
+    pub(crate) writes: usize,
+}
+
+/// Measures decisions, what the doors cost, and so many Tenants, one pass for each count.
+pub(crate) async fn measure(program: &Path, counts: &[usize], load: &Load, report: &mut Report) -> anyhow::Result<()> {
     decisions::measure(report)?;
     checking::measure(program, report).await?;
+    webhook::measure(load.stored, load.writes, report).await?;
+    embedded::measure(load.stored, load.writes, report).await?;
     for count in counts {
         measure_many(program, *count, report).await?;
     }

@@ -1,0 +1,181 @@
+//! What it costs the embedded control plane to judge what is written: the same server without a guard, with it, and with the policies alone, in turns.
+//! Owns that all three do the same; refuses to compare what was measured at different times.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tenure_admission::EmbeddedGuard;
+use tenure_api::ObjectMeta;
+use tenure_api::Tenant;
+use tenure_apiserver::Guard;
+use tenure_tenancy::admission::policy::{self, Refusing};
+use tenure_tenancy::{Facts, NamespaceFacts, Settings, TenantFacts};
+
+use super::stage::{LARGE, Stage, for_each, list_namespaces, name_owner};
+use crate::report::{Report, percentile};
+
+/// How often each server has its turn, and how many requests that is.
+const ROUNDS: usize = 5;
+
+/// One server, and how long its passes took.
+struct Side {
+    name: &'static str,
+    stage: Stage,
+    applies: Vec<Duration>,
+    creates: Vec<Duration>,
+}
+
+/// Measures, with so many Tenants stored, and so many requests a pass.
+pub(super) async fn measure(tenants: usize, requests: usize, report: &mut Report) -> anyhow::Result<()> {
+    let guard: Arc<dyn Guard> = Arc::new(EmbeddedGuard::new(Settings::default()));
+    let policed = Stage::set(None, tenants).await?;
+    put_policies_in_force(&policed, tenants).await?;
+    let sides = [
+        ("without", Stage::set(None, tenants).await?),
+        ("with the guard", Stage::set(Some(guard), tenants).await?),
+        ("with the policies alone", policed),
+    ];
+    let mut sides = sides.map(|(name, stage)| Side {
+        name,
+        stage,
+        applies: Vec::new(),
+        creates: Vec::new(),
+    });
+    for side in &sides {
+        // What is applied again later; and so that nothing is done for the first time.
+        pass(&side.stage, Kind::Apply, tenants, requests).await?;
+    }
+    for round in 0..ROUNDS {
+        for side in &mut sides {
+            side.applies
+                .push(pass(&side.stage, Kind::Apply, tenants, requests).await?);
+            side.creates
+                .push(pass(&side.stage, Kind::Create(round), tenants, requests).await?);
+        }
+    }
+    let [without, others @ ..] = &mut sides;
+    for (what, pick, bar) in [
+        (
+            "an apply that changes nothing",
+            (|side: &mut Side| &mut side.applies) as fn(&mut Side) -> &mut Vec<Duration>,
+            "5 %",
+        ),
+        ("a create", |side: &mut Side| &mut side.creates, "10 %"),
+    ] {
+        let base = percentile(pick(without), 0.5);
+        for other in others.iter_mut() {
+            let took = percentile(pick(other), 0.5);
+            let lost = (1.0 - base.as_secs_f64() / took.as_secs_f64().max(f64::MIN_POSITIVE)) * 100.0;
+            let bar = if other.name == "with the guard" { bar } else { "" };
+            report.add(
+                format!(
+                    "embedded, {tenants} Tenants stored, {what} of 4 KB {}: lost against the same {} (median of {ROUNDS} passes of {requests} in turns)",
+                    other.name, without.name
+                ),
+                format!("{lost:.1} % ({:.0}/s)", each_second(requests, took)),
+                Some(format!("{:.0}/s", each_second(requests, base))),
+                bar,
+            );
+        }
+    }
+    Ok(())
+}
+
+fn each_second(requests: usize, took: Duration) -> f64 {
+    requests as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+/// What is sent in a pass.
+#[derive(Clone, Copy)]
+enum Kind {
+    Apply,
+    /// Objects that no other pass made.
+    Create(usize),
+}
+
+/// How long so many requests take, of owners in their namespaces: half of it ConfigMaps, of which nothing is judged, half of it Ingresses.
+async fn pass(stage: &Stage, kind: Kind, tenants: usize, requests: usize) -> anyhow::Result<Duration> {
+    let began = Instant::now();
+    for_each(requests, |number| async move {
+        let index = number % tenants.max(1);
+        let user = name_owner(index);
+        let namespace = list_namespaces(index).pop().unwrap_or_default();
+        let name = match kind {
+            Kind::Apply => format!("applied-{number}"),
+            Kind::Create(round) => format!("made-{round}-{number}"),
+        };
+        let (path, object) = write_object(&namespace, &name, number);
+        let body = object.to_string().into_bytes();
+        let path = match kind {
+            Kind::Apply => format!("{path}/{name}?fieldManager=bench&force=true"),
+            Kind::Create(_) => path,
+        };
+        let (method, form) = match kind {
+            Kind::Apply => ("PATCH", "application/apply-patch+yaml"),
+            Kind::Create(_) => ("POST", "application/json"),
+        };
+        stage.send_as(Some(&user), (method, &path, form), body).await.map(drop)
+    })
+    .await?;
+    Ok(began.elapsed())
+}
+
+/// Where an object is made, and the object.
+fn write_object(namespace: &str, name: &str, number: usize) -> (String, Value) {
+    let text = "x".repeat(LARGE);
+    if number.is_multiple_of(2) {
+        let object =
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "text": text } });
+        return (format!("/api/v1/namespaces/{namespace}/configmaps"), object);
+    }
+    let backend = json!({ "service": { "name": "app", "port": { "number": 80 } } });
+    let path = json!({ "path": "/", "pathType": "Prefix", "backend": backend });
+    let object = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": { "name": name, "annotations": { "text": text } },
+        "spec": { "rules": [{ "host": format!("{name}.example.org"), "http": { "paths": [path] } }] }
+    });
+    (
+        format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses"),
+        object,
+    )
+}
+
+/// As the controllers do it: what policies read stands on the namespaces first.
+async fn put_policies_in_force(stage: &Stage, tenants: usize) -> anyhow::Result<()> {
+    let mut facts = Facts::new(Settings {
+        has_policies: true,
+        ..Settings::default()
+    });
+    let list = |path: &'static str| async move {
+        let listed = stage.send("GET", path, "", &Value::Null).await?;
+        let items = listed.get("items").and_then(Value::as_array);
+        Ok::<_, anyhow::Error>(items.cloned().unwrap_or_default())
+    };
+    for tenant in list("/apis/capsule.clastix.io/v1beta2/tenants").await? {
+        let tenant: Tenant = serde_json::from_value(tenant)?;
+        facts.set_tenant(TenantFacts::from(&tenant));
+    }
+    for namespace in list("/api/v1/namespaces").await? {
+        let metadata = namespace.get("metadata").cloned().unwrap_or_default();
+        let metadata: ObjectMeta = serde_json::from_value(metadata)?;
+        facts.set_namespace(NamespaceFacts::from(&metadata));
+    }
+    let facts = &facts;
+    for_each(tenants, |index| async move {
+        for name in list_namespaces(index) {
+            let said = policy::describe_namespace(facts, &Refusing::default(), &name);
+            let patch = json!({ "metadata": { "annotations": said } });
+            let path = format!("/api/v1/namespaces/{name}");
+            stage
+                .send("PATCH", &path, "application/merge-patch+json", &patch)
+                .await?;
+        }
+        Ok(())
+    })
+    .await?;
+    for object in policy::list_policies(&Settings::default().platform_namespace) {
+        stage.apply(&object).await?;
+    }
+    Ok(())
+}
