@@ -70,6 +70,19 @@ impl Resource {
         }
     }
 
+    /// One that is in no namespace.
+    #[cfg(test)]
+    pub(crate) fn cluster_wide(group: &str, version: &str, plural: &str, kind: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: plural.to_owned(),
+            kind: kind.to_owned(),
+            namespaced: false,
+            aliases: Vec::new(),
+        }
+    }
+
     /// How kubectl names it in messages: `deployments.apps`.
     pub(crate) fn full_name(&self) -> String {
         if self.group.is_empty() {
@@ -88,6 +101,11 @@ impl Resource {
             self.plural == name || self.kind.to_lowercase() == name || self.aliases.iter().any(|alias| alias == name);
         name_matches && group.is_none_or(|group| self.group.starts_with(group))
     }
+}
+
+/// The path of one object that is in no namespace.
+pub(crate) fn write_collection_path(resource: &Resource, name: &str) -> String {
+    format!("{}/{}", resource.path(None), encode(name))
 }
 
 /// The path of one object.

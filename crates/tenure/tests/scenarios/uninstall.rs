@@ -426,6 +426,13 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
         named(group, "ValidatingAdmissionPolicy", "", "tenure-namespaces"),
         named(group, "ValidatingAdmissionPolicyBinding", "", "tenure-namespaces"),
         named("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure:stated:own"),
+        named("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure:stated:view"),
+        named(
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            "",
+            "tenure:stated:view",
+        ),
         named(
             "rbac.authorization.k8s.io/v1",
             "ClusterRoleBinding",
@@ -436,6 +443,25 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     for object in &kept {
         admin.wait_for(object.clone(), |_| true).await;
     }
+    // An owner sees his Tenant, and may list none.
+    let mut other = named("capsule.clastix.io/v1beta2", "Tenant", "", "stated-elsewhere");
+    other["spec"] = json!({ "owners": [{ "kind": "User", "name": "somebody" }] });
+    admin.apply(other.clone()).await;
+    let told = cluster.check_as("stated-owner", &["get", "tenants"], 0, &["stated", "NAME"]);
+    assert!(!told.contains("stated-elsewhere"), "{told}");
+    cluster.check_as(
+        "stated-owner",
+        &["get", "tenants", "-o", "name"],
+        0,
+        &["tenant.capsule.clastix.io/stated"],
+    );
+    cluster.check_as(
+        "nobody",
+        &["get", "tenants"],
+        3,
+        &["you may not list tenants.capsule.clastix.io"],
+    );
+    admin.delete(&other).await;
     assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
     cluster.check(
         &["uninstall", "--yes"],

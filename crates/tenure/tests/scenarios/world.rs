@@ -93,13 +93,21 @@ impl Cluster {
 
     /// Runs it and expects this exit code, and these words in what it says.
     pub(crate) fn check(&self, arguments: &[&str], code: i32, words: &[&str]) -> String {
-        let output = self.run(arguments);
-        let said = describe(&output);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        for word in words {
-            assert!(said.contains(word), "{arguments:?} does not say {word:?}: {said}");
+        expect(&self.run(arguments), arguments, code, words)
+    }
+
+    /// The same, as somebody else.
+    pub(crate) fn check_as(&self, user: &str, arguments: &[&str], code: i32, words: &[&str]) -> String {
+        let mut kubeconfig = kube::config::Kubeconfig::read_from(&self.kubeconfig).expect("kubeconfig");
+        for named in &mut kubeconfig.auth_infos {
+            if let Some(info) = &mut named.auth_info {
+                info.impersonate = Some(user.to_owned());
+            }
         }
-        said
+        let path = self.data(&format!("kubeconfig-of-{user}"));
+        std::fs::write(&path, serde_json::to_vec(&kubeconfig).expect("JSON")).expect("a kubeconfig");
+        let output = tenure(arguments).env("KUBECONFIG", &path).output().expect("run tenure");
+        expect(&output, arguments, code, words)
     }
 
     /// On a cluster that other tests have after this one, waits until something that goes is gone.
@@ -371,4 +379,13 @@ pub(crate) async fn wait_for_greeting(admin: &Admin, number: u32) {
                 .is_some_and(|found| found.parse() == Ok(number))
         })
         .await;
+}
+
+fn expect(output: &Output, arguments: &[&str], code: i32, words: &[&str]) -> String {
+    let said = describe(output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{arguments:?} does not say {word:?}: {said}");
+    }
+    said
 }

@@ -48,6 +48,10 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
     let role = |name: &str, labels: Value, rules: &Value| json!({ "apiVersion": ROLE_BINDING.0, "kind": "ClusterRole", "metadata": { "name": name, "labels": labels }, "rules": rules });
     let mut all_tenants = owning.clone();
     all_tenants[0].as_object_mut().unwrap().remove("resourceNames");
+    let [mut viewing, mut viewing_all] = [owning.clone(), all_tenants.clone()];
+    for rules in [&mut viewing, &mut viewing_all] {
+        rules[0]["verbs"] = json!(["get"]);
+    }
     let aggregated = json!({ "rbac.authorization.k8s.io/aggregate-to-admin": "true" });
     let attempts = [
         (
@@ -82,6 +86,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         ("an owner's everywhere", everywhere("tenure:x:own", "admin")),
         ("a role that others grow by", role("tenure:x:own", aggregated, &owning)),
         ("a role of another name", role("bounds-more", json!({}), &owning)),
+        ("a view of all Tenants", role("tenure:x:view", json!({}), &viewing_all)),
         ("a role for all Tenants", role("tenure:x:own", json!({}), &all_tenants)),
         ("an account in kube-system", in_system("ServiceAccount", Value::Null)),
         (
@@ -150,6 +155,8 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         within("tenure-system", LANE, "tenure-lane", &lane),
         within("bounds", "bounds-own", "admin", &owners),
         role("tenure:x:own", json!({}), &owning),
+        role("tenure:x:view", json!({}), &viewing),
+        of_tenant("tenure:x:view", "tenure:x:view"),
         of_tenant("tenure:x:own", "tenure:x:own"),
         of_tenant("capsule:x:namespace-provisioner", "capsule-namespace-provisioner"),
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "bounds-own", "namespace": "bounds" } }),
@@ -168,10 +175,12 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
     for (kind, name) in [(ROLE_BINDING, "bounds"), (SERVICE_ACCOUNT, "bounds")] {
         admin.delete(kind, ("kube-system", name)).await.unwrap();
     }
-    for name in ["tenure:x:own", "capsule:x:namespace-provisioner"] {
+    for name in ["tenure:x:own", "tenure:x:view", "capsule:x:namespace-provisioner"] {
         admin.delete(CLUSTER_ROLE_BINDING, ("", name)).await.unwrap();
     }
-    admin.delete(CLUSTER_ROLE, ("", "tenure:x:own")).await.unwrap();
+    for name in ["tenure:x:own", "tenure:x:view"] {
+        admin.delete(CLUSTER_ROLE, ("", name)).await.unwrap();
+    }
     stage.end().await;
 }
 

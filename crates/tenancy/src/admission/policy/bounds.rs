@@ -116,10 +116,10 @@ fn bounds(platform: &str) -> Policy {
                     "variables.kind != 'clusterroles' || {} && (request.operation == 'DELETE' || \
                      !object.?metadata.?labels.orValue({{}}).exists(key, key.startsWith('rbac.authorization.k8s.io/')) && \
                      !has(object.aggregationRule) && object.?rules.orValue([]).all(rule, rule.?apiGroups.orValue([]) == ['capsule.clastix.io'] && \
-                     rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) == ['{OWN}'] && size(rule.?resourceNames.orValue([])) == 1))",
+                     rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) in [['{OWN}'], ['get']] && size(rule.?resourceNames.orValue([])) == 1))",
                     is_own("variables.name", "tenure:")
                 ),
-                "the only ClusterRoles that it makes say of which Tenant somebody is an owner",
+                "the only ClusterRoles that it makes say of which Tenant somebody is an owner, and let owners read it",
             ),
         ],
     }
@@ -150,7 +150,7 @@ fn list_variables(platform: &str) -> Vec<(String, String)> {
     ]
 }
 
-/// Whether it is what the owners of one Tenant are known by.
+/// Whether it is what the owners of one Tenant are known by, or by which they read it.
 fn is_own(name: &str, begins: &str) -> String {
-    format!("({name}.startsWith('{begins}') && {name}.endsWith(':own'))")
+    format!("({name}.startsWith('{begins}') && ({name}.endsWith(':own') || {name}.endsWith(':view')))")
 }

@@ -1,6 +1,7 @@
 //! The rights by which policies know owners and accounts: an expression can ask the authorizer, and reads no Tenant.
 //!
-//! Owns which RBAC that is. It gives nobody a right that Kubernetes knows.
+//! Owns which RBAC that is. It gives nobody a right that Kubernetes knows, but to owners that of reading their Tenant, by its name: so they find it
+//! without a right to list all.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
@@ -39,7 +40,7 @@ pub fn list_roles() -> Vec<Value> {
     ]
 }
 
-/// What a Tenant has of its own: its owners may make namespaces for it, unless it is cordoned or being deleted, and its account has to
+/// What a Tenant has of its own: its owners may read it, and make namespaces for it, unless it is cordoned or being deleted, and its account has to
 /// show a token where it is exclusive. Who is none any more is bound no more: all of it is always there, and goes with the Tenant.
 #[must_use]
 pub fn list_tenant_rights(tenant: &TenantFacts) -> Vec<Value> {
@@ -62,15 +63,20 @@ pub fn list_tenant_rights(tenant: &TenantFacts) -> Vec<Value> {
     let account = account.map(
         |(home, account)| json!({ "kind": "ServiceAccount", "namespace": home.as_str(), "name": account.as_str() }),
     );
-    let own = format!("tenure:{}:own", tenant.name);
-    vec![
+    let role = |name: &str, verb: &str| {
         json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(own.clone()),
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(name.to_owned()),
             "rules": [{
-                "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": [OWN], "resourceNames": [tenant.name]
+                "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": [verb], "resourceNames": [tenant.name]
             }]
-        }),
+        })
+    };
+    let [own, view] = ["own", "view"].map(|what| format!("tenure:{}:{what}", tenant.name));
+    vec![
+        role(&own, OWN),
         binding(own.clone(), &own, if has_owners { owners.clone() } else { Vec::new() }),
+        role(&view, "get"),
+        binding(view.clone(), &view, owners.clone()),
         binding(
             format!("tenure:{}:show-token", tenant.name),
             SHOW_TOKEN_CLUSTER_ROLE,

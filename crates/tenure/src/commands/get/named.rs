@@ -1,0 +1,131 @@
+//! What of a kind somebody may get who may not list it: the names that RBAC gives him, as SelfSubjectRulesReview tells. So owners see their own
+//! Tenants. Owns how many are asked for; refuses to try names that nobody gave.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+
+use crate::failure::Failure;
+use crate::output;
+use crate::resources::{Resource, write_collection_path};
+
+/// How many objects are asked for one by one.
+const MOST: usize = 64;
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+
+/// The objects that may be read by their names, as a list or as a table, whatever `accept` asks for; nothing where there are none.
+pub(super) async fn collect(
+    client: &kube::Client,
+    resource: &Resource,
+    accept: &str,
+) -> Result<Option<Value>, Failure> {
+    // What holds in the whole cluster is told of any namespace.
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": "default" }
+    });
+    let request = http::Request::post(REVIEWS)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(review.to_string().into_bytes())
+        .map_err(|error| Failure::internal(error.to_string()))?;
+    let Ok(review) = client.request::<Value>(request).await else {
+        return Ok(None);
+    };
+    let names = list_names(&review, resource);
+    let mut found = Vec::new();
+    for name in names.iter().take(MOST) {
+        let path = write_collection_path(resource, name);
+        match client.request::<Value>(super::request(&path, accept)?).await {
+            Ok(answer) => found.push(answer),
+            // Gone, or not given any more.
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if names.len() > MOST {
+        output::print_note(format!(
+            "{} of {} {} are shown: name the others",
+            MOST,
+            names.len(),
+            resource.full_name()
+        ));
+    }
+    Ok(merge(found))
+}
+
+/// The names of a kind that a review gives to read.
+fn list_names(review: &Value, resource: &Resource) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for rule in ObjectView::of(review).list_views("/status/resourceRules") {
+        let has = |path: &str, wanted: &str| rule.list_texts(path).any(|text| text == wanted || text == "*");
+        if has("/apiGroups", &resource.group) && has("/resources", &resource.plural) && has("/verbs", "get") {
+            let given = rule.list_texts("/resourceNames").filter(|name| !name.is_empty());
+            names.extend(given.map(str::to_owned));
+        }
+    }
+    names
+}
+
+/// One list of several objects, or one table of several.
+fn merge(answers: Vec<Value>) -> Option<Value> {
+    let mut merged: Option<Value> = None;
+    let mut items = Vec::new();
+    for answer in answers {
+        let Some(rows) = answer.get("rows").and_then(Value::as_array).cloned() else {
+            items.push(answer);
+            continue;
+        };
+        match merged
+            .as_mut()
+            .and_then(|table| table.get_mut("rows"))
+            .and_then(Value::as_array_mut)
+        {
+            Some(all) => all.extend(rows),
+            None => merged = Some(answer),
+        }
+    }
+    merged.or_else(|| (!items.is_empty()).then(|| json!({ "items": items })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenants() -> Resource {
+        Resource::cluster_wide("capsule.clastix.io", "v1beta2", "tenants", "Tenant")
+    }
+
+    #[test]
+    fn names_are_those_that_may_be_read_of_this_kind() {
+        let rule = |group: &str, resource: &str, verbs: &[&str], names: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": names });
+        let review = json!({ "status": { "resourceRules": [
+            rule("capsule.clastix.io", "tenants", &["get"], &["blue", "red"]),
+            rule("capsule.clastix.io", "tenants", &["own"], &["green"]),
+            rule("capsule.clastix.io", "tenants/status", &["get"], &["grey"]),
+            rule("", "tenants", &["get"], &["core"]),
+            rule("*", "*", &["*"], &["blue", "all"]),
+            { "verbs": ["get"], "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"] },
+            "broken",
+        ] } });
+        let names: Vec<String> = list_names(&review, &tenants()).into_iter().collect();
+        assert_eq!(names, ["all", "blue", "red"]);
+        assert!(list_names(&Value::Null, &tenants()).is_empty());
+    }
+
+    #[test]
+    fn several_are_one_table_or_one_list() {
+        let table = |name: &str| json!({ "kind": "Table", "columnDefinitions": [{ "name": "Name" }], "rows": [{ "cells": [name] }] });
+        let merged = merge(vec![table("blue"), table("red")]);
+        assert_eq!(
+            merged,
+            Some(
+                json!({ "kind": "Table", "columnDefinitions": [{ "name": "Name" }], "rows": [{ "cells": ["blue"] }, { "cells": ["red"] }] })
+            )
+        );
+        assert_eq!(
+            merge(vec![json!({ "kind": "Tenant" })]),
+            Some(json!({ "items": [{ "kind": "Tenant" }] }))
+        );
+        assert_eq!(merge(Vec::new()), None);
+    }
+}
