@@ -62,9 +62,7 @@ pub(crate) fn list_objects(switches: &Switches, shards: &[String]) -> Result<Vec
 
 /// What is installed besides, where policies are kept in force: rights. The policies are made by the controllers, once what they read is written.
 pub(crate) fn list_policing() -> Vec<Value> {
-    let platform = tenure_api::metadata::PLATFORM_NAMESPACE;
-    let mut policies = policy::list_policies(platform);
-    policies.extend(policy::list_probe(platform, ""));
+    let policies = policy::list_kept(tenure_api::metadata::PLATFORM_NAMESPACE);
     tenure_api::installation::policing(&policies, &policy::list_roles())
 }
 

@@ -6,12 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
+use tenure_api::admission_webhooks::SERVICE;
+use tenure_api::installation;
+use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::workload::{self, Workload};
+use tenure_tenancy::admission::policy::{list_kept, list_roles};
 
 use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed};
 
 /// What stands in the objects where a choice goes, how the file has it, and what the choice is written as.
-const CHOICES: [(&str, &str); 6] = [
+const CHOICES: [(&str, &str); 9] = [
     (
         "image: CHOSEN-IMAGE",
         "image: {{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
@@ -37,19 +41,38 @@ const CHOICES: [(&str, &str); 6] = [
         "        - containerPort: 9292\n          name: hooks\n          protocol: TCP\n",
         "        {{- if .Values.hooks }}\n        - containerPort: 9292\n          name: hooks\n          protocol: TCP\n        {{- end }}\n",
     ),
+    (
+        "        - \"--admission-address=9443\"\n",
+        "        {{- if .Values.admission }}\n        - \"--admission-address=9443\"\n        {{- end }}\n",
+    ),
+    (
+        "        - containerPort: 9443\n          name: admission\n          protocol: TCP\n",
+        "        {{- if .Values.admission }}\n        - containerPort: 9443\n          name: admission\n          protocol: TCP\n        {{- end }}\n",
+    ),
+    (
+        "        - \"--policies\"\n",
+        "        {{- if .Values.policies }}\n        - \"--policies\"\n        {{- end }}\n",
+    ),
 ];
-/// Where requests to Receivers come in, if they do: in the controllers' policy.
+/// Where requests to Receivers and reviews come in, if they do: in the controllers' policy.
 const INGRESS: (&str, &str) = (
-    "  ingress:\n  - ports:\n    - port: 9292\n      protocol: TCP\n",
-    "  {{- if .Values.hooks }}\n  ingress:\n  - ports:\n    - port: 9292\n      protocol: TCP\n  {{- end }}\n",
+    "  ingress:\n  - ports:\n    - port: 9292\n      protocol: TCP\n  - ports:\n    - port: 9443\n      protocol: TCP\n",
+    "  {{- if or .Values.hooks .Values.admission }}\n  ingress:\n  {{- if .Values.hooks }}\n  - ports:\n    - port: 9292\n      protocol: TCP\n  \
+     {{- end }}\n  {{- if .Values.admission }}\n  - ports:\n    - port: 9443\n      protocol: TCP\n  {{- end }}\n  {{- end }}\n",
 );
-/// Around an object that is there only where requests to Receivers are taken.
-const WITH_HOOKS: (&str, &str) = ("{{- if .Values.hooks }}\n", "{{- end }}\n");
-/// Around an object that is there only where the cluster has policies.
-const WITH_POLICIES: (&str, &str) = (
-    "{{- if .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\" }}\n",
-    "{{- end }}\n",
-);
+/// Before an object that is there only where requests to Receivers are taken.
+const WITH_HOOKS: &str = "{{- if .Values.hooks }}\n";
+/// Before one that is there only where the API server asks Tenure.
+const WITH_ADMISSION: &str = "{{- if .Values.admission }}\n";
+/// The same, of what policies need more of.
+const WITH_ADMISSION_ALONE: &str = "{{- if and .Values.admission (not .Values.policies) }}\n";
+/// Before one that is there only where policies are kept in force.
+const WITH_POLICIES: &str = "{{- if .Values.policies }}\n";
+/// Before one that is there only where the cluster has policies.
+const WHERE_POLICIES_ARE: &str =
+    "{{- if .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\" }}\n";
+/// After each of them.
+const END: &str = "{{- end }}\n";
 /// Where more rules of the network go: at the end of the list of the controllers' policy.
 const EGRESS: (&str, &str) = (
     "  podSelector:\n",
@@ -64,6 +87,10 @@ image: \"\"
 replicas: 2
 # Whether requests to Receivers are taken, at the Service webhook-receiver. Only who leads can answer them, so there is one Pod then.
 hooks: false
+# Whether the API server asks Tenure about what is written, at the Service tenure-webhook: owners then make their own namespaces.
+admission: false
+# Whether tenancy's rules are kept in force as ValidatingAdmissionPolicies, which hold also while nobody of Tenure's answers.
+policies: false
 # The PriorityClass of the Pods.
 priorityClass: \"\"
 # What `tenure run` is told besides, a flag an entry: --allow-source=https://10.0.0.7:8443
@@ -88,15 +115,14 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     let chosen = Workload {
         replicas: 16,
         hooks: true,
+        admission: true,
         priority_class: Some("CHOSEN-CLASS".to_owned()),
-        arguments: vec!["CHOSEN-ARGUMENT".to_owned()],
+        arguments: vec!["--policies".to_owned(), "CHOSEN-ARGUMENT".to_owned()],
         ..Workload::usual("CHOSEN-IMAGE")
     };
-    let mut objects = list_installed()?;
-    objects.extend(workload::objects(&chosen));
-    for object in &objects {
-        let path = file_name(object)?;
-        let mut text = document(object);
+    for (object, begins) in list_chosen(&chosen)? {
+        let mut path = file_name(&object)?;
+        let mut text = document(&object);
         ensure!(
             !text.contains("{{") || path.starts_with("crds/"),
             "{path} would be a template"
@@ -117,18 +143,48 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
             ensure!(text.matches(INGRESS.0).count() == 1, "{path} has no place for ingress");
             text = text.replace(INGRESS.0, INGRESS.1);
         }
-        let around = match object.get("kind").and_then(Value::as_str) {
-            Some("Service") => Some(WITH_HOOKS),
-            Some(POLICY | POLICY_BINDING) => Some(WITH_POLICIES),
-            _ => None,
-        };
-        if let Some((begin, end)) = around {
-            text = text.replacen(HEADER, &format!("{HEADER}{begin}"), 1) + end;
+        if let Some(begins) = begins {
+            text = text.replacen(HEADER, &format!("{HEADER}{begins}"), 1) + END;
+        }
+        if begins == Some(WITH_ADMISSION_ALONE) {
+            path = path.replace(".yaml", "-of-admission.yaml");
         }
         let (_, name) = path.split_once('/').unwrap_or(("", &path));
-        files.insert(folder.join("templates").join(name), text);
+        let name = folder.join("templates").join(name);
+        ensure!(
+            files.insert(name, text).is_none(),
+            "two objects of the chart would be {path}"
+        );
     }
     Ok(files)
+}
+
+/// All objects, each with the choice that it goes with.
+fn list_chosen(chosen: &Workload) -> Result<Vec<(Value, Option<&'static str>)>> {
+    let kind = |object: &Value| object.get("kind").and_then(Value::as_str).map(str::to_owned);
+    let policing = installation::policing(&list_kept(PLATFORM_NAMESPACE), &list_roles());
+    let mut objects = Vec::new();
+    for object in list_installed()? {
+        let is_policy = kind(&object).is_some_and(|kind| kind == POLICY || kind == POLICY_BINDING);
+        objects.push((object, is_policy.then_some(WHERE_POLICIES_ARE)));
+    }
+    for object in installation::admission() {
+        let name = |object: &Value| (kind(object), object.pointer("/metadata/name").cloned());
+        let has_more = policing.iter().any(|other| name(other) == name(&object));
+        let begins = if has_more { WITH_ADMISSION_ALONE } else { WITH_ADMISSION };
+        objects.push((object, Some(begins)));
+    }
+    objects.extend(policing.into_iter().map(|object| (object, Some(WITH_POLICIES))));
+    for object in workload::objects(chosen) {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        let begins = match kind(&object).as_deref() {
+            Some("Service") if name == Some(SERVICE) => Some(WITH_ADMISSION),
+            Some("Service") => Some(WITH_HOOKS),
+            _ => None,
+        };
+        objects.push((object, begins));
+    }
+    Ok(objects)
 }
 
 #[cfg(test)]
@@ -137,35 +193,68 @@ mod tests {
 
     type TestResult = Result<()>;
 
-    /// With the values that it has by default, the chart is what `deploy/` is.
-    #[test]
-    fn its_templates_are_the_objects_of_the_installation() -> TestResult {
-        let by_default = [
-            (
-                "{{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
-                super::super::IMAGE,
-            ),
-            ("{{ if .Values.hooks }}1{{ else }}{{ .Values.replicas }}{{ end }}", "2"),
-            (CHOICES[2].1, ""),
-            (CHOICES[3].1, ""),
-            (CHOICES[4].1, ""),
-            (CHOICES[5].1, ""),
-            (EGRESS.1, ""),
-            (INGRESS.1, ""),
-        ];
+    /// What the chart comes to with these of `hooks`, `admission` and `policies`, and with all else as it is by default.
+    fn render(chosen: &[&str]) -> Result<Vec<String>> {
+        let is_on = |value: &str| chosen.contains(&value);
+        let holds = |begins: &str| match begins {
+            WITH_HOOKS => is_on("hooks"),
+            WITH_ADMISSION => is_on("admission"),
+            WITH_ADMISSION_ALONE => is_on("admission") && !is_on("policies"),
+            WITH_POLICIES => is_on("policies"),
+            _ => true,
+        };
+        let ports = |value: &str, port: &str| match is_on(value) {
+            true => format!("  - ports:\n    - port: {port}\n      protocol: TCP\n"),
+            false => String::new(),
+        };
+        let ingress = match format!("{}{}", ports("hooks", "9292"), ports("admission", "9443")) {
+            none if none.is_empty() => none,
+            some => format!("  ingress:\n{some}"),
+        };
+        let replicas = if is_on("hooks") { "1" } else { "2" };
         let mut rendered = Vec::new();
         for (path, mut text) in write()? {
             let is_object = path.starts_with("deploy/chart/crds") || path.starts_with("deploy/chart/templates");
             if !is_object {
                 continue;
             }
-            if text.contains(&format!("{HEADER}{}", WITH_HOOKS.0)) {
-                continue;
+            let begins = [
+                WITH_HOOKS,
+                WITH_ADMISSION,
+                WITH_ADMISSION_ALONE,
+                WITH_POLICIES,
+                WHERE_POLICIES_ARE,
+            ];
+            let begins = begins
+                .into_iter()
+                .find(|begins| text.starts_with(&format!("{HEADER}{begins}")));
+            if let Some(begins) = begins {
+                if !holds(begins) {
+                    continue;
+                }
+                text = text.replacen(begins, "", 1);
+                text = text.strip_suffix(END).unwrap_or(&text).to_owned();
             }
-            if let Some((head, rest)) = text.split_once(WITH_POLICIES.0) {
-                text = format!("{head}{}", rest.strip_suffix(WITH_POLICIES.1).unwrap_or(rest));
-            }
-            for (expression, value) in by_default {
+            let place = |at: usize, value: &str| (CHOICES[at].1, if is_on(value) { CHOICES[at].0 } else { "" });
+            for (expression, value) in [
+                (
+                    "{{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
+                    super::super::IMAGE,
+                ),
+                (
+                    "{{ if .Values.hooks }}1{{ else }}{{ .Values.replicas }}{{ end }}",
+                    replicas,
+                ),
+                (CHOICES[2].1, ""),
+                (CHOICES[3].1, ""),
+                place(4, "hooks"),
+                place(5, "hooks"),
+                place(6, "admission"),
+                place(7, "admission"),
+                place(8, "policies"),
+                (EGRESS.1, ""),
+                (INGRESS.1, ingress.as_str()),
+            ] {
                 text = text.replace(expression, value);
             }
             assert!(
@@ -180,13 +269,52 @@ mod tests {
                     .map(|built| super::super::write_plainly(&built.object)),
             );
         }
-        let mut expected: Vec<String> = super::super::objects()?
-            .iter()
-            .map(super::super::write_plainly)
-            .collect();
         rendered.sort();
+        Ok(rendered)
+    }
+
+    fn expect(rendered: &[String], objects: &[Value]) {
+        let mut expected: Vec<String> = objects.iter().map(super::super::write_plainly).collect();
         expected.sort();
         assert!(rendered == expected, "the chart holds other objects than are installed");
+    }
+
+    /// With the values that it has by default, the chart is what `deploy/` is; with others, what `tenure install` installs.
+    #[test]
+    fn its_templates_are_the_objects_of_the_installation() -> TestResult {
+        expect(&render(&[])?, &super::super::objects()?);
+        for (hooks, admission, policies) in [
+            (true, false, false),
+            (false, true, false),
+            (false, false, true),
+            (true, true, true),
+        ] {
+            let values = [(hooks, "hooks"), (admission, "admission"), (policies, "policies")];
+            let chosen: Vec<&str> = values
+                .iter()
+                .filter(|(is_on, _)| *is_on)
+                .map(|(_, name)| *name)
+                .collect();
+            let policing = installation::policing(&list_kept(PLATFORM_NAMESPACE), &list_roles());
+            let mut objects = list_installed()?;
+            if admission {
+                objects.extend(installation::admission());
+            }
+            if policies {
+                // What comes last holds, as where objects are applied one after the other.
+                let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
+                objects.retain(|object| !policing.iter().any(|other| name(other) == name(object)));
+                objects.extend(policing);
+            }
+            objects.extend(workload::objects(&Workload {
+                hooks,
+                admission,
+                replicas: if hooks { 1 } else { 2 },
+                arguments: policies.then(|| "--policies".to_owned()).into_iter().collect(),
+                ..Workload::usual(super::super::IMAGE)
+            }));
+            expect(&render(&chosen)?, &objects);
+        }
         Ok(())
     }
 

@@ -59,6 +59,14 @@ pub fn list_policies(platform: &str) -> Vec<Value> {
     written.flat_map(|policy| policy.write(platform)).collect()
 }
 
+/// All that the controllers keep in force: the policies, and the one by which it is seen that they are, each with its binding.
+#[must_use]
+pub fn list_kept(platform: &str) -> Vec<Value> {
+    let mut kept = list_policies(platform);
+    kept.extend(list_probe(platform, ""));
+    kept
+}
+
 /// Which objects a policy is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
