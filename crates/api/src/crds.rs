@@ -3,10 +3,14 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
+use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use crate::{
     Alert, ArtifactGenerator, Bucket, Enforcement, ExternalArtifact, GitRepository, Kustomization, OciRepository,
-    Provider, Receiver, Surface, Tenant,
+    Package, PackageSource, PackageValues, Provider, Receiver, Surface, Tenant,
 };
+
+/// Where a definition has its schema.
+const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
 /// A CustomResourceDefinition could not be turned into JSON.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +23,7 @@ pub struct CrdError {
     pub source: serde_json::Error,
 }
 
-/// Every CRD, ordered by name.
+/// The CRD of every kind that is reconciled, ordered by name.
 ///
 /// # Errors
 /// [`CrdError`] when a generated schema is not representable as JSON; that would be a defect, and a test keeps it from happening.
@@ -57,6 +61,29 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
     Ok(crds)
 }
 
+/// The CRDs of the kinds that a platform's packages are made of, ordered by name. They are served, and what is written to them is judged; nobody
+/// reconciles them yet. Where Cozystack runs, they are its own: each bears a label by which ours is told.
+///
+/// # Errors
+/// As [`crds`].
+pub fn package_crds() -> Result<Vec<Value>, CrdError> {
+    let mut crds = vec![
+        finished::<Package>("Package", None)?,
+        finished::<PackageSource>("PackageSource", None)?,
+        finished::<PackageValues>("PackageValues", None)?,
+    ];
+    for crd in &mut crds {
+        if let Some(metadata) = crd.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("labels".to_owned(), json!({ MANAGED_BY: MANAGED_BY_TENURE }));
+        }
+        // A Package of the default variant says nothing more than its name.
+        if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
+            schema.remove("required");
+        }
+    }
+    Ok(crds)
+}
+
 /// The file name under `deploy/crds` of a CRD: `<group>_<plural>.yaml`.
 #[must_use]
 pub fn file_name(crd: &Value) -> String {
@@ -78,7 +105,7 @@ fn finished<K: CustomResourceExt>(kind: &'static str, status_default: Option<Val
     if let Some(names) = crd.pointer_mut("/spec/names").and_then(Value::as_object_mut) {
         names.insert("listKind".to_owned(), json!(format!("{kind}List")));
     }
-    if let Some(schema) = crd.pointer_mut("/spec/versions/0/schema/openAPIV3Schema") {
+    if let Some(schema) = crd.pointer_mut(SCHEMA) {
         declare_envelope(schema);
         tidy(schema);
     }

@@ -21,6 +21,21 @@ impl Installation {
         }
     }
 
+    /// The object at a path, if it is there.
+    ///
+    /// # Errors
+    /// Whatever the API server, or the way to it, refuses with; that there is none is no error.
+    pub async fn find(&self, path: &str) -> Result<Option<Value>, kube::Error> {
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        match self.administrator.request::<Value>(request).await {
+            Ok(found) => Ok(Some(found)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Applies an object at its path, and overrules whoever else has its fields.
     ///
     /// # Errors

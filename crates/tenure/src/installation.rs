@@ -8,6 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 use tenure_api::ObjectView;
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
 use tenure_controllers::{ArtifactEndpoint, Hooks, LaneServer, Switches};
@@ -36,6 +37,7 @@ pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> R
     if switches.is_on("Tenant") {
         objects.extend(tenure_api::installation::provisioning());
     }
+    objects.extend(select_packages(installation).await?.0);
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
         .partition(|object| ObjectView::of(object).has("/metadata/namespace"));
@@ -64,6 +66,29 @@ pub(crate) fn list_objects(switches: &Switches, shards: &[String]) -> Result<Vec
 pub(crate) fn list_policing() -> Vec<Value> {
     let policies = policy::list_kept(tenure_api::metadata::PLATFORM_NAMESPACE);
     tenure_api::installation::policing(&policies, &policy::list_roles())
+}
+
+/// The kinds that a platform's packages are made of: what is to be installed of them, and the names of those that somebody else installed, as
+/// Cozystack does. These stay as they are, since their objects are written for them.
+pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<Value>, Vec<String>), Failure> {
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    for definition in list_packages()? {
+        match installation.find(&write_object_path(&definition)?).await? {
+            Some(found) if !is_labelled_ours(&found) => others.push(name(&definition)),
+            _ => own.push(definition),
+        }
+    }
+    Ok((own, others))
+}
+
+/// The definitions of the kinds that a platform's packages are made of.
+pub(crate) fn list_packages() -> Result<Vec<Value>, Failure> {
+    tenure_api::crds::package_crds().map_err(|error| Failure::internal(chain(&error)))
+}
+
+/// Whether an object says that Tenure installed it.
+pub(crate) fn is_labelled_ours(object: &Value) -> bool {
+    ObjectView::of(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
 /// Applies objects one after the other and tells what was applied: what is refused comes after all that was not.

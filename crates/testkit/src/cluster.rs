@@ -98,7 +98,12 @@ impl Cluster {
             eventually(2 * SOON, || check_not_ending(&admin)).await?;
         }
         let bounds = list_bounds(PLATFORM_NAMESPACE);
-        for object in tenure_api::installation::objects()?.into_iter().chain(bounds) {
+        let packages = tenure_api::crds::package_crds()?;
+        for object in tenure_api::installation::objects()?
+            .into_iter()
+            .chain(bounds)
+            .chain(packages)
+        {
             admin.apply(object).await?;
         }
         eventually(SOON, || served(&admin)).await?;
@@ -202,7 +207,10 @@ impl Cluster {
     }
 }
 
-const KINDS: [(&str, &str); 11] = [
+const KINDS: [(&str, &str); 14] = [
+    ("cozystack.io/v1alpha1", "Package"),
+    ("cozystack.io/v1alpha1", "PackageSource"),
+    ("cozystack.io/v1alpha1", "PackageValues"),
     ("notification.toolkit.fluxcd.io/v1beta3", "Alert"),
     ("notification.toolkit.fluxcd.io/v1beta3", "Provider"),
     ("notification.toolkit.fluxcd.io/v1", "Receiver"),

@@ -1,7 +1,7 @@
 //! The CRDs are structural, and shaped as Flux's are.
 
 use serde_json::{Value, json};
-use tenure_api::crds::{crds, file_name};
+use tenure_api::crds::{crds, file_name, package_crds};
 
 fn crd(kind: &str) -> Value {
     crds()
@@ -37,7 +37,7 @@ fn assert_structural(schema: &Value, path: &str) {
 
 #[test]
 fn every_schema_is_structural() {
-    for crd in crds().unwrap() {
+    for crd in crds().unwrap().into_iter().chain(package_crds().unwrap()) {
         assert_structural(
             &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
             &file_name(&crd),
@@ -169,5 +169,55 @@ fn what_flux_demands_is_demanded() {
     assert_eq!(
         crd("Tenant")["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-preserve-unknown-fields"],
         json!(true)
+    );
+}
+
+#[test]
+fn packages_are_shaped_as_cozystacks() {
+    let crds = package_crds().unwrap();
+    let names: Vec<&str> = crds
+        .iter()
+        .map(|crd| crd["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "packages.cozystack.io",
+            "packagesources.cozystack.io",
+            "packagevalues.cozystack.io"
+        ]
+    );
+    let columns = |crd: &Value| -> Vec<String> {
+        let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"]
+            .as_array()
+            .unwrap();
+        columns
+            .iter()
+            .map(|column| column["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(columns(&crds[0]), ["Variant", "Ready", "Overridden", "Status"]);
+    assert_eq!(columns(&crds[1]), ["Variants", "Ready", "Status"]);
+    for crd in &crds {
+        assert_eq!(crd["spec"]["scope"], "Cluster");
+        assert_eq!(crd["spec"]["versions"][0]["name"], "v1alpha1");
+        assert_eq!(crd["metadata"]["labels"]["app.kubernetes.io/managed-by"], "tenure");
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert!(schema.get("required").is_none(), "{crd}");
+    }
+    // Values are whatever a chart takes, and kept.
+    for crd in [&crds[0], &crds[2]] {
+        let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let values = &spec["properties"]["components"]["additionalProperties"]["properties"]["values"];
+        assert_eq!(values["x-kubernetes-preserve-unknown-fields"], json!(true));
+    }
+    let variant = &crds[1]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["variants"]
+        ["items"];
+    assert_eq!(variant["required"], json!(["name"]));
+    let component = &variant["properties"]["components"]["items"];
+    assert_eq!(component["required"], json!(["name", "path"]));
+    assert_eq!(
+        component["properties"]["install"]["properties"]["upgradeCRDs"]["enum"],
+        json!(["Skip", "Create", "CreateReplace"])
     );
 }

@@ -3,8 +3,8 @@
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tenure_api::{
-    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider,
-    Receiver, Surface, Tenant,
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Package,
+    PackageSource, PackageValues, Provider, Receiver, Surface, Tenant,
 };
 
 #[track_caller]
@@ -360,4 +360,79 @@ fn a_tenant_keeps_what_only_capsule_knows() {
         unknown,
         ["containerRegistries.unheardOf", "serviceOptions.additionalMetadata"]
     );
+}
+
+#[test]
+fn a_package_with_every_field() {
+    check::<Package>(json!({
+        "apiVersion": "cozystack.io/v1alpha1",
+        "kind": "Package",
+        "metadata": { "name": "cozystack.metallb" },
+        "spec": {
+            "components": {
+                "metallb": { "enabled": false, "values": { "speaker": { "frr": null, "ports": [7472], "ratio": 0.5 } } },
+                "other": {}
+            },
+            "ignoreDependencies": ["cozystack.networking"],
+            "variant": "default"
+        },
+        "status": {
+            "conditions": [{
+                "type": "Ready", "status": "False", "reason": "VariantNotFound", "message": "no such variant",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"
+            }],
+            "dependencies": { "cozystack.networking": { "ready": true } },
+            "observedGeneration": 3,
+            "overridden": "metallb"
+        }
+    }));
+}
+
+#[test]
+fn package_values_with_every_field() {
+    check::<PackageValues>(json!({
+        "apiVersion": "cozystack.io/v1alpha1",
+        "kind": "PackageValues",
+        "metadata": { "name": "cozystack.metallb" },
+        "spec": {
+            "components": {
+                "metallb": { "enabled": true, "unset": ["/speaker/frr"], "values": { "speaker": { "logLevel": "debug" } } }
+            },
+            "ignoreDependencies": ["cozystack.networking"]
+        },
+        "status": { "observedGeneration": 1 }
+    }));
+}
+
+#[test]
+fn a_package_source_with_every_field() {
+    check::<PackageSource>(json!({
+        "apiVersion": "cozystack.io/v1alpha1",
+        "kind": "PackageSource",
+        "metadata": { "name": "cozystack.metallb" },
+        "spec": {
+            "sourceRef": { "kind": "OCIRepository", "name": "cozystack-packages", "namespace": "cozy-system", "path": "/" },
+            "variants": [{
+                "components": [{
+                    "install": {
+                        "dependsOn": ["crds"],
+                        "healthCheckExprs": [{ "apiVersion": "v1", "kind": "Thing", "current": "true" }],
+                        "namespace": "cozy-metallb",
+                        "privileged": true,
+                        "releaseName": "metallb",
+                        "upgradeCRDs": "CreateReplace",
+                        "waitStrategy": "poller"
+                    },
+                    "libraries": ["cozy-lib"],
+                    "name": "metallb",
+                    "path": "system/metallb",
+                    "valuesFiles": ["values.yaml"]
+                }],
+                "dependsOn": ["cozystack.networking"],
+                "libraries": [{ "name": "cozy-lib", "path": "library/cozy-lib" }],
+                "name": "default"
+            }]
+        },
+        "status": { "variants": "default" }
+    }));
 }

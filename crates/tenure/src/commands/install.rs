@@ -7,7 +7,6 @@ use clap::Args;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{WebhookPlace, configurations};
-use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_cluster::Installation;
 use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{ShardName, identity};
@@ -53,6 +52,10 @@ pub(crate) struct Install {
     /// once what they read stands on the namespaces.
     #[arg(long)]
     policies: bool,
+    /// Serve Package, PackageSource and PackageValues (cozystack.io/v1alpha1), too. A definition that somebody else installed, as Cozystack does, stays as
+    /// it is. Nobody reconciles them yet.
+    #[arg(long)]
+    packages: bool,
     #[command(flatten)]
     workload: workload::Flags,
     /// What `tenure run` is told in the Pods: its flags, after --.
@@ -64,6 +67,9 @@ impl Install {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let mut objects = self.list_objects()?;
         if self.export {
+            if self.packages {
+                objects.extend(installation::list_packages()?);
+            }
             for object in &objects {
                 output::print_line("---");
                 output::print_written(|out| std::io::Write::write_all(out, kustomize::to_yaml(object).as_bytes()));
@@ -82,6 +88,13 @@ impl Install {
         }
         let installation = Installation::new(client.clone(), identity::use_for_installation());
         let tell = |name| output::print_line(format!("applied {name}"));
+        if self.packages {
+            let (own, others) = installation::select_packages(&installation).await?;
+            for name in others {
+                output::print_note(format!("{name} is there and isn't Tenure's: it stays as it is"));
+            }
+            objects.extend(own);
+        }
         installation::apply_in_order(&installation, &objects, tell).await?;
         if self.policies {
             let cluster = Uninstallation::new(client, identity::use_for_installation(), <[String; 2]>::default());
@@ -199,7 +212,7 @@ async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
         match client.request::<Value>(request).await {
             // Who may not look has no right to install either, and is told so.
             Err(_) => {}
-            Ok(found) if ObjectView::of(&found).find_label(MANAGED_BY) != Some(MANAGED_BY_TENURE) => {}
+            Ok(found) if !installation::is_labelled_ours(&found) => {}
             Ok(_) => {
                 return Err(Failure::usage(format!(
                     "{} is there, and these controllers wouldn't answer it: what it is about would be refused",

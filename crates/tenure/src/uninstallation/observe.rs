@@ -19,7 +19,7 @@ use tenure_tenancy::admission::policy::{FACTS_PREFIX, list_bounds};
 
 use super::Uninstallation;
 use crate::failure::{Failure, chain};
-use crate::installation::{self, list_policing};
+use crate::installation::{self, is_labelled_ours, list_packages, list_policing};
 use crate::object_path::write_object_path;
 use crate::resources::{self, Resource};
 
@@ -50,6 +50,11 @@ const PROVIDERS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/providers"
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
 const SURFACES: &str = "/apis/tenure.dev/v1alpha1/surfaces";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
+const PACKAGE_KINDS: [(&str, &str); 3] = [
+    ("Package", "/apis/cozystack.io/v1alpha1/packages"),
+    ("PackageSource", "/apis/cozystack.io/v1alpha1/packagesources"),
+    ("PackageValues", "/apis/cozystack.io/v1alpha1/packagevalues"),
+];
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
 const RIGHTS: &str = "/apis/rbac.authorization.k8s.io/v1";
 
@@ -71,6 +76,12 @@ impl Uninstallation {
         let tenants = self.list_kind(TENANTS, &installed).await?;
         counts.insert("Tenant".to_owned(), tenants.len());
         counts.insert("Surface".to_owned(), self.list_kind(SURFACES, &installed).await?.len());
+        for (kind, path) in PACKAGE_KINDS {
+            // Where they are somebody else's, nothing is said of them.
+            if find_definition(path, &installed).is_some() {
+                counts.insert(kind.to_owned(), self.list_kind(path, &installed).await?.len());
+            }
+        }
         let all_role_bindings = format!("{RIGHTS}/rolebindings");
         let mut role_bindings = self.list(&all_role_bindings, &[labelled]).await?;
         // Those of lanes by their name: whoever took a label off must not keep a namespace by that.
@@ -186,10 +197,15 @@ impl Uninstallation {
         named.extend(configurations(&WebhookPlace::Service, ""));
         named.extend(list_policing());
         named.extend(list_bounds(PLATFORM_NAMESPACE));
+        let packages = list_packages()?;
         let (mut deployments, mut installed) = (Vec::new(), Vec::new());
-        for object in &named {
+        for object in named.iter().chain(&packages) {
             let path = write_object_path(object)?;
             let Some(found) = self.find(&path).await? else { continue };
+            // Where they are somebody else's, so are their objects.
+            if packages.contains(object) && !is_labelled_ours(&found) {
+                continue;
+            }
             let mut kept = keep(&found);
             if let (Some(kept), Some(kind)) = (kept.as_object_mut(), object.get("kind")) {
                 kept.insert("kind".to_owned(), kind.clone());

@@ -139,6 +139,58 @@ async fn a_server_takes_it_twice() {
     assert_eq!(second["spec"]["template"]["spec"]["containers"][0]["image"], IMAGE);
 }
 
+#[test]
+fn packages_are_served_where_they_are_asked_for() {
+    let definition = "name: packagevalues.cozystack.io";
+    assert!(!export(&["--without-deployment"]).contains(definition));
+    assert!(export(&["--without-deployment", "--packages"]).contains(definition));
+}
+
+/// Somebody else's definitions are his, when the kinds come and when they go.
+#[tokio::test]
+async fn a_definition_that_somebody_else_installed_stays_as_it_is() {
+    let cluster = Cluster::start_own_installed().await;
+    let definition = |plural: &str| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.cozystack.io")}})
+    };
+    let mut others = definition("packagesources");
+    others["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
+    others["spec"] = json!({
+        "group": "cozystack.io", "scope": "Cluster", "names": {"kind": "PackageSource", "plural": "packagesources"},
+        "versions": [{"name": "v1alpha1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]
+    });
+    cluster.admin.apply(others.clone()).await;
+    let install = ["install", "--without-deployment", "--packages"];
+    for _ in 0..2 {
+        cluster.check(
+            &install,
+            0,
+            &[
+                "applied CustomResourceDefinition packages.cozystack.io",
+                "CustomResourceDefinition packagesources.cozystack.io is there and isn't Tenure's: it stays as it is",
+            ],
+        );
+    }
+    let found = cluster.admin.find(&others).await.unwrap();
+    assert_eq!(found["metadata"]["labels"], others["metadata"]["labels"]);
+    assert_eq!(
+        found["spec"]["versions"][0]["schema"],
+        others["spec"]["versions"][0]["schema"]
+    );
+    for plural in ["packages", "packagevalues"] {
+        let established = |found: &Value| found["status"]["conditions"].to_string().contains("Established");
+        cluster.admin.wait_for(definition(plural), established).await;
+    }
+    cluster.check(
+        &["uninstall", "--delete-kinds", "--yes"],
+        0,
+        &["0 Package, of all namespaces"],
+    );
+    cluster.admin.wait_until_gone(&definition("packages")).await;
+    assert!(cluster.admin.find(&others).await.is_some());
+}
+
 /// An object as text in which 0 and 0.0 are the same number, as they are to an API server.
 fn write_plainly(object: &Value) -> String {
     object.to_string().replace(":0.0,", ":0,").replace(":0.0}", ":0}")
