@@ -83,6 +83,8 @@ enum Topic {
     Writes,
     /// What Git manages elsewhere.
     Managed,
+    /// A platform's Packages, and what its charts come from: no more of it than a policy keeps, so that nobody waits who repairs the platform.
+    Packages,
     /// Who speaks in the name of a ServiceAccount, wherever.
     Spoken,
 }
@@ -132,7 +134,8 @@ fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value
     }
     asked.push((Topic::Unbounded, Audience::All));
     if phase == Phase::Validating {
-        asked.extend([Topic::Writes, Topic::Managed, Topic::Spoken].map(|topic| (topic, Audience::All)));
+        let topics = [Topic::Writes, Topic::Managed, Topic::Packages, Topic::Spoken];
+        asked.extend(topics.map(|topic| (topic, Audience::All)));
     }
     let webhooks: Vec<Value> = asked
         .into_iter()
@@ -199,6 +202,7 @@ impl Topic {
             Self::Unbounded => "unbounded",
             Self::Writes => "writes",
             Self::Managed => "managed",
+            Self::Packages => "packages",
             Self::Spoken => "spoken-for",
         }
     }
@@ -258,6 +262,16 @@ impl Topic {
             ]),
             Self::Writes => json!([rule(&["*"], &["*"], &all, "Namespaced")]),
             Self::Managed => json!([rule(&["*"], &["*"], &["UPDATE"], "*")]),
+            Self::Packages => json!([
+                rule(&["cozystack.io"], &["packages", "packages/status"], &write, "Cluster"),
+                rule(
+                    &["cozystack.io"],
+                    &["packagesources", "packagesources/status"],
+                    &all,
+                    "Cluster"
+                ),
+                rule(&["source.toolkit.fluxcd.io"], &["*", "*/status"], &all, "Namespaced")
+            ]),
             Self::Spoken => {
                 json!([rule(&["*"], &["*/*"], &["CONNECT", "CREATE", "DELETE", "UPDATE"], "*")])
             }
@@ -285,6 +299,10 @@ impl Topic {
             Self::Managed => json!({"matchExpressions": [
                 {"key": TENANT_LABEL, "operator": "DoesNotExist"},
                 {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-node-lease"]}
+            ]}),
+            // Of what is in a namespace, the one that the platform's charts come from.
+            Self::Packages => json!({"matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["cozy-system"]}
             ]}),
             Self::Namespaces | Self::Tenants | Self::Spoken => json!({}),
         }
@@ -366,6 +384,10 @@ impl Topic {
                  !(has(request.userInfo.extra) && 'authentication.kubernetes.io/credential-id' in request.userInfo.extra && \
                  request.userInfo.extra['authentication.kubernetes.io/credential-id'].exists(id, id.startsWith('JTI=')))"
                     .to_owned(),
+            )),
+            Self::Packages => Some((
+                "is-of-the-platforms-supply",
+                "request.resource.group == 'cozystack.io' || request.?name.orValue('') == 'cozystack-packages'".to_owned(),
             )),
             Self::Tenants | Self::Flux => None,
         }

@@ -32,9 +32,10 @@ pub(crate) fn compare(case: &Case, answer: &Answer, prefix: &str) -> Result<(), 
             let wants_label = allowed.label.as_deref().is_none_or(|wanted| label == Some(wanted));
             let wants_owner = allowed.owner.as_ref().is_none_or(|(wanted, _)| owner == Some(wanted));
             let warns = match &allowed.warning {
-                None => warnings
-                    .iter()
-                    .all(|warning| !warning.contains("(gitops-account)") && !warning.contains("(git-managed)")),
+                None => warnings.iter().all(|warning| {
+                    let rules = ["(gitops-account)", "(git-managed)", "(field-ownership)"];
+                    !rules.iter().any(|rule| warning.contains(rule))
+                }),
                 Some(part) => warnings.iter().any(|warning| warning.contains(part.as_str())),
             };
             if wants_label && wants_owner && wants_flux && warns {

@@ -12,6 +12,8 @@
 mod door;
 mod embedded;
 mod keeping;
+mod laying;
+mod packages;
 mod places;
 mod policies;
 mod reviews;

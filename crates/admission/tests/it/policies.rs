@@ -9,10 +9,10 @@ use tenure_kinds::expressions::{Activation, Authorizer, Compiler, Conditions, Ex
 use tenure_tenancy::Facts;
 use tenure_tenancy::admission::{self, Decision, Question, Request, Rule, Surroundings, policy};
 
-use crate::table::{Actor, ByPolicy, Case, Object, Table};
+use crate::table::{Actor, ByPolicy, Case, Object, Table, keep_managers};
 
 /// What the rules deny and no policy knows: a part of the message of each. The table has a case of each.
-const UNKNOWN: [(Rule, &str); 14] = [
+const UNKNOWN: [(Rule, &str); 15] = [
     (Rule::NamespaceOptions, "of at most"),
     (Rule::NamespaceOptions, "begin with"),
     (Rule::NamespaceOptions, "on its namespaces"),
@@ -26,19 +26,23 @@ const UNKNOWN: [(Rule, &str); 14] = [
     (Rule::Tenant, "it is that of Tenant"),
     (Rule::Tenant, "it is a namespace of Tenant"),
     (Rule::GitManaged, "is managed by Git"),
+    // A server tells of it in managedFields, which change with it.
+    (Rule::FieldOwnership, "spec.components"),
     (Rule::Cordoned, "its owners make nothing in it"),
 ];
 
 /// A policy, compiled.
 struct Policy {
     spec: Value,
+    /// Whether what it refuses goes on, and is warned of.
+    warns: bool,
     conditions: Conditions,
     variables: BTreeMap<String, Expression>,
     validations: Vec<Expression>,
 }
 
 impl Policy {
-    fn read(object: &Value) -> Self {
+    fn read(object: &Value, warns: bool) -> Self {
         let spec = object["spec"].clone();
         let scope = Scope::with_authorizer(false);
         let mut compiler = Compiler::composing();
@@ -65,6 +69,7 @@ impl Policy {
             conditions: Conditions::read(&spec, &compiler, false),
             variables,
             spec,
+            warns,
         }
     }
 
@@ -138,13 +143,22 @@ impl World {
         let facts = Facts::of(&table.realm);
         let platform = &table.realm.settings.platform_namespace;
         let policies = policy::list_policies(platform);
-        let policies = policies
+        let (policies, bindings): (Vec<&Value>, Vec<&Value>) = policies
             .iter()
-            .filter(|object| object["kind"] == "ValidatingAdmissionPolicy");
+            .partition(|object| object["kind"] == "ValidatingAdmissionPolicy");
+        let warns = |policy: &Value| {
+            bindings.iter().any(|binding| {
+                binding["spec"]["policyName"] == policy["metadata"]["name"]
+                    && binding["spec"]["validationActions"] == json!(["Warn"])
+            })
+        };
         let mut roles = policy::list_roles();
         roles.extend(table.realm.tenants.iter().flat_map(policy::list_tenant_rights));
         Self {
-            policies: policies.map(Policy::read).collect(),
+            policies: policies
+                .into_iter()
+                .map(|policy| Policy::read(policy, warns(policy)))
+                .collect(),
             refusing: table.collect_refusing(&facts),
             facts,
             roles,
@@ -208,6 +222,11 @@ impl World {
 
     /// Whether a policy refuses a review of this actor's.
     fn refuses(&self, actor: &Actor, review: &Value) -> bool {
+        self.tells(actor, review, false)
+    }
+
+    /// Whether a policy refuses a review, or warns of it.
+    fn tells(&self, actor: &Actor, review: &Value, warns: bool) -> bool {
         let namespace = review["namespace"].as_str().unwrap_or_default();
         let is_namespace = review["resource"]["resource"] == "namespaces";
         let holder = self.namespace(namespace).filter(|_| !is_namespace);
@@ -233,7 +252,8 @@ impl World {
             }),
             ..Inputs::default()
         };
-        let mut about = self.policies.iter().filter(|policy| policy.is_about(review, &labels));
+        let policies = self.policies.iter().filter(|policy| policy.warns == warns);
+        let mut about = policies.filter(|policy| policy.is_about(review, &labels));
         about.any(|policy| policy.refuses(inputs, holder.as_ref()))
     }
 
@@ -267,12 +287,13 @@ impl World {
             }
             written
         };
-        let new = write(object);
+        let mut new = write(object);
         let old = if operation == "UPDATE" {
             write(&case.from)
         } else {
             new.clone()
         };
+        keep_managers(&mut new, &old);
         let mut user = json!({ "username": actor.user, "groups": actor.groups });
         if actor.token {
             user["extra"] = json!({ "authentication.kubernetes.io/credential-id": ["JTI=x"] });
@@ -322,6 +343,13 @@ fn every_case_is_answered_as_the_table_says() {
         };
         if refuses != wanted {
             wrong.push(format!("{}: refused: {refuses}", case.name(index)));
+        }
+        // Only of what is overridden do policies warn.
+        let allowed = case.allow.as_ref().and_then(|allowed| allowed.warning.as_deref());
+        let is_overridden = allowed.is_some_and(|warning| warning.contains("you override"));
+        let warns = world.tells(actor, &world.review(case, actor), true);
+        if !refuses && warns != is_overridden {
+            wrong.push(format!("{}: warned of: {warns}", case.name(index)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -9,7 +9,9 @@ use tenure_tenancy::admission::policy;
 use tenure_tenancy::{Facts, Settings};
 use tenure_testkit::{Cluster, SOON, eventually};
 
-use crate::table::{Actor, Case, FLUX, Object, Table, find_kind};
+use crate::laying::{lay_over, merge};
+use crate::packages;
+use crate::table::{Actor, Case, FLUX, Object, PACKAGES, PACKAGES_VERSION, Sent, Table, find_kind};
 
 /// What came of a case.
 #[derive(Debug)]
@@ -275,7 +277,11 @@ impl Stage {
                     {
                         "apiGroups": FLUX.map(|(_, version, _)| version.split_once('/').unwrap().0),
                         "verbs": all, "resources": FLUX.map(|(_, _, plural)| plural)
-                    }
+                    },
+                    { "apiGroups": ["source.toolkit.fluxcd.io"], "verbs": all, "resources": ["ocirepositories/status"] },
+                    { "apiGroups": ["cozystack.io"], "verbs": all, "resources": [
+                        "packages", "packages/status", "packagesources", "packagesources/status", "packagevalues"
+                    ] }
                 ]
             }))
             .await
@@ -327,7 +333,9 @@ impl Stage {
         let namespace = object.namespace.as_deref();
         let in_namespace = |root: &str| format!("{root}/namespaces/{}", namespace.unwrap_or_default());
         let flux = FLUX.iter().find(|(_, _, plural)| *plural == resource);
-        let (api_version, kind, root) = match (resource, flux) {
+        let package = PACKAGES.iter().find(|(_, plural)| *plural == resource);
+        let of_packages = package.map(|(kind, _)| (PACKAGES_VERSION, *kind, format!("/apis/{PACKAGES_VERSION}")));
+        let (api_version, kind, root) = of_packages.unwrap_or_else(|| match (resource, flux) {
             ("namespaces", _) => ("v1", "Namespace", "/api/v1".to_owned()),
             ("tenants", _) => (
                 "capsule.clastix.io/v1beta2",
@@ -346,7 +354,7 @@ impl Stage {
                 in_namespace("/apis/networking.k8s.io/v1"),
             ),
             _ => ("v1", "ServiceAccount", in_namespace("/api/v1")),
-        };
+        });
         let part = match case.subresource() {
             "" => String::new(),
             part => format!("/{part}"),
@@ -393,6 +401,7 @@ impl Stage {
                     before["metadata"]["annotations"] = json!({ "kubernetes.io/service-account.name": "default" });
                 }
             }
+            let held = if operation == "UPDATE" { &case.from } else { object };
             let applied_by = if operation == "UPDATE" {
                 &case.from.applied_by
             } else {
@@ -400,6 +409,9 @@ impl Stage {
             };
             let admin = &self.cluster.admin;
             let made = match applied_by {
+                None if held.held.is_some() || held.status.is_some() => {
+                    Ok(packages::furnish(admin, before, held, &format!("{root}/{resource}")).await)
+                }
                 None => admin.create(before).await,
                 Some(_) => {
                     let metadata = before["metadata"].as_object_mut().unwrap();
@@ -451,8 +463,31 @@ impl Stage {
             let dry_run = if is_real { json!([]) } else { json!(["All"]) };
             body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": dry_run });
         }
+        body["metadata"]
+            .as_object_mut()
+            .map(|metadata| metadata.remove("managedFields"));
         let query = if is_real { "" } else { "?dryRun=All" };
-        let answer = self.send(actor, method, &format!("{target}{query}"), &body).await;
+        let target = format!("{target}{query}");
+        let answer = match &case.sent {
+            None => self.send(actor, method, &target, &body).await,
+            Some(Sent::As(manager)) => {
+                let target = format!("{target}&fieldManager={manager}");
+                self.send(actor, method, &target, &body).await
+            }
+            Some(Sent::Applied(manager)) => {
+                // Whoever applies says nothing of versions.
+                body["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+                let target = format!("{target}&fieldManager={manager}&force=true");
+                let content_type = "application/apply-patch+yaml";
+                self.send_as(actor, (Method::PATCH, content_type), &target, &body).await
+            }
+            Some(Sent::Managers(entries)) => {
+                let patch = json!([{ "op": "replace", "path": "/metadata/managedFields", "value": entries }]);
+                let content_type = "application/json-patch+json";
+                self.send_as(actor, (Method::PATCH, content_type), &target, &patch)
+                    .await
+            }
+        };
         if is_made || (is_real && operation == "CREATE" && case.token.is_none()) {
             let _gone_or_not = self
                 .cluster
@@ -481,10 +516,20 @@ impl Stage {
 
     /// Sends a request as an actor: with a token, where the table says that one is shown, else by impersonation.
     pub(crate) async fn send(&self, actor: &Actor, method: Method, target: &str, body: &Value) -> Answer {
+        self.send_as(actor, (method, "application/json"), target, body).await
+    }
+
+    async fn send_as(
+        &self,
+        actor: &Actor,
+        (method, content_type): (Method, &str),
+        target: &str,
+        body: &Value,
+    ) -> Answer {
         let mut request = Request::builder()
             .method(method)
             .uri(target)
-            .header("content-type", "application/json");
+            .header("content-type", content_type);
         let client = if actor.token {
             let named = actor.user.strip_prefix("system:serviceaccount:").unwrap();
             let (namespace, name) = named.split_once(':').unwrap();
@@ -535,42 +580,6 @@ fn rule_of(right: &str) -> Value {
         rule["resourceNames"] = json!([name]);
     }
     rule
-}
-
-/// Lays one value over another: field by field, and of lists of one length entry by entry.
-fn merge(onto: &mut Value, over: &Value) {
-    match (onto, over) {
-        (Value::Object(onto), Value::Object(over)) => {
-            for (key, value) in over {
-                merge(onto.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (Value::Array(onto), Value::Array(over)) if onto.len() == over.len() => {
-            onto.iter_mut().zip(over).for_each(|(onto, over)| merge(onto, over));
-        }
-        (onto, over) => *onto = over.clone(),
-    }
-}
-
-/// What is stored, with what a case changes of it: label, ownerReferences, annotations.
-fn lay_over(mut stored: Value, wanted: &Value) -> Value {
-    let metadata = stored["metadata"].as_object_mut().unwrap();
-    let labels = metadata.get_mut("labels").and_then(Value::as_object_mut).unwrap();
-    labels.remove("capsule.clastix.io/tenant");
-    if let Some(label) = wanted.pointer("/metadata/labels/capsule.clastix.io~1tenant") {
-        labels.insert("capsule.clastix.io/tenant".to_owned(), label.clone());
-    }
-    let added = wanted.pointer("/metadata/labels").and_then(Value::as_object);
-    labels.extend(added.cloned().unwrap_or_default());
-    metadata.remove("ownerReferences");
-    if let Some(owners) = wanted["metadata"].get("ownerReferences") {
-        metadata.insert("ownerReferences".to_owned(), owners.clone());
-    }
-    if let Some(added) = wanted["metadata"].get("annotations").and_then(Value::as_object) {
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-        annotations.as_object_mut().unwrap().extend(added.clone());
-    }
-    stored
 }
 
 async fn read(answer: Response<Body>) -> Answer {

@@ -9,6 +9,10 @@
     reason = "tests may panic"
 )]
 
+#[path = "../it/laying.rs"]
+mod laying;
+#[path = "../it/packages.rs"]
+mod packages;
 mod policies;
 #[path = "../it/stage.rs"]
 #[allow(dead_code, reason = "the other doors' tests use the rest of it")]

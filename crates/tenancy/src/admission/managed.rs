@@ -7,7 +7,7 @@
 //! Refuses to look further than it must: an object that nobody manages, a change of nothing that Git has, and whoever applies, are passed
 //! at once. Parts of objects (`scale`, `status`), finalizers, ownerReferences and deletions are free.
 
-mod difference;
+pub(super) mod difference;
 
 use serde_json::Value;
 use structured_merge::{Managed, Operation as FieldOperation};
@@ -89,7 +89,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
 }
 
 /// Who writes everywhere because Kubernetes or Tenure does.
-fn is_free(case: Case<'_>) -> bool {
+pub(super) fn is_free(case: Case<'_>) -> bool {
     let user = case.request.actor.user;
     let Some(system) = user.strip_prefix("system:") else {
         return false;
@@ -130,7 +130,7 @@ fn find_changed(old: &Value, new: &Value) -> Option<String> {
             && entry.operation == FieldOperation::Apply
             && entry.subresource.is_empty()
     });
-    own.find_map(|entry| difference::find_first(&entry.fields, old, new))
+    own.find_map(|entry| difference::find_first(&entry.fields, old, new, difference::Maps::Whole))
         .map(|field| clip(&field))
 }
 
@@ -212,7 +212,7 @@ fn describe(
 }
 
 /// A text of an object, not longer than a message should be.
-fn clip(text: &str) -> String {
+pub(super) fn clip(text: &str) -> String {
     let told: String = text
         .chars()
         .filter(|letter| !letter.is_control())

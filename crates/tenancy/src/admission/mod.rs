@@ -1,7 +1,7 @@
 //! What somebody wants to write, judged by who it is, before it is stored.
 //!
 //! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, about what Git manages, about what a Tenant says of Pods, claims,
-//! Ingresses and Services, and about Tenants themselves. Data in,
+//! Ingresses and Services, about Tenants themselves, and about whose the fields of a platform's Packages are. Data in,
 //! a [`Decision`] out: whoever asks has the facts and can ask Kubernetes' authorizer, and what is said is the same behind every door.
 //! Refuses what it can't decide, to whoever could gain by it; whoever may repair a platform is let through, and who that is, the
 //! authorizer says ([`rights`]).
@@ -24,6 +24,7 @@ mod limited;
 mod managed;
 mod metadata;
 mod namespace;
+mod package;
 mod pod;
 pub mod policy;
 mod request;
@@ -123,13 +124,15 @@ pub enum Rule {
     ServiceOptions,
     /// A Tenant's home is its own, and it stays if it is to stay.
     Tenant,
+    /// What a platform's chart has of its Packages stays the chart's.
+    FieldOwnership,
     /// The controllers' own account makes nobody an administrator. A policy alone says so ([`policy::list_bounds`]).
     ControllerRights,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
@@ -146,6 +149,7 @@ impl Rule {
         Self::IngressOptions,
         Self::ServiceOptions,
         Self::Tenant,
+        Self::FieldOwnership,
         Self::ControllerRights,
     ];
 
@@ -169,6 +173,7 @@ impl Rule {
             Self::IngressOptions => "ingress-options",
             Self::ServiceOptions => "service-options",
             Self::Tenant => "tenant",
+            Self::FieldOwnership => "field-ownership",
             Self::ControllerRights => "controller-rights",
         }
     }
@@ -221,7 +226,7 @@ pub trait Surroundings {
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All that is judged, in an order in which whose a namespace is comes first.
-const RULES: [Judge; 10] = [
+const RULES: [Judge; 11] = [
     namespace::judge,
     tenant::judge,
     cordon::judge,
@@ -231,6 +236,7 @@ const RULES: [Judge; 10] = [
     classes::judge,
     ingress::judge,
     service::judge,
+    package::judge,
     managed::judge,
 ];
 
@@ -271,7 +277,7 @@ pub fn concerns(
             facts.tenant_of(namespace).is_some()
         }
         ("capsule.clastix.io", "tenants") => true,
-        (group, resource) => flux::is_judged(group, resource),
+        (group, resource) => flux::is_judged(group, resource) || package::is_judged(group, resource, namespace),
     };
     // A surface's account writes anything, and everything is checked for being its own doing.
     by_resource

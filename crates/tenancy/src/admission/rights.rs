@@ -7,6 +7,12 @@ pub const OWN: &str = "own";
 pub const ADOPT: &str = "adopt";
 /// The verb of who asks for tokens of the account that a tenant's surfaces act as, on `serviceaccounts`.
 pub const MINT: &str = "mint";
+/// The verb of who writes as the platform's chart, on `packages` of `cozystack.io`, and on the names of what the charts come from.
+pub const RENDER: &str = "render";
+/// The verb of who is warned, and not refused, when he writes what is the platform chart's or its operator's.
+pub const OVERRIDE: &str = "override";
+/// The verb of who writes the status of Packages: the operator that reconciles them.
+pub const REPORT: &str = "report";
 
 /// A question to the authorizer about the one who sent the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +37,19 @@ impl<'a> Question<'a> {
             verb,
             group: "capsule.clastix.io",
             resource: "tenants",
+            namespace: "",
+            name,
+        }
+    }
+
+    /// Whether somebody may do something with a Package, or with what the platform's charts come from: asked of Packages in both cases, since who may
+    /// write sources of his own is often given every verb on them.
+    #[must_use]
+    pub fn about_package(verb: &'a str, name: &'a str) -> Self {
+        Self {
+            verb,
+            group: "cozystack.io",
+            resource: "packages",
             namespace: "",
             name,
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_tenancy::admission::{self, Change, Decision, Question, Request, Surroundings};
 use tenure_tenancy::{Facts, Realm};
 
-use crate::table::{Actor, Allowed, Case, Object, Table, find_kind};
+use crate::table::{Actor, Allowed, Case, Object, Table, find_kind, keep_managers};
 
 pub(crate) fn collect_facts(realm: &Realm) -> Facts {
     let mut facts = Facts::new(realm.settings.clone());
@@ -85,12 +85,13 @@ impl Table {
             }
             object
         };
-        let new = write(object);
+        let mut new = write(object);
         let old = if operation == "UPDATE" {
             write(&case.from)
         } else {
             new.clone()
         };
+        keep_managers(&mut new, &old);
         let extra = if actor.token {
             json!({ "authentication.kubernetes.io/credential-id": ["JTI=x"] })
         } else {

@@ -51,6 +51,18 @@ pub(crate) struct Object {
     pub(crate) service: Option<String>,
     pub(crate) ingress: Option<String>,
     pub(crate) token_secret_for: Option<String>,
+    /// Of a platform's packages: the names of a Package, a PackageSource and a PackageValues.
+    pub(crate) package: Option<String>,
+    pub(crate) package_source: Option<String>,
+    pub(crate) package_values: Option<String>,
+    /// By managers, the fields that they applied, as JSON pointers. Of what an update makes, those that come of it, if they are others than before.
+    pub(crate) held: Option<BTreeMap<String, Vec<String>>>,
+    /// Whether these managers have them by updates, as those of older releases.
+    #[serde(default)]
+    pub(crate) by_update: bool,
+    pub(crate) status: Option<Value>,
+    #[serde(default)]
+    pub(crate) annotations: BTreeMap<String, String>,
     pub(crate) runs_as: Option<String>,
     pub(crate) runs_as_old: Option<String>,
     pub(crate) label: Option<String>,
@@ -80,10 +92,11 @@ pub(crate) struct Object {
 }
 
 /// Kinds of Flux's and Tenure's that cases are about: kind, API version, plural name.
-pub(crate) const FLUX: [(&str, &str, &str); 8] = [
+pub(crate) const FLUX: [(&str, &str, &str); 9] = [
     ("Kustomization", "kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
     ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "helmreleases"),
     ("GitRepository", "source.toolkit.fluxcd.io/v1", "gitrepositories"),
+    ("OCIRepository", "source.toolkit.fluxcd.io/v1", "ocirepositories"),
     ("Receiver", "notification.toolkit.fluxcd.io/v1", "receivers"),
     ("Alert", "notification.toolkit.fluxcd.io/v1beta3", "alerts"),
     (
@@ -94,6 +107,15 @@ pub(crate) const FLUX: [(&str, &str, &str); 8] = [
     ("ImagePolicy", "image.toolkit.fluxcd.io/v1", "imagepolicies"),
     ("Surface", "tenure.dev/v1alpha1", "surfaces"),
 ];
+
+/// Kinds of a platform's packages: kind, plural name.
+pub(crate) const PACKAGES: [(&str, &str); 3] = [
+    ("Package", "packages"),
+    ("PackageSource", "packagesources"),
+    ("PackageValues", "packagevalues"),
+];
+/// Their API version.
+pub(crate) const PACKAGES_VERSION: &str = "cozystack.io/v1alpha1";
 
 /// Kinds of classes that Tenants allow: kind, API version, plural name.
 pub(crate) const CLASSES: [(&str, &str, &str); 4] = [
@@ -139,6 +161,8 @@ pub(crate) struct Case {
     pub(crate) token: Option<Object>,
     #[serde(default)]
     pub(crate) from: Object,
+    /// How it is sent, where that is neither a creation nor a replacement.
+    pub(crate) sent: Option<Sent>,
     #[serde(default)]
     pub(crate) dry_run: bool,
     /// Whether nobody has to be asked about it.
@@ -153,6 +177,18 @@ pub(crate) struct Case {
     pub(crate) saying: String,
     /// What the policies say, where that is something else.
     pub(crate) policy: Option<ByPolicy>,
+}
+
+/// How an update is sent.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Sent {
+    /// Applied by force, by this manager.
+    Applied(String),
+    /// As a replacement by this manager.
+    As(String),
+    /// As a JSON patch of managedFields alone, which leaves those entries that are given here.
+    Managers(Vec<Value>),
 }
 
 /// What the policies say of a case where they don't say the same as the rules.
@@ -210,6 +246,9 @@ impl Object {
             ("", "services", &self.service),
             ("networking.k8s.io", "ingresses", &self.ingress),
             ("", "secrets", &self.token_secret_for),
+            ("cozystack.io", "packages", &self.package),
+            ("cozystack.io", "packagesources", &self.package_source),
+            ("cozystack.io", "packagevalues", &self.package_values),
         ];
         let found = kinds.into_iter().find_map(|(group, resource, name)| {
             let name = name.as_deref()?;
@@ -259,7 +298,17 @@ impl Object {
             let labels = object["metadata"].as_object_mut().expect("metadata").entry("labels");
             labels.or_insert_with(|| json!({}))[key] = json!(value);
         }
+        if let Some(status) = &self.status {
+            object["status"] = status.clone();
+        }
+        if let Some(held) = &self.held {
+            object["metadata"]["managedFields"] = held
+                .iter()
+                .map(|(manager, fields)| self.write_entry(manager, fields))
+                .collect();
+        }
         let mut annotations = serde_json::Map::new();
+        annotations.extend(self.annotations.iter().map(|(key, value)| (key.clone(), json!(value))));
         if let Some((key, value)) = self.annotation.as_deref().and_then(|text| text.split_once('=')) {
             annotations.insert(key.to_owned(), json!(value));
         }
@@ -295,6 +344,34 @@ impl Object {
             object["spec"] = json!({ "preventDeletion": prevent });
         }
         object
+    }
+}
+
+impl Object {
+    /// What managedFields say of what a manager has.
+    fn write_entry(&self, manager: &str, fields: &[String]) -> Value {
+        let mut all = json!({});
+        for field in fields {
+            let steps = field.split('/').skip(1);
+            let steps = steps.map(|step| format!("f:{}", step.replace("~1", "/")));
+            let mut at = &mut all;
+            for step in steps {
+                let inner = at.as_object_mut().expect("fields").entry(step);
+                at = inner.or_insert_with(|| json!({}));
+            }
+        }
+        json!({
+            "manager": manager, "operation": if self.by_update { "Update" } else { "Apply" },
+            "apiVersion": PACKAGES_VERSION, "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": all
+        })
+    }
+}
+
+/// What nobody says otherwise of, managers have as before.
+pub(crate) fn keep_managers(object: &mut Value, before: &Value) {
+    let metadata = object["metadata"].as_object_mut().expect("metadata");
+    if let Some(managed) = before["metadata"].get("managedFields") {
+        metadata.entry("managedFields").or_insert_with(|| managed.clone());
     }
 }
 

@@ -7,15 +7,30 @@ use std::collections::HashMap;
 use serde_json::Value;
 use structured_merge::{FieldPath, FieldSet, PathElement};
 
+/// What an object within an object is to who owns it, and nothing in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::admission) enum Maps {
+    /// One value: the kind may say that it is atomic.
+    Whole,
+    /// What is in it is whose who put it there: the kind has no atomic ones.
+    Granular,
+}
+
 /// The first field of the set whose value differs, as a person writes it: `spec.replicas`. Fields that hold others count by what is in
 /// them; finalizers and ownerReferences count for nothing.
-pub(super) fn find_first(set: &FieldSet, old: &Value, new: &Value) -> Option<String> {
+pub(in crate::admission) fn find_first(set: &FieldSet, old: &Value, new: &Value, maps: Maps) -> Option<String> {
     let mut path = Vec::new();
-    find_below(set, Some(old), Some(new), &mut path)?;
+    find_below(set, Some(old), Some(new), maps, &mut path)?;
     Some(FieldPath(path).to_string().trim_start_matches('.').to_owned())
 }
 
-fn find_below(set: &FieldSet, old: Option<&Value>, new: Option<&Value>, path: &mut Vec<PathElement>) -> Option<()> {
+fn find_below(
+    set: &FieldSet,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    maps: Maps,
+    path: &mut Vec<PathElement>,
+) -> Option<()> {
     if old == new || is_let_be(path) {
         return None;
     }
@@ -24,10 +39,12 @@ fn find_below(set: &FieldSet, old: Option<&Value>, new: Option<&Value>, path: &m
         let (before, after) = (old_items.find(&node.element), new_items.find(&node.element));
         path.push(node.element.clone());
         if node.children.is_empty() {
-            if before != after && !is_let_be(path) {
+            let is_map = |value: Option<&Value>| value.is_some_and(Value::is_object);
+            let is_kept = maps == Maps::Granular && is_map(before) && is_map(after);
+            if before != after && !is_kept && !is_let_be(path) {
                 return Some(());
             }
-        } else if find_below(&node.children, before, after, path).is_some() {
+        } else if find_below(&node.children, before, after, maps, path).is_some() {
             return Some(());
         }
         path.pop();
@@ -128,16 +145,33 @@ mod tests {
         new["spec"]["other"] = json!(2);
         new["spec"]["ports"] = json!([{"port": 81, "name": "more"}, {"port": 80, "name": "web", "extra": 2}]);
         new["metadata"] = json!({"labels": {"a": "1"}});
-        assert_eq!(find_first(&own, &old, &new), None);
+        assert_eq!(find_first(&own, &old, &new, Maps::Whole), None);
         new["spec"]["ports"][1]["name"] = json!("api");
         assert_eq!(
-            find_first(&own, &old, &new).as_deref(),
+            find_first(&own, &old, &new, Maps::Whole).as_deref(),
             Some("spec.ports[port=80].name")
         );
         new["spec"]["ports"] = json!([{"port": 81}]);
-        assert!(find_first(&own, &old, &new).is_some_and(|field| field.starts_with("spec.ports[port=80]")));
+        assert!(
+            find_first(&own, &old, &new, Maps::Whole).is_some_and(|field| field.starts_with("spec.ports[port=80]"))
+        );
         let stripped = json!({"metadata": {}, "spec": old["spec"]});
-        assert_eq!(find_first(&own, &old, &stripped).as_deref(), Some("metadata.labels.a"));
+        assert_eq!(
+            find_first(&own, &old, &stripped, Maps::Whole).as_deref(),
+            Some("metadata.labels.a")
+        );
+    }
+
+    #[test]
+    fn what_others_put_into_a_map_is_theirs_unless_it_is_one_value() {
+        let own = set(json!({"f:spec": {"f:components": {"f:a": {}}}}));
+        let old = json!({"spec": {"components": {"a": {}}}});
+        let added = json!({"spec": {"components": {"a": {"enabled": false}}}});
+        let gone = json!({"spec": {"components": {}}});
+        assert_eq!(find_first(&own, &old, &added, Maps::Granular), None);
+        for (new, maps) in [(&added, Maps::Whole), (&gone, Maps::Whole), (&gone, Maps::Granular)] {
+            assert_eq!(find_first(&own, &old, new, maps).as_deref(), Some("spec.components.a"));
+        }
     }
 
     #[test]
@@ -163,7 +197,7 @@ mod tests {
             json!({"spec": {"ports": list("b")}}),
         );
         assert_eq!(
-            find_first(&own, &old, &new).as_deref(),
+            find_first(&own, &old, &new, Maps::Whole).as_deref(),
             Some("spec.ports[port=19999].name")
         );
     }

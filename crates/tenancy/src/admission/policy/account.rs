@@ -42,6 +42,7 @@ pub(super) fn taken() -> Policy {
     let of_secret = "object.?metadata.?annotations[?'kubernetes.io/service-account.name'].orValue('')";
     Policy {
         name: "gitops-account".to_owned(),
+        action: super::Action::Deny,
         place: Where::InTenants,
         about: vec![
             about("", "serviceaccounts/token", &["CREATE"]),
@@ -98,6 +99,7 @@ pub(super) fn spoken_for() -> Policy {
     ));
     Policy {
         name: "gitops-account-token".to_owned(),
+        action: super::Action::Deny,
         place: Where::Anywhere,
         about: vec![About {
             groups: vec!["*"],
@@ -133,6 +135,7 @@ pub(super) fn minted(platform: &str) -> Policy {
     let own = quote(&format!("system:serviceaccount:{platform}:tenure-"));
     Policy {
         name: "minting".to_owned(),
+        action: super::Action::Deny,
         place: Where::Anywhere,
         about: vec![about("", "serviceaccounts/token", &["CREATE"])],
         conditions: vec![

@@ -47,6 +47,7 @@ fn bounds(platform: &str) -> Policy {
     };
     Policy {
         name: NAME.to_owned(),
+        action: super::Action::Deny,
         place: Where::Anywhere,
         about: vec![
             About {

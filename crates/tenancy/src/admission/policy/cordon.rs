@@ -35,6 +35,7 @@ pub(super) fn cordoned() -> Policy {
     let (why, remedy) = say("request.namespace", "variables.tenant");
     Policy {
         name: "cordoned".to_owned(),
+        action: super::Action::Deny,
         place: Where::InTenants,
         about: vec![About {
             groups: vec!["*"],

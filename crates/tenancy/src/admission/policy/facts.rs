@@ -192,6 +192,7 @@ pub(super) fn unwritten(platform: &str) -> Policy {
     conditions.extend(not_free(platform));
     Policy {
         name: "namespace-facts".to_owned(),
+        action: super::Action::Deny,
         place: Where::InTenants,
         about: vec![About {
             groups: vec!["*"],

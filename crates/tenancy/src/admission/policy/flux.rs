@@ -43,6 +43,7 @@ fn policy(name: String, group: &'static str, resource: &'static str, judged: &[S
     unchanged.push(format!("{} == {}", find_shard("object"), find_shard("oldObject")));
     Policy {
         name,
+        action: super::Action::Deny,
         place: Where::InTenants,
         about: vec![About {
             groups: vec![group],

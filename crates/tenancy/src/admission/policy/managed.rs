@@ -113,6 +113,7 @@ pub(super) fn managed(platform: &str) -> Policy {
     conditions.extend(super::facts::not_free(platform));
     Policy {
         name: "git-managed".to_owned(),
+        action: super::Action::Deny,
         place: Where::InNamespaces,
         about: vec![About {
             groups: vec!["*"],

@@ -21,6 +21,7 @@ mod limits;
 mod managed;
 mod namespace;
 mod objects;
+mod package;
 mod probe;
 mod rights;
 mod tenant;
@@ -55,6 +56,7 @@ pub fn list_policies(platform: &str) -> Vec<Value> {
     ];
     policies.extend(flux::kinds());
     policies.extend(objects::list());
+    policies.extend(package::list_policies(platform));
     let written = policies.into_iter();
     written.flat_map(|policy| policy.write(platform)).collect()
 }
@@ -85,9 +87,19 @@ struct About {
     operations: Vec<&'static str>,
 }
 
+/// What becomes of a request for which something doesn't hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// It is refused.
+    Deny,
+    /// It goes on, and the one who asks is told.
+    Warn,
+}
+
 /// A policy, and its binding.
 struct Policy {
     name: String,
+    action: Action,
     place: Where,
     about: Vec<About>,
     /// Name and expression of what must hold for the policy to be about a request. Namespaces and variables aren't known there.
@@ -154,7 +166,10 @@ impl Policy {
             }),
             json!({
                 "apiVersion": API_VERSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata,
-                "spec": { "policyName": name, "validationActions": ["Deny"] }
+                "spec": { "policyName": name, "validationActions": [match self.action {
+                    Action::Deny => "Deny",
+                    Action::Warn => "Warn",
+                }] }
             }),
         ]
     }

@@ -29,6 +29,7 @@ const IS_CHANGE: &str = "request.operation == 'UPDATE' && variables.changed";
 pub(super) fn namespaces(platform: &str) -> Policy {
     Policy {
         name: "namespaces".to_owned(),
+        action: super::Action::Deny,
         place: Where::Anywhere,
         about: vec![About {
             groups: vec![""],

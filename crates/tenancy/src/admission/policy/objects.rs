@@ -23,6 +23,7 @@ pub(super) fn list() -> Vec<Policy> {
 fn policy(name: &str, group: &'static str, resources: Vec<&'static str>) -> Policy {
     Policy {
         name: name.to_owned(),
+        action: super::Action::Deny,
         place: Where::InTenants,
         about: vec![About {
             groups: vec![group],

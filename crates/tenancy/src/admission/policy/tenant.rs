@@ -26,6 +26,7 @@ pub(super) fn tenants(platform: &str) -> Policy {
     };
     Policy {
         name: "tenants".to_owned(),
+        action: super::Action::Deny,
         place: Where::Anywhere,
         about: vec![About {
             groups: vec!["capsule.clastix.io"],

@@ -1,0 +1,39 @@
+//! What a case changes of what is there.
+
+use serde_json::{Value, json};
+
+/// Lays one value over another: field by field, and of lists of one length entry by entry.
+pub(crate) fn merge(onto: &mut Value, over: &Value) {
+    match (onto, over) {
+        (Value::Object(onto), Value::Object(over)) => {
+            for (key, value) in over {
+                merge(onto.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(onto), Value::Array(over)) if onto.len() == over.len() => {
+            onto.iter_mut().zip(over).for_each(|(onto, over)| merge(onto, over));
+        }
+        (onto, over) => *onto = over.clone(),
+    }
+}
+
+/// What is stored, with what a case changes of it: label, ownerReferences, annotations.
+pub(crate) fn lay_over(mut stored: Value, wanted: &Value) -> Value {
+    let metadata = stored["metadata"].as_object_mut().unwrap();
+    let labels = metadata.get_mut("labels").and_then(Value::as_object_mut).unwrap();
+    labels.remove("capsule.clastix.io/tenant");
+    if let Some(label) = wanted.pointer("/metadata/labels/capsule.clastix.io~1tenant") {
+        labels.insert("capsule.clastix.io/tenant".to_owned(), label.clone());
+    }
+    let added = wanted.pointer("/metadata/labels").and_then(Value::as_object);
+    labels.extend(added.cloned().unwrap_or_default());
+    metadata.remove("ownerReferences");
+    if let Some(owners) = wanted["metadata"].get("ownerReferences") {
+        metadata.insert("ownerReferences".to_owned(), owners.clone());
+    }
+    if let Some(added) = wanted["metadata"].get("annotations").and_then(Value::as_object) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        annotations.as_object_mut().unwrap().extend(added.clone());
+    }
+    stored
+}

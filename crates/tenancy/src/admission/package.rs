@@ -1,0 +1,289 @@
+//! Fields of a platform's Packages, by whose they are: some are the platform chart's, the rest is an administrator's.
+//!
+//! The chart's are `spec.variant`, what Helm and Flux write into metadata, and whatever else the chart's managers have in managedFields
+//! (Cozystack's page on field ownership). Who the chart is, is asked of RBAC ([`RENDER`]): a manager's name proves nothing, so nobody else may take
+//! one, add to what it has, or take from it. Where a chart, or nobody yet, has what a Package is, it can't be claimed ahead either. The Package that an
+//! administrator bootstraps the platform with ([`BOOTSTRAP`]) is free. What the charts themselves come from, PackageSources and one source object, is
+//! the platform's as a whole.
+//!
+//! Deletions of Packages are RBAC's. It refuses to look into values further than the chart's own fields reach.
+
+use serde_json::{Map, Value};
+use structured_merge::FieldSet;
+
+use super::managed::difference::{self, Maps};
+use super::managed::{clip, is_free};
+use super::rights::{OVERRIDE, RENDER, REPORT};
+use super::{Case, Findings, Operation, Question, Refusal, Request, Rule};
+
+/// The group of Packages.
+pub(super) const GROUP: &str = "cozystack.io";
+/// The group of Flux's sources.
+pub(super) const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
+/// The Package with which an administrator begins: no chart renders it.
+pub(super) const BOOTSTRAP: &str = "cozystack.cozystack-platform";
+/// How names of the platform's own PackageSources begin.
+pub(super) const PLATFORM_PREFIX: &str = "cozystack.";
+/// The source of the platform's charts: namespace and name.
+pub(super) const SUPPLY: (&str, &str) = ("cozy-system", "cozystack-packages");
+/// Under which managers charts are applied: by Flux, and by Helm itself. In older releases as `Update`.
+pub(super) const CHART_MANAGERS: [&str; 2] = ["helm-controller", "helm"];
+/// What keeps an object when its chart is uninstalled.
+pub(super) const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+/// Annotations that a chart's objects have, and nobody else's.
+pub(super) const CHART_ANNOTATIONS: [&str; 3] = [
+    RESOURCE_POLICY,
+    "meta.helm.sh/release-name",
+    "meta.helm.sh/release-namespace",
+];
+/// Labels that a chart's objects have, and nobody else's.
+pub(super) const CHART_LABELS: [&str; 2] = ["helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"];
+/// Annotations of the supply chain that are anybody's: who asks for a look changes nothing of it.
+pub(super) const FREE_ANNOTATIONS: [&str; 2] = [
+    "reconcile.fluxcd.io/requestedAt",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
+/// What is guarded of a request's object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Guarded {
+    Package,
+    PackageSource,
+    Source,
+}
+
+/// What a request would take from whose it is.
+struct Claim {
+    /// What, and whose it is.
+    what: String,
+    remedy: String,
+    /// Who may all the same: one of the verbs.
+    verb: &'static str,
+    /// Whether the one whose it is would lose it without knowing.
+    is_taken: bool,
+}
+
+pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+    let request = case.request;
+    let Some(guarded) = find_guarded(request) else {
+        return Ok(());
+    };
+    let claim = match guarded {
+        Guarded::Package => find_claim(request),
+        Guarded::PackageSource | Guarded::Source if is_free(case) => None,
+        Guarded::PackageSource | Guarded::Source => find_break(guarded, request),
+    };
+    let Some(claim) = claim else { return Ok(()) };
+    let may = |verb| case.may(&Question::about_package(verb, request.name));
+    if may(claim.verb) && !claim.is_taken {
+        return Ok(());
+    }
+    if may(claim.verb) || may(OVERRIDE) {
+        let rule = Rule::FieldOwnership;
+        findings.warnings.push(format!(
+            "{}, and you override that: {} ({rule})",
+            claim.what, claim.remedy
+        ));
+        return Ok(());
+    }
+    Err(Refusal {
+        rule: Rule::FieldOwnership,
+        why: format!("{}, and {} may not change it", claim.what, request.actor.user),
+        remedy: claim.remedy,
+    })
+}
+
+/// Whether something of such a resource there is guarded.
+pub(super) fn is_judged(group: &str, resource: &str, namespace: &str) -> bool {
+    match group {
+        GROUP => matches!(resource, "packages" | "packagesources"),
+        SOURCE_GROUP => namespace == SUPPLY.0,
+        _ => false,
+    }
+}
+
+fn find_guarded(request: &Request<'_>) -> Option<Guarded> {
+    let resource = request.resource;
+    if !matches!(resource.subresource, "" | "status") {
+        return None;
+    }
+    match (resource.group, resource.name) {
+        (GROUP, "packages") => Some(Guarded::Package),
+        (GROUP, "packagesources") => Some(Guarded::PackageSource),
+        (SOURCE_GROUP, _) if (request.namespace, request.name) == SUPPLY => Some(Guarded::Source),
+        _ => None,
+    }
+}
+
+/// What a request takes of a Package.
+fn find_claim(request: &Request<'_>) -> Option<Claim> {
+    let new = request.object.filter(|_| request.writes())?;
+    let old = request.old_object;
+    let name = request.name;
+    let claim = |field: &str, remedy: String| Claim {
+        what: format!("{field} of Package {name} is the platform chart's"),
+        remedy,
+        verb: RENDER,
+        is_taken: false,
+    };
+    if !request.resource.subresource.is_empty() && old.and_then(|old| old.get("status")) != new.get("status") {
+        return Some(Claim {
+            what: format!("status of Package {name} is the operator's"),
+            remedy: format!("leave it to the platform's operator (verb {REPORT} on packages/{name})"),
+            verb: REPORT,
+            is_taken: false,
+        });
+    }
+    if name == BOOTSTRAP {
+        return None;
+    }
+    if request.resource.subresource.is_empty() {
+        if read_variant(Some(new)) != read_variant(old) {
+            return Some(claim("spec.variant", tell_disabling()));
+        }
+        for (part, keys) in [("annotations", &CHART_ANNOTATIONS[..]), ("labels", &CHART_LABELS[..])] {
+            let (before, after) = (old.and_then(|old| read_part(old, part)), read_part(new, part));
+            let of = |map: Option<&Map<String, Value>>, key: &str| map.and_then(|map| map.get(key)).cloned();
+            let mut keys = keys.iter();
+            if let Some(key) = keys.find(|key| of(before, key) != of(after, key)) {
+                return Some(claim(&format!("metadata.{part}[{key}]"), tell_disabling()));
+            }
+        }
+        if let Some(field) = find_new_owner(old, new) {
+            return Some(Claim {
+                is_taken: true,
+                ..claim(field, "leave the field away".to_owned())
+            });
+        }
+    }
+    let (had, has) = (collect_chart(old), collect_chart(Some(new)));
+    // By a part of it, nothing else of an object is written than that and managedFields.
+    let whole = old.filter(|_| request.resource.subresource.is_empty());
+    if let Some(field) = whole.and_then(|old| difference::find_first(&had, old, new, Maps::Granular)) {
+        return Some(claim(&clip(&field), tell_values(name)));
+    }
+    let difference = [had.difference(&has), has.difference(&had)];
+    let path = difference.iter().find_map(|set| set.paths().into_iter().next())?;
+    let field = clip(path.to_string().trim_start_matches('.'));
+    Some(Claim {
+        what: format!(
+            "what managedFields say of {field} under {} in Package {name} is the platform chart's",
+            CHART_MANAGERS.join(" or ")
+        ),
+        ..claim("", tell_managers())
+    })
+}
+
+/// What a request changes of the supply chain.
+fn find_break(guarded: Guarded, request: &Request<'_>) -> Option<Claim> {
+    let (old, new, name) = (request.old_object, request.object, request.name);
+    let is_chart = |object: Option<&Value>| list_chart_entries(object).next().is_some();
+    let kind = match guarded {
+        Guarded::Source => request.resource.name,
+        _ if name.starts_with(PLATFORM_PREFIX) || is_chart(old) => request.resource.name,
+        // Whoever takes a chart's name would have it guarded against others.
+        _ if is_chart(new) => request.resource.name,
+        _ => return None,
+    };
+    let claim = |verb| Claim {
+        what: format!("{kind}/{name} is where the platform's charts come from"),
+        remedy: format!("make one of your own under another name (verb {verb} on packages/{name})"),
+        verb,
+        is_taken: false,
+    };
+    if !request.resource.subresource.is_empty() {
+        let is_same = old.and_then(|old| old.get("status")) == new.and_then(|new| new.get("status"));
+        return (!is_same).then(|| claim(REPORT));
+    }
+    let is_same = match (request.operation, old, new) {
+        (Operation::Update, Some(old), Some(new)) => {
+            old.get("spec") == new.get("spec")
+                && read_part(old, "labels").filter(|map| !map.is_empty())
+                    == read_part(new, "labels").filter(|map| !map.is_empty())
+                && has_annotations_of(old, new)
+                && has_annotations_of(new, old)
+                && list_chart_entries(Some(old)).eq(list_chart_entries(Some(new)))
+        }
+        _ => false,
+    };
+    (!is_same).then(|| claim(RENDER))
+}
+
+/// Whether all annotations of one object that count are the other's, too.
+fn has_annotations_of(one: &Value, other: &Value) -> bool {
+    let others = read_part(other, "annotations");
+    let mut own = read_part(one, "annotations").into_iter().flatten();
+    own.all(|(key, value)| {
+        FREE_ANNOTATIONS.contains(&key.as_str()) || others.and_then(|others| others.get(key)) == Some(value)
+    })
+}
+
+fn read_part<'a>(object: &'a Value, part: &str) -> Option<&'a Map<String, Value>> {
+    object.get("metadata")?.get(part)?.as_object()
+}
+
+/// The variant; none, and an empty one, are the default.
+fn read_variant(object: Option<&Value>) -> Option<&Value> {
+    let variant = object?.pointer("/spec/variant")?;
+    Some(variant).filter(|variant| !variant.is_null() && variant.as_str() != Some(""))
+}
+
+/// The entries of managedFields of the object itself, by whether they are a chart's.
+fn list_entries(object: Option<&Value>, of_chart: bool) -> impl Iterator<Item = &Value> {
+    let managed = object.and_then(|object| object.pointer("/metadata/managedFields"));
+    let entries = managed.and_then(Value::as_array).into_iter().flatten();
+    let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    entries.filter(move |entry| {
+        CHART_MANAGERS.contains(&text(entry, "manager").as_str()) == of_chart && text(entry, "subresource").is_empty()
+    })
+}
+
+fn list_chart_entries(object: Option<&Value>) -> impl Iterator<Item = &Value> {
+    list_entries(object, true)
+}
+
+/// All that the chart's managers have. What is no set of fields is none.
+fn collect_chart(object: Option<&Value>) -> FieldSet {
+    let entries = list_chart_entries(object);
+    let sets: Vec<FieldSet> = entries
+        .filter_map(|entry| FieldSet::from_fields_v1(entry.get("fieldsV1")?).ok())
+        .collect();
+    FieldSet::union_of(&sets)
+}
+
+/// The first of the fields that only a chart has, which now has an owner besides.
+fn find_new_owner(old: Option<&Value>, new: &Value) -> Option<&'static str> {
+    let policy = format!("f:{RESOURCE_POLICY}");
+    let owned = |object: Option<&Value>, path: &[&str]| {
+        list_entries(object, false).any(|entry| {
+            let mut steps = path.iter();
+            let fields = entry.get("fieldsV1");
+            fields.is_some_and(|fields| steps.try_fold(fields, |fields, step| fields.get(*step)).is_some())
+        })
+    };
+    let fields: [(&[&str], &str); 2] = [
+        (&["f:spec", "f:variant"], "spec.variant"),
+        (
+            &["f:metadata", "f:annotations", &policy],
+            "metadata.annotations[helm.sh/resource-policy]",
+        ),
+    ];
+    let mut fields = fields.into_iter();
+    fields
+        .find(|(path, _)| owned(Some(new), path) && !owned(old, path))
+        .map(|(_, field)| field)
+}
+
+pub(super) fn tell_disabling() -> String {
+    format!(
+        "leave it as the chart has it; a Package is taken out of the platform by bundles.disabledPackages of Package {BOOTSTRAP}"
+    )
+}
+
+fn tell_values(name: &str) -> String {
+    format!("write it into PackageValues {name}")
+}
+
+pub(super) fn tell_managers() -> String {
+    "name a field manager of your own, and leave metadata.managedFields to the API server".to_owned()
+}

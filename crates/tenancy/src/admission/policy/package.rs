@@ -1,0 +1,319 @@
+//! Whose the fields of a platform's Packages are, by what an expression can tell: the variant, what Helm writes into metadata, who owns them, and
+//! that the chart's entries of managedFields stay as they are, their times included. Fields that the chart has besides are told by these: whoever
+//! changes one takes it out of them, unless he writes under the chart's manager, which shows in its time.
+//!
+//! Who may override is warned by policies of their own.
+
+use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
+use crate::admission::Rule;
+use crate::admission::package::{
+    BOOTSTRAP, CHART_ANNOTATIONS, CHART_LABELS, CHART_MANAGERS, FREE_ANNOTATIONS, GROUP, PLATFORM_PREFIX,
+    RESOURCE_POLICY, SOURCE_GROUP, SUPPLY, tell_disabling, tell_managers,
+};
+use crate::admission::rights::{OVERRIDE, RENDER, REPORT};
+
+/// Whether the one who asks may do something with the Package, or the source, of this name.
+fn may(verb: &str) -> String {
+    format!("authorizer.group('{GROUP}').resource('packages').name(variables.name).check('{verb}').allowed()")
+}
+
+fn list(texts: &[&str]) -> String {
+    let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// A field of an object that may be none.
+fn read(object: &str, path: &str, otherwise: &str) -> String {
+    format!(
+        "({object} == null ? {otherwise} : {object}.?{}.orValue({otherwise}))",
+        path.replace('.', ".?")
+    )
+}
+
+/// The entries of managedFields about an object itself, by whether they are a chart's.
+fn entries(object: &str, of_chart: bool) -> String {
+    let not = if of_chart { "" } else { "!" };
+    format!(
+        "{}.filter(entry, {not}(string(entry.?manager.orValue('')) in {}) && entry.?subresource.orValue('') == '')",
+        read(object, "metadata.managedFields", "[]"),
+        list(&CHART_MANAGERS)
+    )
+}
+
+/// Whether somebody besides the chart owns a field.
+fn has_other_owner(object: &str, path: &[&str]) -> String {
+    let steps: Vec<String> = path.iter().map(|step| format!("[?{}]", quote(step))).collect();
+    format!(
+        "{}.exists(entry, entry.?fieldsV1{}.hasValue())",
+        entries(object, false),
+        steps.join("")
+    )
+}
+
+fn name_variable() -> (String, String) {
+    variable("name", "request.?name.orValue('')")
+}
+
+/// What must hold of a Package, for those who are refused and for those who are warned.
+fn validations(action: Action) -> Vec<Validation> {
+    let excused = |verb: &str| match action {
+        Action::Deny => format!("{} || {}", may(verb), may(OVERRIDE)),
+        Action::Warn => format!("{} || !{}", may(verb), may(OVERRIDE)),
+    };
+    let why = |what: &str, values: &[&str]| match action {
+        Action::Deny => {
+            let mut values = values.to_vec();
+            values.push(USER);
+            phrase(&format!("{what}, and {{}} may not change it"), &values)
+        }
+        Action::Warn => phrase(&format!("{what}, and you override that"), values),
+    };
+    let check = |condition: String, excused: String, what: (&str, &[&str]), remedy: String| Validation {
+        holds: format!("{condition} || {excused}"),
+        rule: Rule::FieldOwnership,
+        why: why(what.0, what.1),
+        remedy,
+    };
+    let of_chart = |field: &str| format!("{field} of Package {{}} is the platform chart's");
+    let name: &[&str] = &["variables.name"];
+    let policy = format!("f:{RESOURCE_POLICY}");
+    // Also who renders is told when he takes it from the chart.
+    let owned = match action {
+        Action::Deny => excused(RENDER),
+        Action::Warn => format!("!{}", may(OVERRIDE)),
+    };
+    let mut all = vec![
+        check(
+            "!variables.isStatus || variables.sameStatus".to_owned(),
+            excused(REPORT),
+            ("status of Package {} is the operator's", name),
+            phrase(
+                &format!("leave it to the platform's operator (verb {REPORT} on packages/{{}})"),
+                name,
+            ),
+        ),
+        check(
+            "variables.isFree || variables.variant == variables.variantBefore".to_owned(),
+            excused(RENDER),
+            (&of_chart("spec.variant"), name),
+            quote(&tell_disabling()),
+        ),
+    ];
+    for (part, keys) in [("annotations", &CHART_ANNOTATIONS[..]), ("labels", &CHART_LABELS[..])] {
+        let of = |object: &str| read(object, &format!("metadata.{part}"), "{}");
+        for key in keys {
+            let key_text = quote(key);
+            all.push(check(
+                format!(
+                    "variables.isFree || {}[?{key_text}].orValue(null) == {}[?{key_text}].orValue(null)",
+                    of("object"),
+                    of("oldObject")
+                ),
+                excused(RENDER),
+                (&of_chart(&format!("metadata.{part}[{key}]")), name),
+                quote(&tell_disabling()),
+            ));
+        }
+    }
+    for (path, field) in [
+        (&["f:spec", "f:variant"][..], "spec.variant"),
+        (
+            &["f:metadata", "f:annotations", &policy][..],
+            "metadata.annotations[helm.sh/resource-policy]",
+        ),
+    ] {
+        all.push(check(
+            format!(
+                "variables.isFree || !{} || {}",
+                has_other_owner("object", path),
+                has_other_owner("oldObject", path)
+            ),
+            owned.clone(),
+            (&of_chart(field), name),
+            quote("leave the field away"),
+        ));
+    }
+    all.push(check(
+        format!(
+            "variables.name == {} || ({} == {} && (variables.isStatus || \
+             !(string(request.?options.?fieldManager.orValue('')) in {})))",
+            quote(BOOTSTRAP),
+            entries("object", true),
+            entries("oldObject", true),
+            list(&CHART_MANAGERS)
+        ),
+        excused(RENDER),
+        ("what the platform's chart has of Package {} is the chart's", name),
+        phrase(&format!("write it into PackageValues {{}}; {}", tell_managers()), name),
+    ));
+    all
+}
+
+fn of_packages(action: Action) -> Policy {
+    let variant = |object: &str| {
+        let variant = read(object, "spec.variant", "''");
+        format!("{variant} == null ? '' : {variant}")
+    };
+    Policy {
+        name: match action {
+            Action::Deny => "packages".to_owned(),
+            Action::Warn => "packages-overridden".to_owned(),
+        },
+        action,
+        place: Where::Anywhere,
+        about: vec![About {
+            groups: vec![GROUP],
+            resources: vec!["packages", "packages/status"],
+            operations: vec!["CREATE", "UPDATE"],
+        }],
+        conditions: Vec::new(),
+        variables: vec![
+            name_variable(),
+            variable("isStatus", "request.?subResource.orValue('') == 'status'"),
+            variable(
+                "sameStatus",
+                format!(
+                    "{} == {}",
+                    read("object", "status", "null"),
+                    read("oldObject", "status", "null")
+                ),
+            ),
+            variable(
+                "isFree",
+                format!("variables.isStatus || variables.name == {}", quote(BOOTSTRAP)),
+            ),
+            variable("variant", variant("object")),
+            variable("variantBefore", variant("oldObject")),
+        ],
+        validations: validations(action),
+    }
+}
+
+/// What the charts come from.
+fn of_sources(platform: &str, action: Action) -> Policy {
+    let same = |path: &str, otherwise: &str| {
+        format!(
+            "{} == {}",
+            read("object", path, otherwise),
+            read("oldObject", path, otherwise)
+        )
+    };
+    let annotations = |one: &str, other: &str| {
+        format!(
+            "{one}.all(key, key in {} || (key in {other} && {one}[key] == {other}[key]))",
+            list(&FREE_ANNOTATIONS)
+        )
+    };
+    let (namespace, name) = SUPPLY;
+    let verb = |status: bool| if status { REPORT } else { RENDER };
+    let validation = |status: bool| {
+        let is_same = if status {
+            "variables.sameStatus"
+        } else {
+            "variables.same"
+        };
+        let relevant = if status {
+            "!variables.isStatus"
+        } else {
+            "variables.isStatus"
+        };
+        let own = may(verb(status));
+        let excused = match action {
+            Action::Deny => format!("{own} || {}", may(OVERRIDE)),
+            Action::Warn => format!("{own} || !{}", may(OVERRIDE)),
+        };
+        let mut values = vec!["request.resource.resource", "variables.name"];
+        let ending = match action {
+            Action::Deny => {
+                values.push(USER);
+                "{} may not change it"
+            }
+            Action::Warn => "you override that",
+        };
+        Validation {
+            holds: format!("!variables.isPlatforms || {relevant} || {is_same} || {excused}"),
+            rule: Rule::FieldOwnership,
+            why: phrase(
+                &format!("{{}}/{{}} is where the platform's charts come from, and {ending}"),
+                &values,
+            ),
+            remedy: phrase(
+                &format!(
+                    "make one of your own under another name (verb {} on packages/{{}})",
+                    verb(status)
+                ),
+                &["variables.name"],
+            ),
+        }
+    };
+    let mut conditions = vec![(
+        "of-the-platform",
+        format!(
+            "request.resource.group == {} || (request.?namespace.orValue('') == {} && request.?name.orValue('') == {})",
+            quote(GROUP),
+            quote(namespace),
+            quote(name)
+        ),
+    )];
+    conditions.extend(super::facts::not_free(platform));
+    Policy {
+        name: match action {
+            Action::Deny => "package-sources".to_owned(),
+            Action::Warn => "package-sources-overridden".to_owned(),
+        },
+        action,
+        place: Where::Anywhere,
+        about: vec![
+            About {
+                groups: vec![GROUP],
+                resources: vec!["packagesources", "packagesources/status"],
+                operations: vec!["CREATE", "UPDATE", "DELETE"],
+            },
+            About {
+                groups: vec![SOURCE_GROUP],
+                resources: vec!["*", "*/status"],
+                operations: vec!["CREATE", "UPDATE", "DELETE"],
+            },
+        ],
+        conditions,
+        variables: vec![
+            name_variable(),
+            variable("isStatus", "request.?subResource.orValue('') == 'status'"),
+            variable(
+                "isPlatforms",
+                format!(
+                    "request.resource.group != {} || variables.name.startsWith({}) || {}.size() > 0 || {}.size() > 0",
+                    quote(GROUP),
+                    quote(PLATFORM_PREFIX),
+                    entries("object", true),
+                    entries("oldObject", true)
+                ),
+            ),
+            variable("annotations", read("object", "metadata.annotations", "{}")),
+            variable("annotationsBefore", read("oldObject", "metadata.annotations", "{}")),
+            variable("sameStatus", same("status", "null")),
+            variable(
+                "same",
+                format!(
+                    "object != null && oldObject != null && {} && {} && {} && {} && {} == {}",
+                    same("spec", "null"),
+                    same("metadata.labels", "{}"),
+                    annotations("variables.annotations", "variables.annotationsBefore"),
+                    annotations("variables.annotationsBefore", "variables.annotations"),
+                    entries("object", true),
+                    entries("oldObject", true)
+                ),
+            ),
+        ],
+        validations: vec![validation(true), validation(false)],
+    }
+}
+
+pub(super) fn list_policies(platform: &str) -> [Policy; 4] {
+    [
+        of_packages(Action::Deny),
+        of_packages(Action::Warn),
+        of_sources(platform, Action::Deny),
+        of_sources(platform, Action::Warn),
+    ]
+}
