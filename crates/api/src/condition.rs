@@ -27,6 +27,8 @@ pub const FLUX_REPLACED: &str = "FluxReplaced";
 pub const APPLIED_ELSEWHERE: &str = "AppliedElsewhere";
 /// Whether all namespaces that say they are a Tenant's are recorded as its. Tenure's own: that a Tenant's status has it is what makes the rest of that a record.
 pub const NAMESPACES_RECORDED: &str = "NamespacesRecorded";
+/// Nothing is known to keep the fields of a platform's chart from a surface that may write Packages. Tenure's own.
+pub const OWNERSHIP_NOT_ENFORCED: &str = "OwnershipNotEnforced";
 /// Whether the artifact of a source is in the store.
 pub const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
 /// The upstream of a source has changed since the stored artifact.

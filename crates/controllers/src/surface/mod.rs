@@ -2,6 +2,7 @@
 //! Kustomizations among it as the surface's identity.
 
 mod reconcile;
+mod trial;
 
 use std::sync::Arc;
 

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, Surface};
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::surface::{Attempt, Memory, Snapshot, plan};
+use tenure_planner::surface::{Attempt, Memory, Snapshot, ownership, plan};
 use tenure_planner::{Answered, Live, Next, Object};
 use tokio::sync::Semaphore;
 
+use super::trial;
 use crate::dependents::carry_out;
 use crate::drive::Reconciler;
 use crate::hub::Hub;
@@ -59,6 +60,7 @@ impl SurfaceReconciler {
             placement: placement.clone(),
             live: BTreeMap::new(),
             lane_trouble: None,
+            ownership: None,
             attempt: Attempt::begin(Timestamp::now(), &surface.metadata),
             memory: Memory::default(),
         });
@@ -86,7 +88,17 @@ impl Reconciler for SurfaceReconciler {
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(surface) = self.current() else { return Ok(None) };
         // observe
+        let hub = Arc::clone(&self.hub);
+        let namespace = self.key.namespace.clone();
         let snapshot = self.observe(&surface).await;
+        let now = Timestamp::now();
+        if let Some(account) = ownership::find_due(snapshot, now) {
+            snapshot.ownership = Some(ownership::Tried {
+                at: now,
+                account: account.to_string(),
+                answer: trial::try_it(&hub, &account, &namespace).await,
+            });
+        }
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");

@@ -27,6 +27,7 @@ mod lifecycle;
 mod losing_nothing;
 mod modes;
 mod owners;
+mod ownership;
 mod policies;
 mod post_build;
 mod program;

@@ -5,6 +5,7 @@
 //! collected with it, and what the Kustomizations then do with their objects is their deletion policy's to say.
 
 mod children;
+pub mod ownership;
 mod status;
 mod validate;
 
@@ -63,6 +64,9 @@ pub struct Snapshot {
     /// Why the lane of its namespace is down, in words; nothing of it is reconciled meanwhile.
     #[serde(default)]
     pub lane_trouble: Option<String>,
+    /// What came of the last try to take from a platform's chart what is its own ([`ownership::find_due`]).
+    #[serde(default)]
+    pub ownership: Option<ownership::Tried>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.

@@ -10,7 +10,7 @@ use tenure_tenancy::ServiceAccount;
 use tenure_tenancy::surface::Tier;
 
 use super::children::Child;
-use super::{Plan, RETRY_INTERVAL, Snapshot, name_subject};
+use super::{Plan, RETRY_INTERVAL, Snapshot, name_subject, ownership};
 use crate::answer::{Live, WriteAnswer};
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{EventKind, Next, Withheld};
@@ -281,8 +281,9 @@ pub(super) fn tell_written(
     status.sources = sources.into_iter().map(|source| source.status).collect();
     status.observed_generation = snapshot.surface.metadata.generation;
     handled(&mut status, snapshot);
+    ownership::tell(&mut status, snapshot, now);
     plan.status = changed(snapshot, &status);
-    plan.next = Next::Done(None);
+    plan.next = Next::Done(snapshot.ownership.as_ref().map(ownership::find_next));
     plan
 }
 

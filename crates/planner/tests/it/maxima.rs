@@ -81,6 +81,7 @@ fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
             placement: realm().place("tenure-system"),
             live: BTreeMap::new(),
             lane_trouble: None,
+            ownership: None,
             attempt: surface::Attempt::begin(now(), &surface.metadata),
             memory: Default::default(),
             surface,

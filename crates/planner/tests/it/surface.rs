@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
+use tenure_planner::surface::ownership::{self, TrialAnswer, Tried};
 use tenure_planner::surface::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 use tenure_tenancy::Realm;
@@ -32,6 +33,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
         placement: realm.place(namespace),
         live: std::collections::BTreeMap::new(),
         lane_trouble: None,
+        ownership: None,
         attempt: Attempt::begin(now(), &surface.metadata),
         memory: Memory::default(),
         surface,
@@ -346,4 +348,65 @@ fn a_surface_says_why_its_lane_is_down() {
     assert!(snapshot.is_overtaken(&snapshot.surface, &placement, None));
     snapshot.lane_trouble = None;
     assert!(!planned(&snapshot).steps.is_empty(), "it goes on");
+}
+
+/// Packages are tried as the platform's surfaces alone, once and then now and again; what was found is said as long as nothing refuses.
+#[test]
+fn what_keeps_a_charts_fields_is_tried_and_told() {
+    let spec =
+        json!({ "serviceAccountName": "admin", "sources": [{ "name": "a", "url": "https://git.example.org/a" }] });
+    let mut of_platform = snapshot("tenure-system", spec.clone());
+    let account = ownership::find_due(&of_platform, now()).expect("it is due");
+    assert_eq!(account.to_string(), "system:serviceaccount:tenure-system:admin");
+    let mut of_tenant = spec;
+    of_tenant.as_object_mut().unwrap().remove("serviceAccountName");
+    assert!(ownership::find_due(&snapshot("blue", of_tenant), now()).is_none());
+    let answered = |refusal: Option<&str>| TrialAnswer::Answered {
+        package: "cozystack.a".to_owned(),
+        refusal: refusal.map(str::to_owned),
+    };
+    let failed = TrialAnswer::Failed {
+        why: "no answer".to_owned(),
+    };
+    for (answer, told, minutes) in [
+        (answered(None), Some("cozystack.a was not refused"), 5),
+        (answered(Some("no: do that (field-ownership)")), None, 60),
+        (
+            answered(Some("packages is forbidden")),
+            Some("met something else: packages is forbidden"),
+            5,
+        ),
+        (failed, Some("it can't be tried: no answer"), 5),
+        (TrialAnswer::WritesNone, None, 60),
+    ] {
+        of_platform.ownership = Some(Tried {
+            at: now(),
+            account: account.to_string(),
+            answer,
+        });
+        assert!(ownership::find_due(&of_platform, now()).is_none());
+        let plan = settle(&mut of_platform);
+        let status = serde_json::to_value(plan.status.as_ref().unwrap()).unwrap();
+        let conditions = status["conditions"].as_array().unwrap();
+        let found = conditions.iter().find(|found| found["type"] == "OwnershipNotEnforced");
+        match told {
+            Some(told) => assert!(found.unwrap()["message"].as_str().unwrap().contains(told), "{found:?}"),
+            None => assert!(found.is_none(), "{found:?}"),
+        }
+        let Next::Done(Some(at)) = plan.next else {
+            panic!("{plan}")
+        };
+        assert_eq!(at.duration_since(now()).as_secs(), minutes * 60);
+        assert!(ownership::find_due(&of_platform, at).is_some());
+    }
+    of_platform.surface.spec.service_account_name = Some("other".to_owned());
+    assert!(ownership::find_due(&of_platform, now()).is_some());
+    assert_eq!(
+        ownership::choose_package(["cozystack.cozystack-platform", "b", "a"].into_iter()),
+        "a"
+    );
+    assert_eq!(
+        ownership::choose_package(["cozystack.cozystack-platform"].into_iter()),
+        "cozystack.tenure-trial"
+    );
 }

@@ -1,0 +1,73 @@
+//! Platform surfaces that may write Packages say whether anything keeps the fields of the platform's chart from them.
+
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, condition};
+use crate::tenants::SURFACE;
+
+const RIGHTS: &str = "rbac.authorization.k8s.io";
+const PLATFORM: &str = "tenure-system";
+
+/// A surface of the platform, as an account of its own that may do this with Packages, once its status says something.
+async fn reconcile(stage: &Stage, name: &str, verbs: Value) -> Value {
+    let rules = json!([{ "apiGroups": ["cozystack.io"], "resources": ["packages"], "verbs": verbs }]);
+    for object in [
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": PLATFORM } }),
+        json!({ "apiVersion": format!("{RIGHTS}/v1"), "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules }),
+        json!({
+            "apiVersion": format!("{RIGHTS}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": name },
+            "roleRef": { "apiGroup": RIGHTS, "kind": "ClusterRole", "name": name },
+            "subjects": [{ "kind": "ServiceAccount", "name": name, "namespace": PLATFORM }]
+        }),
+        json!({
+            "apiVersion": SURFACE.0, "kind": SURFACE.1, "metadata": { "name": name, "namespace": PLATFORM },
+            "spec": { "serviceAccountName": name, "sources": [{
+                "name": "a", "url": stage.git.http_url("no-such"), "ref": { "branch": "main" }
+            }] }
+        }),
+    ] {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let is_told = |surface: Option<&Value>| surface.is_some_and(|surface| condition(surface, "Ready").is_some());
+    stage.until(SURFACE, (PLATFORM, name), is_told).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_surface_that_may_write_packages_says_that_nothing_keeps_the_charts_fields_from_it() {
+    let stage = Stage::set("ownership").await;
+    let package = json!({
+        "apiVersion": "cozystack.io/v1alpha1", "kind": "Package", "metadata": { "name": "cozystack.owned" },
+        "spec": { "variant": "default" }
+    });
+    stage.admin.apply_as("helm-controller", package).await.unwrap();
+    let writes = json!(["get", "list", "create", "update", "patch"]);
+    let told = |surface: &Value| {
+        let found = condition(surface, "OwnershipNotEnforced");
+        found.map(|found| format!("{} {}: {}", found["status"], found["reason"], found["message"]))
+    };
+    if stage.is_embedded() {
+        let kept = reconcile(&stage, "ownership-kept", writes.clone()).await;
+        assert_eq!(told(&kept), None);
+        // Who is only warned is not kept from it, and says so.
+        let mut all = writes.clone();
+        all.as_array_mut().unwrap().push(json!("override"));
+        let warned = reconcile(&stage, "ownership-warned", all).await;
+        let said = told(&warned).expect("a condition");
+        assert!(said.starts_with("\"True\" \"TrialAllowed\""), "{said}");
+        stage.send_guard_away();
+    }
+    let reads = reconcile(&stage, "ownership-reads", json!(["get", "list"])).await;
+    assert_eq!(told(&reads), None);
+    let free = reconcile(&stage, "ownership-free", writes).await;
+    let said = told(&free).expect("a condition");
+    assert!(
+        said.starts_with("\"True\" \"TrialAllowed\"") && said.contains("cozystack.owned"),
+        "{said}"
+    );
+    let stored = stage
+        .get(("cozystack.io/v1alpha1", "Package"), ("", "cozystack.owned"))
+        .await
+        .unwrap();
+    assert_eq!(stored["spec"]["variant"], "default");
+    stage.end().await;
+}
