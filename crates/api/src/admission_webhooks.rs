@@ -15,6 +15,7 @@ use crate::metadata::{
     BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, OWNER_NAME,
     PLATFORM_NAMESPACE, TENANT_LABEL,
 };
+use crate::package::{SUPPLY_NAME, SUPPLY_NAMESPACE};
 
 /// The name of both configurations.
 pub const CONFIGURATION: &str = "tenure";
@@ -302,7 +303,7 @@ impl Topic {
             ]}),
             // Of what is in a namespace, the one that the platform's charts come from.
             Self::Packages => json!({"matchExpressions": [
-                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["cozy-system"]}
+                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [SUPPLY_NAMESPACE]}
             ]}),
             Self::Namespaces | Self::Tenants | Self::Spoken => json!({}),
         }
@@ -387,7 +388,7 @@ impl Topic {
             )),
             Self::Packages => Some((
                 "is-of-the-platforms-supply",
-                "request.resource.group == 'cozystack.io' || request.?name.orValue('') == 'cozystack-packages'".to_owned(),
+                format!("request.resource.group == 'cozystack.io' || request.?name.orValue('') == '{SUPPLY_NAME}'"),
             )),
             Self::Tenants | Self::Flux => None,
         }

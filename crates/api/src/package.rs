@@ -15,6 +15,13 @@ use serde_json::{Map, Value};
 
 use crate::condition::Condition;
 
+/// The Package with which an administrator begins a platform: no chart renders it.
+pub const BOOTSTRAP: &str = "cozystack.cozystack-platform";
+/// The namespace of the source that the platform's charts come from.
+pub const SUPPLY_NAMESPACE: &str = "cozy-system";
+/// The name of that source.
+pub const SUPPLY_NAME: &str = "cozystack-packages";
+
 /// What is installed of a PackageSource.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_api::SurfaceStatus;
 use tenure_api::condition::{self, ConditionStatus};
+use tenure_api::package::BOOTSTRAP;
 use tenure_tenancy::admission::Rule;
 use tenure_tenancy::surface::{Tier, decide_tier};
 use tenure_tenancy::{ServiceAccount, identity};
@@ -20,8 +21,6 @@ use crate::ending::{self, add_duration};
 /// How soon it is tried again, when it was refused, and when it wasn't.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3600);
 const OTHERWISE: Duration = Duration::from_secs(300);
-/// The Package that no chart renders.
-const BOOTSTRAP: &str = "cozystack.cozystack-platform";
 /// The Package that is tried to make where there is none.
 const NEW: &str = "cozystack.tenure-trial";
 /// How long an answer may be that a condition repeats.

@@ -10,6 +10,7 @@
 
 use serde_json::{Map, Value};
 use structured_merge::FieldSet;
+use tenure_api::package::{BOOTSTRAP, SUPPLY_NAME, SUPPLY_NAMESPACE};
 
 use super::managed::difference::{self, Maps};
 use super::managed::{clip, is_free};
@@ -20,12 +21,10 @@ use super::{Case, Findings, Operation, Question, Refusal, Request, Rule};
 pub(super) const GROUP: &str = "cozystack.io";
 /// The group of Flux's sources.
 pub(super) const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
-/// The Package with which an administrator begins: no chart renders it.
-pub(super) const BOOTSTRAP: &str = "cozystack.cozystack-platform";
 /// How names of the platform's own PackageSources begin.
 pub(super) const PLATFORM_PREFIX: &str = "cozystack.";
 /// The source of the platform's charts: namespace and name.
-pub(super) const SUPPLY: (&str, &str) = ("cozy-system", "cozystack-packages");
+pub(super) const SUPPLY: (&str, &str) = (SUPPLY_NAMESPACE, SUPPLY_NAME);
 /// Under which managers charts are applied: by Flux, and by Helm itself. In older releases as `Update`.
 pub(super) const CHART_MANAGERS: [&str; 2] = ["helm-controller", "helm"];
 /// What keeps an object when its chart is uninstalled.

@@ -4,11 +4,13 @@
 //!
 //! Who may override is warned by policies of their own.
 
+use tenure_api::package::BOOTSTRAP;
+
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::package::{
-    BOOTSTRAP, CHART_ANNOTATIONS, CHART_LABELS, CHART_MANAGERS, FREE_ANNOTATIONS, GROUP, PLATFORM_PREFIX,
-    RESOURCE_POLICY, SOURCE_GROUP, SUPPLY, tell_disabling, tell_managers,
+    CHART_ANNOTATIONS, CHART_LABELS, CHART_MANAGERS, FREE_ANNOTATIONS, GROUP, PLATFORM_PREFIX, RESOURCE_POLICY,
+    SOURCE_GROUP, SUPPLY, tell_disabling, tell_managers,
 };
 use crate::admission::rights::{OVERRIDE, RENDER, REPORT};
 
