@@ -111,6 +111,11 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     } else {
         (seen.clone(), seen.clone())
     };
+    // Those that an attestation made are deleted when their time is over. Which they are, RBAC can't say; the policy above the controllers does.
+    let mut tenants = vec!["get", "list", "watch", "update", "patch", "own", "adopt"];
+    if choice.has_tenants() {
+        tenants.push("delete");
+    }
     let mut rules = vec![
         // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
         json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
@@ -118,8 +123,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         json!({"apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": seen}),
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
         json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": seen}),
-        json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"],
-               "verbs": ["get", "list", "watch", "update", "patch", "own", "adopt"]}),
+        json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": tenants}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]}),
         // A Tenant's home namespace is made when it is not there, and a Tenant's namespaces go with it. Which of them, RBAC can't say; the policy
         // above the controllers does.

@@ -122,6 +122,12 @@ pub const OTHER_WRITERS: &str = "tenure.dev/other-writers";
 pub const GITOPS_ACCOUNT: &str = "tenure.dev/gitops-account";
 /// Value of [`GITOPS_ACCOUNT`]: it is refused.
 pub const GITOPS_ACCOUNT_EXCLUSIVE: &str = "exclusive";
+/// How the names of Tenants begin that `tenure attest` makes.
+pub const ATTEST_PREFIX: &str = "attest-";
+/// Label on a Tenant that `tenure attest` made: `true`.
+pub const ATTEST_LABEL: &str = "tenure.dev/attest";
+/// Annotation on such a Tenant: when it ends, as RFC 3339.
+pub const ATTEST_EXPIRES: &str = "tenure.dev/attest-expires";
 /// Label on what a Surface generates: the Surface's name (same namespace).
 pub const SURFACE_LABEL: &str = "tenure.dev/surface";
 /// Label on what a Surface generates: the source's name within the Surface.

@@ -21,6 +21,7 @@ pub mod answered;
 pub mod artifact;
 pub mod artifact_address;
 pub mod artifact_generator;
+pub mod attestation;
 pub mod bucket;
 pub mod certificate_renewal;
 pub mod check;

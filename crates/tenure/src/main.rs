@@ -9,12 +9,14 @@ mod acting;
 mod admission_server;
 mod advertised;
 mod allocator;
+mod answers;
 mod artifact_server;
 mod audit_log;
 mod columns;
 mod commands;
 #[cfg(target_os = "linux")]
 mod confinement;
+mod confirmation;
 mod connect;
 mod failure;
 mod health_server;
@@ -111,6 +113,7 @@ enum Command {
     Who(commands::who::Who),
     Audit(commands::audit::Audit),
     Adopt(commands::adopt::Adopt),
+    Attest(commands::attest::Attest),
     Export(commands::export::Export),
     Reconcile(commands::reconcile::Reconcile),
     Suspend(commands::reconcile::Suspend),
@@ -200,6 +203,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Who(who) => block_on(who.run()),
         Command::Audit(audit) => block_on(audit.run()),
         Command::Adopt(adopt) => block_on(adopt.run()),
+        Command::Attest(attest) => block_on(attest.run()),
         Command::Build(build) => build.run(),
         Command::Check(check) => block_on(check.run()),
         Command::Diff(diff) => block_on(diff.run()),

@@ -28,8 +28,10 @@ use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
 use self::contents::Contents;
 pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
 use crate::answer::{Live, WriteAnswer};
+use crate::attestation::remains;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
+use crate::ending::add_duration;
 use crate::plan::{Next, Request};
 
 /// A plan for a Tenant: carried out by the controller, since a lane has no rights yet where there is no Tenant.
@@ -114,11 +116,38 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     if metadata.deletion_timestamp.is_some() {
         return deletion::plan_deletion(snapshot, &facts, now, plan);
     }
+    let end = remains::find_end(metadata);
+    if end.is_some_and(|end| end <= now) {
+        return plan_end(snapshot, now, plan);
+    }
+    let mut plan = plan_presence(snapshot, &facts, now, plan);
+    if let (Next::Done(at), Some(end)) = (&mut plan.next, end) {
+        *at = Some(at.map_or(end, |at| at.min(end)));
+    }
+    plan
+}
+
+/// A Tenant that an attestation made, and that nobody has removed: its time is over.
+fn plan_end(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
+    let id = remains::identify(&snapshot.tenant.metadata);
+    let attempt = &snapshot.attempt;
+    // What comes of it is seen as a change of the Tenant; what doesn't come is asked for again.
+    if attempt.deleted.contains_key(&id) || attempt.applied.contains_key(&id) {
+        plan.next = Next::Done(Some(add_duration(now, RETRY_INTERVAL)));
+        return plan;
+    }
+    plan.steps = vec![remains::end(&snapshot.tenant)];
+    plan.next = Next::Again;
+    plan
+}
+
+/// What to do about a Tenant that is there to stay.
+fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut plan: Plan) -> Plan {
     deletion::add_finalizer(snapshot, &mut plan);
     let mut problems = Vec::new();
 
     // Namespaces first: what is in them needs them.
-    let taken = namespaces::take_namespaces(snapshot, &facts, now, &mut plan, &mut problems);
+    let taken = namespaces::take_namespaces(snapshot, facts, now, &mut plan, &mut problems);
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let steps: Vec<Request> = taken
         .wanted
@@ -131,7 +160,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         return plan;
     }
 
-    let mut wanted = bindings::list_wanted(snapshot, &facts, &taken, &mut problems);
+    let mut wanted = bindings::list_wanted(snapshot, facts, &taken, &mut problems);
     let Contents { wanted: contents, kept } = contents::list_contents(snapshot, &taken, &mut problems);
     settle(snapshot, &contents, &mut plan.memory);
     wanted.extend(contents);

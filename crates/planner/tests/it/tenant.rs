@@ -378,3 +378,46 @@ fn an_expression_that_can_not_be_read_is_said() {
     );
     assert!(told_of(&spec, (false, false)).contains("not acted on: spec.containerRegistries"));
 }
+
+/// A Tenant that an attestation made, whose time is over then.
+fn attested(name: &str, end: &str, prevent_deletion: bool) -> Snapshot {
+    let mut snapshot = snapshot(json!({ "preventDeletion": prevent_deletion }), json!([]));
+    let metadata = &mut snapshot.tenant.metadata;
+    metadata.name = Some(name.to_owned());
+    metadata.labels = Some([("tenure.dev/attest".to_owned(), "true".to_owned())].into());
+    metadata.annotations = Some([("tenure.dev/attest-expires".to_owned(), end.to_owned())].into());
+    snapshot
+}
+
+#[test]
+fn what_an_attestation_made_ends_at_its_time_and_nothing_else_does() {
+    let ends = |snapshot: &Snapshot| {
+        let is_of_tenant = |step: &Request| match step {
+            Request::Delete(delete) => delete.target.id.kind == "Tenant" && delete.uid.as_deref() == Some("t"),
+            Request::Apply(apply) => apply.id.kind == "Tenant",
+            _ => false,
+        };
+        plan(snapshot, now()).steps.iter().any(is_of_tenant)
+    };
+    let past = "2025-12-31T23:59:59Z";
+    assert!(ends(&attested("attest-0a", past, false)));
+    assert!(ends(&attested("attest-0a", past, true)), "it is let go first");
+    for other in [
+        attested("blue", past, false),
+        attested("attest-0a", "2026-01-01T00:00:01Z", false),
+        attested("attest-0a", "whenever", false),
+    ] {
+        assert!(!ends(&other), "{:?}", other.tenant.metadata);
+    }
+    // What doesn't come of it is asked for again, and not at once.
+    let mut asked = attested("attest-0a", past, false);
+    let Some(Request::Delete(delete)) = plan(&asked, now()).steps.pop() else {
+        panic!("it is deleted");
+    };
+    asked.attempt.deleted.insert(delete.target.id, DeleteAnswer::Accepted);
+    let waits = plan(&asked, now());
+    assert!(
+        waits.steps.is_empty() && matches!(waits.next, Next::Done(Some(at)) if at > now()),
+        "{waits:?}"
+    );
+}

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod adopt;
+pub(crate) mod attest;
 pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod budgets;

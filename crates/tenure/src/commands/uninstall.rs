@@ -1,7 +1,6 @@
 //! `tenure uninstall`: takes the controllers out of a cluster and leaves what runs. Owns the question whether it is meant; what is done, and
 //! in which order, is `tenure_planner::uninstallation`.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use tenure_tenancy::identity;
 
 use crate::connect::Connect;
 use crate::failure::Failure;
-use crate::output;
 use crate::uninstallation::{Leadership, Uninstallation};
+use crate::{confirmation, output};
 
 /// How many lines of one stage are shown before a question; --dry-run shows all.
 const SHOWN: usize = 15;
@@ -68,7 +67,7 @@ impl Uninstall {
             return Ok(ExitCode::SUCCESS);
         }
         if !self.yes {
-            ask()?;
+            confirmation::ask("--yes does it, --dry-run only says what would be done")?;
         }
         let mut leadership = Leadership::new();
         cluster.end_controllers(&plan, kinds).await?;
@@ -102,20 +101,4 @@ fn show(plan: &Plan, most: usize) {
     for line in &plan.stays {
         output::print_line(format!("stays: {line}"));
     }
-}
-
-/// Who sits before a terminal may say yes; everybody else has to have said it.
-fn ask() -> Result<(), Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody was asked whether this is meant")
-            .hint("--yes does it, --dry-run only says what would be done"));
-    }
-    let mut out = std::io::stderr();
-    let _reader_gone = write!(out, "Do this? Only yes is taken for yes: ").and_then(|()| out.flush());
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    if read.is_err() || answer.trim() != "yes" {
-        return Err(Failure::negative("nothing was done"));
-    }
-    Ok(())
 }

@@ -11,6 +11,7 @@
 )]
 
 mod artifact_endpoint;
+mod attest;
 mod audit;
 mod bad_input;
 mod bind;

@@ -15,6 +15,7 @@
 mod admission;
 mod adopt;
 mod artifacts;
+mod attest;
 mod install;
 #[cfg(target_os = "linux")]
 mod lane_lines;

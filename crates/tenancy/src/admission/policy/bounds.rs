@@ -7,8 +7,8 @@
 
 use serde_json::Value;
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, LANE_PREFIX,
-    NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
+    ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, LANE_BOOKS_CLUSTER_ROLE,
+    LANE_CLUSTER_ROLE, LANE_PREFIX, NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
 };
 
 use super::{About, Policy, USER, Validation, Where, phrase, quote, variable};
@@ -70,6 +70,11 @@ fn bounds(platform: &str) -> Policy {
                 resources: vec!["namespaces"],
                 operations: vec!["DELETE"],
             },
+            About {
+                groups: vec!["capsule.clastix.io"],
+                resources: vec!["tenants"],
+                operations: vec!["DELETE"],
+            },
         ],
         conditions: vec![("by-controller", format!("{USER} == {account}"))],
         variables: list_variables(platform),
@@ -98,6 +103,17 @@ fn bounds(platform: &str) -> Policy {
                     quote(TENANT_LABEL)
                 ),
                 "the only namespaces that it deletes are those that a Tenant owns",
+            ),
+            refuse(
+                format!(
+                    "variables.kind != 'tenants' || variables.name.startsWith({}) && \
+                     variables.object.?metadata.?labels[?{}].orValue('') == 'true' && \
+                     variables.object.?metadata.?annotations[?{}].hasValue()",
+                    quote(ATTEST_PREFIX),
+                    quote(ATTEST_LABEL),
+                    quote(ATTEST_EXPIRES)
+                ),
+                "the only Tenants that it deletes are those that an attestation made",
             ),
             refuse(
                 "!variables.isPlatform || !(variables.kind in ['limitranges', 'resourcequotas', 'networkpolicies'])"

@@ -2,9 +2,8 @@
 //! call anything denied whose control did not succeed.
 
 use futures::future::join_all;
-use http::{Method, Request};
+use http::Method;
 use kube::api::{Patch, PatchParams};
-use kube::client::Body;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::ALLOW_DELETION;
@@ -12,68 +11,12 @@ use tenure_api::metadata::ALLOW_DELETION;
 use super::account::{Account, Seen};
 use super::watch::{Kind, PATIENCE, is_refused, until};
 use super::world::{Edit, World};
+use crate::answers::{Answer, send};
 
 /// How many namespaces alpha may have from the second chapter on, of which it has three.
 const QUOTA: i64 = 5;
 /// How many its owner makes at once.
 const AT_ONCE: usize = 10;
-
-/// What the API server said.
-struct Answer {
-    code: u16,
-    message: String,
-    warnings: Vec<String>,
-}
-
-impl Answer {
-    fn is_done(&self) -> bool {
-        (200..300).contains(&self.code)
-    }
-
-    /// Denied by this rule, in the words that whoever asked reads.
-    fn is_denied_by(&self, rule: &str) -> bool {
-        self.code == 403 && self.message.ends_with(&format!("({rule})"))
-    }
-
-    fn describe(&self) -> String {
-        format!("{}: {}", self.code, self.message)
-    }
-}
-
-async fn send(client: &kube::Client, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
-    let content = if method == Method::PATCH {
-        "application/merge-patch+json"
-    } else {
-        "application/json"
-    };
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", content)
-        .body(Body::from(body.to_string().into_bytes()))
-        .map_err(|error| error.to_string())?;
-    let response = client.send(request).await.map_err(|error| error.to_string())?;
-    let code = response.status().as_u16();
-    let warnings = response.headers().get_all("warning").iter();
-    let warnings = warnings
-        .filter_map(|value| read_warning(value.to_str().ok()?))
-        .collect();
-    let bytes = response.into_body().collect_bytes().await;
-    let bytes = bytes.map_err(|error| error.to_string())?;
-    let object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    Ok(Answer {
-        code,
-        message: ObjectView::of(&object).read_text("/message").to_owned(),
-        warnings,
-    })
-}
-
-/// The text of a warning, as RFC 7234 has it in a header: `299 - "text"`.
-fn read_warning(header: &str) -> Option<String> {
-    let (_, text) = header.split_once('"')?;
-    let text = text.strip_suffix('"')?;
-    Some(text.replace("\\\"", "\""))
-}
 
 async fn make_namespace(client: &kube::Client, name: &str, tenant: Option<&str>) -> Result<Answer, String> {
     send(
@@ -344,12 +287,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_is_read_as_it_was_said() {
-        assert_eq!(read_warning(r#"299 - "a \"b\" c""#).as_deref(), Some(r#"a "b" c"#));
-        assert_eq!(read_warning("299 - nothing"), None);
-    }
-
-    #[test]
     fn a_confirmation_is_read_out_of_what_asks_for_it() {
         let asks =
             "If they are to go: kubectl annotate kustomization a --overwrite tenure.dev/allow-deletion=sha256:0a1b";
@@ -364,6 +301,7 @@ mod tests {
                 code,
                 message: message.to_owned(),
                 warnings: Vec::new(),
+                object: Value::Null,
             })
         };
         let held = |seen: Seen| matches!(seen, Seen::Held(_));

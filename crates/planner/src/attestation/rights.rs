@@ -1,0 +1,296 @@
+//! Attacks on who somebody is and what RBAC gives him: the account of a tenant's surfaces, another tenant's objects, the cluster's own.
+
+use serde_json::{Value, json};
+use tenure_tenancy::admission::Rule;
+
+use super::scene::REGISTRY;
+use super::{Ask, Attack, Names, Stop, Verb, Who};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+pub(super) fn config_map(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } })
+}
+
+/// A Pod that is all right, but for what is changed of it.
+pub(super) fn pod(name: &str, more: impl FnOnce(&mut Value)) -> Value {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+        "spec": { "containers": [{ "name": "a", "image": format!("{REGISTRY}/a:1"), "imagePullPolicy": "Always" }] },
+    });
+    more(&mut object);
+    object
+}
+
+pub(super) fn set(object: &mut Value, pointer: &str, key: &str, value: Value) {
+    if let Some(fields) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        fields.insert(key.to_owned(), value);
+    }
+}
+
+pub(super) fn list(names: &Names) -> Vec<Attack> {
+    let mut attacks = list_account(names);
+    attacks.extend(list_neighbour(names));
+    attacks.extend(list_cluster(names));
+    attacks
+}
+
+fn list_account(names: &Names) -> Vec<Attack> {
+    let (home, account) = (names.tenant(), names.account());
+    let at = |rest: &str| format!("/api/v1/namespaces/{home}/{rest}");
+    let stop = Stop::Rule(Rule::GitopsAccount);
+    let owner = |verb: Verb, rest: &str, body: Value| Ask::new(Who::Owner, verb, at(rest), body);
+    let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+    let secret = |of: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+            "metadata": { "name": "token", "annotations": { "kubernetes.io/service-account.name": of } },
+        })
+    };
+    vec![
+        Attack::new(
+            "account-by-token-request",
+            "an owner asks for a token of the account that the tenant's surfaces act as",
+            stop,
+            owner(Verb::Create, &format!("serviceaccounts/{account}/token"), token.clone()),
+            owner(Verb::Create, "serviceaccounts/default/token", token),
+        ),
+        Attack::new(
+            "account-by-token-secret",
+            "an owner makes a Secret into which Kubernetes writes a token of that account",
+            stop,
+            owner(Verb::Create, "secrets", secret(&account)),
+            owner(Verb::Create, "secrets", secret("default")),
+        ),
+        Attack::new(
+            "account-by-pod",
+            "an owner starts a Pod as that account",
+            stop,
+            owner(
+                Verb::Create,
+                "pods",
+                pod("thief", |pod| set(pod, "/spec", "serviceAccountName", json!(account))),
+            ),
+            owner(Verb::Create, "pods", pod("thief", |_| ())),
+        ),
+        // A dry run in its name is free: it is how somebody looks.
+        Attack::new(
+            "account-by-impersonation",
+            "an owner writes in the name of that account",
+            stop,
+            Ask::new(
+                Who::OwnerAsAccount,
+                Verb::Create,
+                at("configmaps"),
+                config_map("spoken"),
+            )
+            .for_real(),
+            owner(Verb::Create, "configmaps", config_map("spoken")),
+        ),
+    ]
+}
+
+fn list_neighbour(names: &Names) -> Vec<Attack> {
+    let (home, other) = (names.tenant(), names.neighbour());
+    let read = |who: Who, namespace: &str, plural: &str| {
+        Ask::new(
+            who,
+            Verb::Read,
+            format!("/api/v1/namespaces/{namespace}/{plural}"),
+            Value::Null,
+        )
+    };
+    let write = |who: Who, namespace: &str| {
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+        Ask::new(who, Verb::Create, path, config_map("reach"))
+    };
+    vec![
+        Attack::new(
+            "neighbours-secrets",
+            "an owner reads another tenant's Secrets",
+            Stop::Rbac,
+            read(Who::Owner, &other, "secrets"),
+            read(Who::Owner, &home, "configmaps"),
+        ),
+        Attack::new(
+            "neighbours-secrets-by-account",
+            "the account of a tenant's surfaces reads another tenant's Secrets",
+            Stop::Rbac,
+            read(Who::Account, &other, "secrets"),
+            read(Who::Account, &home, "configmaps"),
+        ),
+        Attack::new(
+            "secrets-of-the-platform",
+            "an owner reads the platform's Secrets",
+            Stop::Rbac,
+            read(Who::Owner, &names.platform, "secrets"),
+            read(Who::Owner, &home, "configmaps"),
+        ),
+        Attack::new(
+            "write-to-a-neighbour",
+            "an owner writes into another tenant's namespace",
+            Stop::Rbac,
+            write(Who::Owner, &other),
+            write(Who::Owner, &home),
+        ),
+        Attack::new(
+            "write-to-a-neighbour-by-account",
+            "the account of a tenant's surfaces writes into another tenant's namespace",
+            Stop::Rbac,
+            write(Who::Account, &other),
+            write(Who::Account, &home),
+        ),
+        Attack::new(
+            "deletion-of-a-neighbours-namespace",
+            "an owner deletes another tenant's namespace",
+            Stop::Rbac,
+            Ask::new(
+                Who::Owner,
+                Verb::Delete,
+                format!("/api/v1/namespaces/{other}"),
+                Value::Null,
+            ),
+            write(Who::Owner, &home),
+        ),
+        Attack::new(
+            "cordoned-write",
+            "the owner of a cordoned tenant writes into its namespace",
+            Stop::Rule(Rule::Cordoned),
+            write(Who::Neighbour, &other),
+            read(Who::Neighbour, &other, "configmaps"),
+        ),
+    ]
+}
+
+fn list_cluster(names: &Names) -> Vec<Attack> {
+    let (home, owner) = (names.tenant(), names.owner());
+    let group = format!("/apis/{RBAC}/v1");
+    let subjects = json!([{ "kind": "ServiceAccount", "namespace": names.platform, "name": owner }]);
+    let bind = |kind: &str, role: &str| {
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": { "name": format!("{home}-bind") },
+            "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": role }, "subjects": subjects,
+        })
+    };
+    let rolebindings = format!("{group}/namespaces/{home}/rolebindings");
+    let own = |who: Who| {
+        Ask::new(
+            who,
+            Verb::Create,
+            format!("/api/v1/namespaces/{home}/configmaps"),
+            config_map("own"),
+        )
+    };
+    let create = |who: Who, path: String, body: Value| Ask::new(who, Verb::Create, path, body);
+    let role = json!({ "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": { "name": format!("{home}-wide") }, "rules": [] });
+    let admission = "/apis/admissionregistration.k8s.io/v1";
+    let registration = |kind: &str, more: Value| {
+        let mut object = json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": format!("{home}.attest.invalid") } });
+        if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+            object.extend(more);
+        }
+        object
+    };
+    let tenant = format!("/apis/capsule.clastix.io/v1beta2/tenants/{home}");
+    vec![
+        Attack::new(
+            "cluster-admin-bound",
+            "an owner binds himself to cluster-admin in the whole cluster",
+            Stop::Rbac,
+            create(
+                Who::Owner,
+                format!("{group}/clusterrolebindings"),
+                bind("ClusterRoleBinding", "cluster-admin"),
+            ),
+            create(Who::Owner, rolebindings.clone(), bind("RoleBinding", "view")),
+        ),
+        Attack::new(
+            "cluster-admin-bound-at-home",
+            "an owner binds himself to cluster-admin in his namespace",
+            Stop::Rbac,
+            create(Who::Owner, rolebindings.clone(), bind("RoleBinding", "cluster-admin")),
+            create(Who::Owner, rolebindings, bind("RoleBinding", "view")),
+        ),
+        Attack::new(
+            "cluster-role-made",
+            "the account of a tenant's surfaces makes a ClusterRole",
+            Stop::Rbac,
+            create(Who::Account, format!("{group}/clusterroles"), role),
+            own(Who::Account),
+        ),
+        Attack::new(
+            "masters-by-impersonation",
+            "an owner speaks as a member of system:masters",
+            Stop::Rbac,
+            Ask::new(
+                Who::OwnerAsMaster,
+                Verb::Read,
+                "/api/v1/namespaces/kube-system/secrets",
+                Value::Null,
+            ),
+            own(Who::Owner),
+        ),
+        Attack::new(
+            "webhook-made",
+            "an owner makes a webhook that the API server asks",
+            Stop::Rbac,
+            create(
+                Who::Owner,
+                format!("{admission}/mutatingwebhookconfigurations"),
+                registration("MutatingWebhookConfiguration", json!({ "webhooks": [] })),
+            ),
+            own(Who::Owner),
+        ),
+        Attack::new(
+            "policies-deleted",
+            "an owner deletes the policies of admission",
+            Stop::Rbac,
+            Ask::new(
+                Who::Owner,
+                Verb::Delete,
+                format!("{admission}/validatingadmissionpolicies/tenure-controller-rights"),
+                Value::Null,
+            ),
+            own(Who::Owner),
+        ),
+        Attack::new(
+            "kind-made",
+            "the account of a tenant's surfaces defines a kind",
+            Stop::Rbac,
+            create(
+                Who::Account,
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
+                json!({
+                    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                    "metadata": { "name": "things.attest.invalid" },
+                    "spec": { "group": "attest.invalid", "scope": "Namespaced", "names": { "kind": "Thing", "plural": "things" }, "versions": [] },
+                }),
+            ),
+            own(Who::Account),
+        ),
+        Attack::new(
+            "own-tenant-changed",
+            "an owner takes the bounds off his Tenant",
+            Stop::Rbac,
+            Ask::new(
+                Who::Owner,
+                Verb::Change,
+                tenant.clone(),
+                json!({ "spec": { "containerRegistries": null } }),
+            ),
+            own(Who::Owner),
+        ),
+        Attack::new(
+            "own-record-changed",
+            "an owner records kube-system as his Tenant's in its status",
+            Stop::Rbac,
+            Ask::new(
+                Who::Owner,
+                Verb::Change,
+                format!("{tenant}/status"),
+                json!({ "status": { "spaces": [{ "name": "kube-system", "uid": "x" }] } }),
+            ),
+            own(Who::Owner),
+        ),
+    ]
+}

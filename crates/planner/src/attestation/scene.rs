@@ -1,0 +1,180 @@
+//! What is made for the attacks: two Tenants, their owners, and the rights by which RBAC alone would let some attacks pass. All of it is named after a
+//! suffix, hangs under the first or the second Tenant, and ends with it.
+
+use serde_json::{Value, json};
+use tenure_api::metadata::{ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE};
+use tenure_tenancy::admission::make_owner_reference;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// The registry that the tenant allows: a name that nobody can have (RFC 2606).
+pub(super) const REGISTRY: &str = "registry.attest.invalid";
+/// The hostname that it allows.
+pub(super) const HOST: &str = "own.attest.invalid";
+/// The class that it allows.
+pub(super) const CLASS: &str = "attest";
+/// The label that owners don't set on their namespaces.
+pub(super) const DENIED: &str = "attest.tenure.dev/denied";
+/// How many namespaces the tenant may have: its home, and so many more.
+pub(super) const ROOM: u32 = 3;
+
+/// What everything is called.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// What tells one attestation from another.
+    pub suffix: String,
+    /// The platform's namespace, in which the owners' accounts are.
+    pub platform: String,
+    /// The uid of the tenant, once it is there.
+    pub tenant_uid: String,
+    /// The uid of the other one.
+    pub neighbour_uid: String,
+    /// When all of it ends, as RFC 3339.
+    pub expires: String,
+}
+
+impl Names {
+    /// The tenant, and its home namespace.
+    #[must_use]
+    pub fn tenant(&self) -> String {
+        format!("{ATTEST_PREFIX}{}", self.suffix)
+    }
+
+    /// The other tenant, and its home namespace.
+    #[must_use]
+    pub fn neighbour(&self) -> String {
+        format!("{ATTEST_PREFIX}{}-b", self.suffix)
+    }
+
+    /// The account of the tenant's surfaces.
+    #[must_use]
+    pub fn account(&self) -> String {
+        format!("{}-gitops", self.tenant())
+    }
+
+    /// The ServiceAccount that owns the tenant.
+    #[must_use]
+    pub fn owner(&self) -> String {
+        format!("{}-owner", self.tenant())
+    }
+
+    /// The ServiceAccount that owns the other one.
+    #[must_use]
+    pub fn other_owner(&self) -> String {
+        format!("{}-owner", self.neighbour())
+    }
+
+    /// The user name of an account.
+    #[must_use]
+    pub fn user(&self, namespace: &str, name: &str) -> String {
+        format!("system:serviceaccount:{namespace}:{name}")
+    }
+
+    /// The first and the second Tenant.
+    #[must_use]
+    pub fn write_tenants(&self) -> [Value; 2] {
+        let owner = |name: &str| json!([{ "kind": "ServiceAccount", "name": self.user(&self.platform, name) }]);
+        [
+            self.write_tenant(
+                &self.tenant(),
+                json!({
+                    "owners": owner(&self.owner()),
+                    "forceTenantPrefix": true,
+                    "namespaceOptions": { "quota": ROOM, "forbiddenLabels": { "denied": [DENIED] } },
+                    "containerRegistries": { "allowed": [REGISTRY] },
+                    "imagePullPolicies": ["Always"],
+                    "priorityClasses": { "allowed": [CLASS] },
+                    "storageClasses": { "allowed": [CLASS] },
+                    "ingressOptions": { "allowedClasses": { "allowed": [CLASS] }, "allowedHostnames": { "allowed": [HOST] } },
+                    "serviceOptions": {
+                        "allowedServices": { "nodePort": false, "loadBalancer": false, "externalName": false },
+                        "externalIPs": { "allowed": ["192.0.2.1/32"] },
+                    },
+                }),
+            ),
+            self.write_tenant(
+                &self.neighbour(),
+                json!({ "owners": owner(&self.other_owner()), "cordoned": true, "preventDeletion": true }),
+            ),
+        ]
+    }
+
+    fn write_tenant(&self, name: &str, spec: Value) -> Value {
+        json!({
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+            "metadata": {
+                "name": name,
+                "labels": { ATTEST_LABEL: "true" },
+                "annotations": { ATTEST_EXPIRES: self.expires, GITOPS_ACCOUNT: GITOPS_ACCOUNT_EXCLUSIVE },
+            },
+            "spec": spec,
+        })
+    }
+}
+
+/// What is made once the Tenants are there, path by path: the owners' accounts, and rights that are too wide, so that admission has to stop what RBAC lets
+/// pass. They reach no further than the tenants' own namespaces, and no right reaches the other tenant's.
+#[must_use]
+pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
+    let tenant = names.tenant();
+    let owned = |name: &str, namespace: Option<&str>, by: &str, uid: &str| json!({ "name": name, "namespace": namespace, "ownerReferences": [make_owner_reference(by, uid)] });
+    let account = |name: &str, by: &str, uid: &str| {
+        let metadata = owned(name, Some(&names.platform), by, uid);
+        let path = format!("/api/v1/namespaces/{}/serviceaccounts", names.platform);
+        (
+            path,
+            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata }),
+        )
+    };
+    let rights = format!("{tenant}-rights");
+    let subject = json!([{ "kind": "ServiceAccount", "namespace": names.platform, "name": names.owner() }]);
+    let metadata = |namespace: Option<&str>| owned(&rights, namespace, &tenant, &names.tenant_uid);
+    let object = |kind: &str, namespace: Option<&str>, more: Value| {
+        let plural = format!("{}s", kind.to_lowercase());
+        let path = match namespace {
+            Some(namespace) => format!("/apis/{RBAC}/v1/namespaces/{namespace}/{plural}"),
+            None => format!("/apis/{RBAC}/v1/{plural}"),
+        };
+        let mut object = json!({ "apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata(namespace) });
+        if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+            object.extend(more);
+        }
+        (path, object)
+    };
+    let refer = |kind: &str| json!({ "apiGroup": RBAC, "kind": kind, "name": rights });
+    let groups = [
+        "kustomize.toolkit.fluxcd.io",
+        "source.toolkit.fluxcd.io",
+        "helm.toolkit.fluxcd.io",
+        "notification.toolkit.fluxcd.io",
+        "source.extensions.fluxcd.io",
+        "tenure.dev",
+    ];
+    let home = Some(tenant.as_str());
+    vec![
+        account(&names.owner(), &tenant, &names.tenant_uid),
+        account(&names.other_owner(), &names.neighbour(), &names.neighbour_uid),
+        object(
+            "Role",
+            home,
+            json!({ "rules": [{ "apiGroups": groups, "resources": ["*"], "verbs": ["create", "update", "patch"] }] }),
+        ),
+        object(
+            "RoleBinding",
+            home,
+            json!({ "roleRef": refer("Role"), "subjects": subject }),
+        ),
+        object(
+            "ClusterRole",
+            None,
+            json!({ "rules": [{
+                "apiGroups": [""], "resources": ["namespaces", "namespaces/status", "namespaces/finalize"],
+                "verbs": ["get", "update", "patch"], "resourceNames": [tenant],
+            }] }),
+        ),
+        object(
+            "ClusterRoleBinding",
+            None,
+            json!({ "roleRef": refer("ClusterRole"), "subjects": subject }),
+        ),
+    ]
+}

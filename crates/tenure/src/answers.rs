@@ -1,0 +1,87 @@
+//! One request as it is, and what the API server said to it: code, message and warnings, whatever it was. Refuses to take a refusal for an error.
+
+use http::{Method, Request};
+use kube::client::Body;
+use serde_json::Value;
+use tenure_api::ObjectView;
+
+/// What the API server said.
+pub(crate) struct Answer {
+    /// HTTP status.
+    pub(crate) code: u16,
+    /// The message of a refusal.
+    pub(crate) message: String,
+    /// What it warns of.
+    pub(crate) warnings: Vec<String>,
+    /// What was answered.
+    pub(crate) object: Value,
+}
+
+impl Answer {
+    /// Whether it was done.
+    pub(crate) fn is_done(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// Denied by this rule, in the words that whoever asked reads.
+    pub(crate) fn is_denied_by(&self, rule: &str) -> bool {
+        self.code == 403 && self.message.ends_with(&format!("({rule})"))
+    }
+
+    /// Code and message.
+    pub(crate) fn describe(&self) -> String {
+        format!("{}: {}", self.code, self.message)
+    }
+}
+
+/// Sends a request as whoever the client speaks for. What isn't an object is sent without a body.
+pub(crate) async fn send(client: &kube::Client, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
+    let content = if method == Method::PATCH {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content)
+        .body(Body::from(if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        }))
+        .map_err(|error| error.to_string())?;
+    let response = client.send(request).await.map_err(|error| error.to_string())?;
+    let code = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings
+        .filter_map(|value| read_warning(value.to_str().ok()?))
+        .collect();
+    let bytes = response.into_body().collect_bytes().await;
+    let bytes = bytes.map_err(|error| error.to_string())?;
+    let object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    Ok(Answer {
+        code,
+        message: ObjectView::of(&object).read_text("/message").to_owned(),
+        warnings,
+        object,
+    })
+}
+
+/// The text of a warning, as RFC 7234 has it in a header: `299 - "text"`.
+fn read_warning(header: &str) -> Option<String> {
+    let (_, text) = header.split_once('"')?;
+    let text = text.strip_suffix('"')?;
+    Some(text.replace("\\\"", "\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_read_as_it_was_said() {
+        assert_eq!(read_warning(r#"299 - "a \"b\" c""#).as_deref(), Some(r#"a "b" c"#));
+        assert_eq!(read_warning("299 - nothing"), None);
+    }
+}

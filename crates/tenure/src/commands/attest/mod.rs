@@ -1,0 +1,197 @@
+//! `tenure attest`: the attacks of docs/security.md that admission and RBAC meet, tried on the cluster pointed at, by a tenant that is made for that and
+//! removed. Owns what is said before, in which order it happens, and that nothing of it stays; which attacks there are and what an answer means is
+//! `tenure_planner::attestation`'s. Refuses to begin unasked.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use http::Method;
+use jiff::Timestamp;
+use tenure_api::metadata::ATTEST_PREFIX;
+use tenure_planner::attestation::{Ask, Attack, Outcome, Report, Tried, Verb, Who, judge, list_attacks, write_html};
+
+mod scene;
+
+use crate::answers::send;
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::{confirmation, output, resources};
+use scene::Scene;
+
+/// How long one answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Attack the cluster as a tenant would, and say which attacks it stops.
+///
+/// Makes two Tenants that are named attest-SUFFIX, with their home namespaces, a ServiceAccount for each owner and rights in these namespaces; tries each
+/// attack beside a control that has to succeed, as dry runs wherever success would reach beyond the first of the two; and removes what it made. What is left
+/// by a process that was killed ends within the hour. It takes the rights of an administrator. Exit codes: 0 everything that could be tried held, 1
+/// something did not, more than 1 it could not run.
+#[derive(Debug, Args)]
+pub(crate) struct Attest {
+    /// Don't ask before something is made.
+    #[arg(long)]
+    yes: bool,
+    /// How it is told on standard output.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Text)]
+    output: Form,
+    /// Write a report besides: a page where the name ends with .html, data with .json, else text.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// After how many seconds what was made ends, whatever becomes of this program.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=86_400), hide = true)]
+    expires_after: u32,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// How it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// A line for each attack, the worst first.
+    Text,
+    /// As data.
+    Json,
+    /// A page that needs no other file.
+    Html,
+}
+
+impl Attest {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        self.attest().await.map_err(Failure::never_negative)
+    }
+
+    async fn attest(&self) -> Result<ExitCode, Failure> {
+        let config = self.connect.read_config_of_cluster().await?;
+        let client = kube::Client::try_from(config.clone())?;
+        let served = resources::served(&client).await?;
+        resources::find(&served, "tenants.capsule.clastix.io")?;
+        if !self.yes {
+            output::print_note(format!(
+                "On {} two Tenants are made, {ATTEST_PREFIX}SUFFIX and {ATTEST_PREFIX}SUFFIX-b, with a namespace each, two ServiceAccounts in the platform's \
+                 namespace, and rights in the first of the two namespaces. Attacks are tried there, with the controllers' and the API server's attention; then all of it \
+                 is removed.",
+                config.cluster_url
+            ));
+            confirmation::ask("--yes does it")?;
+        }
+        scene::sweep(&client).await?;
+        let report = Report {
+            cluster: config.cluster_url.to_string(),
+            started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            results: Vec::new(),
+        };
+        let scene = Scene::name(config, client, self.expires_after);
+        // Whatever ends it, what was made is removed.
+        let ended = super::up::wait_for_end();
+        let tried = tokio::select! {
+            tried = self.try_all(&scene, report) => tried.map(Some),
+            ended = ended => ended.map(|()| None),
+        };
+        let removed = scene.remove().await;
+        let Some(report) = tried? else {
+            removed?;
+            return Ok(ExitCode::from(130));
+        };
+        self.tell(&report)?;
+        // What was found out is so all the same, and what is on its way goes on.
+        if let Err(failure) = removed {
+            output::print_note(format!("what was made is not gone yet: {}", failure.message));
+        }
+        Ok(ExitCode::from(u8::from(!report.has_held())))
+    }
+
+    async fn try_all(&self, scene: &Scene, mut report: Report) -> Result<Report, Failure> {
+        let names = scene.make().await?;
+        let attacks = list_attacks(&names);
+        let cast = scene.cast(&names, &attacks).await?;
+        output::print_note(format!("{} attacks are tried", attacks.len()));
+        for attack in &attacks {
+            report.results.push(try_one(&cast, attack).await);
+        }
+        Ok(report)
+    }
+
+    fn tell(&self, report: &Report) -> Result<(), Failure> {
+        if let Some(path) = &self.report {
+            let form = match path.extension().and_then(std::ffi::OsStr::to_str) {
+                Some("html" | "htm") => Form::Html,
+                Some("json") => Form::Json,
+                _ => Form::Text,
+            };
+            std::fs::write(path, write(report, form)?)
+                .map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
+        }
+        output::print_line(write(report, self.output)?.trim_end());
+        if self.output != Form::Text {
+            output::print_note(report.summarize());
+        }
+        if report.count(Outcome::Held) == 0 {
+            output::print_note("nothing held: either nobody judges what is written here, or nothing could be tried");
+        }
+        Ok(())
+    }
+}
+
+fn write(report: &Report, form: Form) -> Result<String, Failure> {
+    match form {
+        Form::Text => Ok(report.write_text()),
+        Form::Json => serde_json::to_string_pretty(report).map_err(|error| Failure::internal(error.to_string())),
+        Form::Html => Ok(write_html(report)),
+    }
+}
+
+/// Who tries, by whom it is.
+type Cast = BTreeMap<Who, kube::Client>;
+
+/// The control comes first: after a burst there would be no room for it.
+async fn try_one(cast: &Cast, attack: &Attack) -> tenure_planner::attestation::Judged {
+    let control = ask(cast, &attack.control, 0, |_| true).await;
+    let count = attack.burst.map_or(1, |burst| burst.count);
+    let attempts = (0..count).map(|number| ask(cast, &attack.attempt, number, |answer| attack.has_effect(answer)));
+    let attempts = futures::future::join_all(attempts).await;
+    judge(attack, &attempts, &control)
+}
+
+/// Sends one request; what is read isn't kept.
+async fn ask(cast: &Cast, ask: &Ask, number: u32, has_effect: impl Fn(&serde_json::Value) -> bool) -> Tried {
+    let nobody = |message: String| Tried {
+        message,
+        ..Tried::default()
+    };
+    let Some(client) = cast.get(&ask.who) else {
+        return nobody("nobody is there to try it".to_owned());
+    };
+    let number = number.to_string();
+    let method = match ask.verb {
+        Verb::Read => Method::GET,
+        Verb::Create => Method::POST,
+        Verb::Replace => Method::PUT,
+        Verb::Change => Method::PATCH,
+        Verb::Delete => Method::DELETE,
+    };
+    let path = ask.path.replace("{n}", &number);
+    let path = match (ask.verb, ask.dry_run) {
+        (Verb::Read, _) => format!("{path}?limit=1"),
+        (_, true) => format!("{path}?dryRun=All"),
+        (_, false) => path,
+    };
+    let text = ask.body.to_string().replace("{n}", &number);
+    let body = match serde_json::from_str(&text) {
+        Ok(body) if ask.verb != Verb::Read => body,
+        _ => serde_json::Value::Null,
+    };
+    match tokio::time::timeout(PATIENCE, send(client, method, &path, &body)).await {
+        Ok(Ok(answer)) => Tried {
+            code: answer.code,
+            has_effect: has_effect(&answer.object),
+            message: answer.message,
+        },
+        Ok(Err(error)) => nobody(error),
+        Err(_) => nobody(format!("there was no answer within {} s", PATIENCE.as_secs())),
+    }
+}

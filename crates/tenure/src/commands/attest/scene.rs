@@ -1,0 +1,275 @@
+//! What is made for the attacks, who tries them, and how all of it goes again. Owns the order: the Tenants come first, so that everything else hangs under
+//! one from the moment that it is there.
+
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::{Value, json};
+use tenure_api::Tenant;
+use tenure_api::condition::{ConditionStatus, READY};
+use tenure_api::metadata::{ATTEST_LABEL, PLATFORM_NAMESPACE};
+use tenure_planner::Request;
+use tenure_planner::attestation::{Attack, Names, Verb, Who, list_scene, remains};
+
+use super::{Cast, ask};
+use crate::failure::Failure;
+use crate::output;
+
+/// Who makes it, as managedFields show it.
+const MANAGER: &str = "tenure-attest";
+/// How long is waited for the controllers, and for what was made to be gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+const GOING: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(50);
+/// How many Tenants of earlier attestations are looked at.
+const MOST_REMAINS: u32 = 500;
+/// How long a token is good for.
+const TOKEN_SECONDS: u32 = 3600;
+
+/// What is made, and whoever makes it.
+pub(super) struct Scene {
+    config: kube::Config,
+    client: kube::Client,
+    tenants: Api<Tenant>,
+    names: Names,
+}
+
+impl Scene {
+    /// Chooses the names. Nothing is made yet.
+    pub(super) fn name(config: kube::Config, client: kube::Client, expires_after: u32) -> Self {
+        // The standard library's own source of chance.
+        let chance = std::collections::hash_map::RandomState::new().build_hasher().finish();
+        let now = Timestamp::now();
+        let end = now.checked_add(SignedDuration::from_secs(i64::from(expires_after)));
+        Self {
+            config,
+            tenants: Api::all(client.clone()),
+            client,
+            names: Names {
+                suffix: format!("{:08x}", chance & 0xffff_ffff),
+                platform: PLATFORM_NAMESPACE.to_owned(),
+                tenant_uid: String::new(),
+                neighbour_uid: String::new(),
+                expires: end.unwrap_or(now).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            },
+        }
+    }
+
+    /// Makes the Tenants, waits until they are there, and makes the rest.
+    pub(super) async fn make(&self) -> Result<Names, Failure> {
+        let mut uids = Vec::new();
+        for tenant in self.names.write_tenants() {
+            let tenant: Tenant =
+                serde_json::from_value(tenant).map_err(|error| Failure::internal(error.to_string()))?;
+            let parameters = PostParams {
+                field_manager: Some(MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            let made = self.tenants.create(&parameters, &tenant).await?;
+            uids.push(made.metadata.uid.unwrap_or_default());
+            output::print_note(format!(
+                "Tenant {} is made, and ends at {}",
+                made.metadata.name.unwrap_or_default(),
+                self.names.expires
+            ));
+        }
+        let [tenant_uid, neighbour_uid]: [String; 2] = uids
+            .try_into()
+            .map_err(|_| Failure::internal("there are two Tenants"))?;
+        let names = Names {
+            tenant_uid,
+            neighbour_uid,
+            ..self.names.clone()
+        };
+        for tenant in [names.tenant(), names.neighbour()] {
+            self.wait_for_tenant(&tenant).await?;
+        }
+        for (path, object) in list_scene(&names) {
+            let request = http::Request::post(format!("{path}?fieldManager={MANAGER}"))
+                .header("content-type", "application/json")
+                .body(object.to_string().into_bytes())
+                .map_err(|error| Failure::internal(error.to_string()))?;
+            self.client.request::<Value>(request).await?;
+        }
+        Ok(names)
+    }
+
+    async fn wait_for_tenant(&self, name: &str) -> Result<(), Failure> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
+        let account = format!("{name}-gitops");
+        wait(PATIENCE, async || {
+            let tenant = self.tenants.get(name).await?;
+            let status = tenant.status.unwrap_or_default();
+            let ready = status.conditions.iter().find(|condition| condition.type_ == READY);
+            if !ready.is_some_and(|ready| ready.status == ConditionStatus::True) {
+                let why = ready.map_or("nothing is said of it", |ready| ready.message.as_str());
+                return Ok(Some(format!("Tenant {name} is not ready: {why}")));
+            }
+            if !status.spaces.iter().any(|space| space.name == name) {
+                return Ok(Some(format!("namespace {name} is not recorded as its")));
+            }
+            let missing = accounts.get_opt(&account).await?.is_none();
+            Ok(missing.then(|| format!("there is no ServiceAccount {name}/{account}")))
+        })
+        .await
+    }
+
+    /// Who tries: each by a token of its own, and by impersonation where none is given. Waits until their rights have reached the API server.
+    pub(super) async fn cast(&self, names: &Names, attacks: &[Attack]) -> Result<Cast, Failure> {
+        let mut cast = Cast::new();
+        cast.insert(Who::Administrator, self.client.clone());
+        let home = names.tenant();
+        let platform = names.platform.as_str();
+        let owner = self.speak(platform, &names.owner()).await?;
+        let other = self.speak(platform, &names.other_owner()).await?;
+        let account = self.speak(&home, &names.account()).await?;
+        let mut as_account = owner.clone();
+        as_account.auth_info.impersonate = Some(names.user(&home, &names.account()));
+        let mut as_master = owner.clone();
+        as_master.auth_info.impersonate = Some(names.user(platform, &names.owner()));
+        as_master.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+        for (who, config) in [
+            (Who::Owner, owner),
+            (Who::Neighbour, other),
+            (Who::Account, account),
+            (Who::OwnerAsAccount, as_account),
+            (Who::OwnerAsMaster, as_master),
+        ] {
+            cast.insert(who, kube::Client::try_from(config)?);
+        }
+        // Until what each may do in any cluster succeeds: what the controllers bound, and what was bound here.
+        for (who, verb) in [
+            (Who::Owner, Verb::Read),
+            (Who::Neighbour, Verb::Read),
+            (Who::Account, Verb::Read),
+            (Who::Owner, Verb::Change),
+        ] {
+            let mut controls = attacks.iter().map(|attack| &attack.control);
+            let Some(control) = controls.find(|control| control.who == who && control.verb == verb) else {
+                continue;
+            };
+            let deadline = Instant::now() + PATIENCE;
+            while ask(&cast, control, 0, |_| true).await.code == 403 && Instant::now() < deadline {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Ok(cast)
+    }
+
+    async fn speak(&self, namespace: &str, name: &str) -> Result<kube::Config, Failure> {
+        let mut config = self.config.clone();
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let internal = |error: serde_json::Error| Failure::internal(error.to_string());
+        let request =
+            serde_json::from_value(json!({"spec": {"expirationSeconds": TOKEN_SECONDS}})).map_err(internal)?;
+        let issued = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await;
+        match issued.ok().and_then(|issued| issued.status) {
+            Some(status) => {
+                config.auth_info = serde_json::from_value(json!({"token": status.token})).map_err(internal)?;
+            }
+            None => config.auth_info.impersonate = Some(format!("system:serviceaccount:{namespace}:{name}")),
+        }
+        Ok(config)
+    }
+
+    /// Removes what was made, and waits until it is gone.
+    pub(super) async fn remove(&self) -> Result<(), Failure> {
+        let names = [self.names.tenant(), self.names.neighbour()];
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        wait(GOING, async || {
+            let mut left = Vec::new();
+            for name in &names {
+                match self.tenants.get_opt(name).await? {
+                    Some(tenant) if tenant.metadata.deletion_timestamp.is_none() => {
+                        end(&self.tenants, &tenant).await?;
+                        left.push(format!("Tenant {name}"));
+                    }
+                    Some(_) => left.push(format!("Tenant {name}")),
+                    None if namespaces.get_opt(name).await?.is_some() => left.push(format!("namespace {name}")),
+                    None => {}
+                }
+            }
+            Ok((!left.is_empty()).then(|| format!("{} is still there", left.join(", "))))
+        })
+        .await
+    }
+}
+
+/// Ends Tenants that earlier attestations made and whose time is over.
+pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
+    let tenants: Api<Tenant> = Api::all(client.clone());
+    let made = ListParams::default()
+        .labels(&format!("{ATTEST_LABEL}=true"))
+        .limit(MOST_REMAINS);
+    let now = Timestamp::now();
+    for tenant in tenants.list(&made).await? {
+        let is_over = remains::find_end(&tenant.metadata).is_some_and(|end| end <= now);
+        if !is_over || tenant.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let name = tenant.metadata.name.clone().unwrap_or_default();
+        output::print_note(format!("Tenant {name} is left of an earlier attestation, and ends"));
+        end(&tenants, &tenant).await?;
+        // One that was to stay has been let go by that, and no more.
+        if tenant.spec.prevent_deletion.unwrap_or_default()
+            && let Some(tenant) = tenants.get_opt(&name).await?
+        {
+            end(&tenants, &tenant).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The next step to a Tenant's end.
+async fn end(tenants: &Api<Tenant>, tenant: &Tenant) -> Result<(), kube::Error> {
+    let name = tenant.metadata.name.as_deref().unwrap_or_default();
+    let done = match remains::end(tenant) {
+        Request::Apply(apply) => {
+            let parameters = PatchParams::apply(&apply.manager).force();
+            tenants
+                .patch(name, &parameters, &Patch::Apply(&apply.object.0))
+                .await
+                .map(drop)
+        }
+        Request::Delete(delete) => {
+            let parameters = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: delete.uid,
+                    resource_version: None,
+                }),
+                ..DeleteParams::default()
+            };
+            tenants.delete(name, &parameters).await.map(drop)
+        }
+        _ => Ok(()),
+    };
+    match done {
+        // Somebody was quicker.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        other => other,
+    }
+}
+
+/// Waits until nothing is missing any more.
+async fn wait(
+    patience: Duration,
+    find_missing: impl AsyncFn() -> Result<Option<String>, kube::Error>,
+) -> Result<(), Failure> {
+    let deadline = Instant::now() + patience;
+    while let Some(missing) = find_missing().await? {
+        if Instant::now() >= deadline {
+            return Err(
+                Failure::environment(format!("waited {} s: {missing}", patience.as_secs())).hint(
+                    "are the controllers running, and do they reconcile Tenants? What was made ends by itself once they do",
+                ),
+            );
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! The question before something that can't be taken back. Refuses to take anything for a yes but that.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+use crate::failure::Failure;
+
+/// Who sits before a terminal may say yes; everybody else has to have said it: `otherwise` says how.
+pub(crate) fn ask(otherwise: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("nobody was asked whether this is meant").hint(otherwise));
+    }
+    let mut out = std::io::stderr();
+    let _reader_gone = write!(out, "Do this? Only yes is taken for yes: ").and_then(|()| out.flush());
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    if read.is_err() || answer.trim() != "yes" {
+        return Err(Failure::negative("nothing was done"));
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! `tenure attest`: on the embedded control plane everything holds; what doesn't is found; and nothing of it stays, however it ends.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::commands::{Place, apply};
+use crate::process::{client, tenure};
+
+async fn list(data: &Path, path: &str) -> Vec<String> {
+    let request = http::Request::get(path).body(Vec::new()).unwrap();
+    let found: Value = client(data).await.request(request).await.unwrap();
+    let names = found["items"].as_array().unwrap().iter();
+    names
+        .map(|object| object["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Everything that is named as an attestation names it.
+async fn list_remains(data: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in [
+        "/apis/capsule.clastix.io/v1beta2/tenants",
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/tenure-system/serviceaccounts",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    ] {
+        let names = list(data, path).await.into_iter();
+        found.extend(names.filter(|name| name.contains("attest-")));
+    }
+    found
+}
+
+/// Waits until nothing is left.
+async fn until_nothing_is_left(data: &Path) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    loop {
+        let left = list_remains(data).await;
+        if left.is_empty() {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "left: {left:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+fn outcomes(report: &Value, outcome: &str) -> Vec<String> {
+    let results = report["results"].as_array().unwrap().iter();
+    let of_outcome = results.filter(|result| result["outcome"] == outcome);
+    of_outcome
+        .map(|result| format!("{}: {}", result["name"], result["said"]))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    place.check(&["attest"], 2, &[], &["nobody was asked", "--yes"]);
+    assert_eq!(list_remains(&data).await, [""; 0], "nothing is made unasked");
+
+    let page = place.folder.path().join("report.html");
+    let output = place.run(&["attest", "--yes", "-o", "json", "--report", page.to_str().unwrap()]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{error}"));
+    assert_eq!(outcomes(&report, "not-held"), [""; 0]);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    // No HelmRelease is served here.
+    let untried = outcomes(&report, "not-tried");
+    assert!(
+        untried.iter().all(|said| said.starts_with("\"chart-of-a-neighbour\"")),
+        "{untried:#?}"
+    );
+    assert!(outcomes(&report, "held").len() >= 30, "{report:#}");
+    // Each was stopped by what is meant to stop it: RBAC gives the owner what the rules refuse.
+    for result in report["results"].as_array().unwrap() {
+        let (stop, said) = (result["stop"].as_str().unwrap(), result["said"].as_str().unwrap());
+        let by_rule =
+            said == "it was accepted, and had no effect" || said.ends_with(&format!("({stop})")) || said.len() >= 512;
+        assert!(stop == "rbac" || by_rule || result["outcome"] != "held", "{result:#}");
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains("namespace-with-a-forged-owner") && !page.contains("<script"),
+        "{page}"
+    );
+    until_nothing_is_left(&data).await;
+}
+
+/// What an administrator gave too widely is found, and named.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_binding_that_is_too_wide_is_found() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "too-wide" },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view-secrets" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts" }]
+    });
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "view-secrets" },
+        "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"] }]
+    });
+    apply(
+        &data,
+        role,
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/view-secrets",
+    )
+    .await;
+    apply(
+        &data,
+        binding,
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/too-wide",
+    )
+    .await;
+    let said = [
+        "did not hold: neighbours-secrets: an owner reads another tenant's Secrets\n",
+        "did not hold: neighbours-secrets-by-account:",
+        "did not hold: secrets-of-the-platform:",
+        "rbac: find the binding that gives it",
+        "3 did not hold",
+    ];
+    place.check(&["attest", "--yes"], 1, &said, &[]);
+    until_nothing_is_left(&data).await;
+}
+
+/// Killed as soon as it has made something, it leaves what the controllers end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_killed_attestation_left_ends() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let mut child = tenure(&["attest", "--yes", "--expires-after", "2"])
+        .env("KUBECONFIG", place.kubeconfig())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let made = lines.find(|line| line.as_ref().unwrap().contains("-b is made"));
+    assert!(made.is_some(), "it ended early");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // One of them says that it may not be deleted.
+    assert_eq!(list(&data, "/apis/capsule.clastix.io/v1beta2/tenants").await.len(), 2);
+    until_nothing_is_left(&data).await;
+}
+
+/// Neither a name nor a label nor an annotation alone ends somebody's Tenant; nor does an attestation that comes after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_of_somebodys_is_not_ended() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let over = "2020-01-01T00:00:00Z";
+    let tenants = [
+        (
+            "team-a",
+            json!({"tenure.dev/attest": "true"}),
+            json!({"tenure.dev/attest-expires": over}),
+        ),
+        ("attest-lab", json!({}), json!({"tenure.dev/attest-expires": over})),
+        ("attest-class", json!({"tenure.dev/attest": "true"}), json!({})),
+    ];
+    for (name, labels, annotations) in tenants {
+        let tenant = json!({
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+            "metadata": { "name": name, "labels": labels, "annotations": annotations },
+            "spec": { "owners": [{ "kind": "User", "name": "alice" }] }
+        });
+        apply(
+            &data,
+            tenant,
+            &format!("/apis/capsule.clastix.io/v1beta2/tenants/{name}"),
+        )
+        .await;
+    }
+    let left = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+        "metadata": { "name": "attest-0", "labels": {"tenure.dev/attest": "true"}, "annotations": {"tenure.dev/attest-expires": over} },
+        "spec": { "owners": [{ "kind": "User", "name": "alice" }], "preventDeletion": true }
+    });
+    apply(&data, left, "/apis/capsule.clastix.io/v1beta2/tenants/attest-0").await;
+    // The controllers have looked at all of them once the one that is to go is gone and the others are ready.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let request = http::Request::get("/apis/capsule.clastix.io/v1beta2/tenants")
+            .body(Vec::new())
+            .unwrap();
+        let found: Value = client(&data).await.request(request).await.unwrap();
+        let items = found["items"].as_array().unwrap();
+        let is_ready = |tenant: &Value| tenant["status"]["conditions"][0]["status"] == "True";
+        if items.len() == 3 && items.iter().all(is_ready) {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "{found:#}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(
+        list(&data, "/apis/capsule.clastix.io/v1beta2/tenants").await,
+        ["attest-class", "attest-lab", "team-a"]
+    );
+}
