@@ -10,7 +10,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, P
 use serde_json::{Value, json};
 use tenure_api::Tenant;
 use tenure_api::condition::{ConditionStatus, READY};
-use tenure_api::metadata::{ATTEST_LABEL, PLATFORM_NAMESPACE};
+use tenure_api::metadata::{ATTEST_LABEL, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
 use tenure_planner::attestation::{Attack, Names, Verb, Who, list_scene, remains};
 
@@ -181,6 +181,7 @@ impl Scene {
     pub(super) async fn remove(&self) -> Result<(), Failure> {
         let names = [self.names.tenant(), self.names.neighbour()];
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let of_both = ListParams::default().labels(&format!("{TENANT_LABEL} in ({})", names.join(",")));
         wait(GOING, async || {
             let mut left = Vec::new();
             for name in &names {
@@ -190,9 +191,12 @@ impl Scene {
                         left.push(format!("Tenant {name}"));
                     }
                     Some(_) => left.push(format!("Tenant {name}")),
-                    None if namespaces.get_opt(name).await?.is_some() => left.push(format!("namespace {name}")),
                     None => {}
                 }
+            }
+            // Those that were made last may not have been recorded: the garbage collector takes them, by their owner.
+            for namespace in namespaces.list(&of_both).await? {
+                left.push(format!("namespace {}", namespace.metadata.name.unwrap_or_default()));
             }
             Ok((!left.is_empty()).then(|| format!("{} is still there", left.join(", "))))
         })
