@@ -226,7 +226,12 @@ fn list_tenants(names: &Names) -> Vec<Attack> {
 pub(super) fn list_quota(names: &Names) -> Vec<Attack> {
     let tenant = names.tenant();
     let make = |name: &str| {
-        let object = namespace(&format!("{tenant}-{name}"), &tenant);
+        let mut object = namespace(&format!("{tenant}-{name}"), &tenant);
+        // What is made beyond the quota is taken by nobody: it says itself with whom it goes.
+        if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+            let owner = make_owner_reference(&tenant, &names.tenant_uid);
+            metadata.insert("ownerReferences".to_owned(), json!([owner]));
+        }
         Ask::new(Who::Owner, Verb::Create, NAMESPACES, object)
     };
     let stop = Stop::Rule(Rule::NamespaceOptions);
