@@ -11,6 +11,7 @@ pub mod artifact_generator;
 pub mod bucket;
 pub mod condition;
 pub mod crds;
+pub mod customizer;
 pub mod duration;
 pub mod enforcement;
 pub mod external_artifact;

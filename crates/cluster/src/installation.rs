@@ -1,5 +1,5 @@
-//! Puts in place what an installation consists of. Refuses to be used without the identity that tenancy gives for that, and to write
-//! anything in another way than by server-side apply.
+//! Puts in place what an installation consists of, and takes it away. Refuses to be used without the identity that tenancy gives for that, and to
+//! write anything in another way than by server-side apply.
 
 use serde_json::Value;
 use tenure_tenancy::Installer;
@@ -47,5 +47,20 @@ impl Installation {
             .body(object.to_string().into_bytes())
             .map_err(kube::Error::HttpError)?;
         self.administrator.request::<Value>(request).await.map(drop)
+    }
+
+    /// Deletes the object at a path; one that is not there is deleted.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub async fn delete(&self, path: &str) -> Result<(), kube::Error> {
+        tracing::debug!(path, identity = %self.installer, "taking away");
+        let request = http::Request::delete(path)
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        match self.administrator.request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            deleted => deleted.map(drop),
+        }
     }
 }

@@ -7,7 +7,7 @@ use tenure_api::ObjectView;
 use crate::failure::Failure;
 
 /// The kinds: which group and version, plural, and whether they live in namespaces.
-const KINDS: [(&str, &str, &str, bool); 15] = [
+const KINDS: [(&str, &str, &str, bool); 16] = [
     (
         "CustomResourceDefinition",
         "/apis/apiextensions.k8s.io/v1",
@@ -39,6 +39,7 @@ const KINDS: [(&str, &str, &str, bool); 15] = [
     ("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets", true),
     ("Deployment", "/apis/apps/v1", "deployments", true),
     ("Service", "/api/v1", "services", true),
+    ("Surface", "/apis/tenure.dev/v1alpha1", "surfaces", true),
     (
         "MutatingWebhookConfiguration",
         "/apis/admissionregistration.k8s.io/v1",

@@ -9,6 +9,7 @@ pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod completion;
 pub(crate) mod controllers;
+pub(crate) mod customizer;
 pub(crate) mod demo;
 pub(crate) mod diff;
 pub(crate) mod etcd;

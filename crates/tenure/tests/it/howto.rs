@@ -145,6 +145,40 @@ fn namespaces_that_are_there_already_become_a_tenants() {
     }
 }
 
+/// The customizer in both profiles, off, on and taken away, as the page says, with the repository that stands in the docs.
+#[test]
+fn the_platform_is_tuned_from_a_repository() {
+    if !has_program("kubectl") {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    let port = free_port();
+    let script = shell_blocks(&read_page("customize-the-platform.md"))
+        .replace("tenure up ", &format!("tenure up --port 0 --repository-port {port} "))
+        .replace("127.0.0.1:6480", &format!("127.0.0.1:{port}"));
+    assert!(script.contains("tenure customizer uninstall"), "{script}");
+    let folder = tempfile::tempdir().unwrap();
+    let repository = format!("{}/../../docs/reference-repository", env!("CARGO_MANIFEST_DIR"));
+    let copied = Command::new("cp")
+        .args(["-r", &repository])
+        .arg(folder.path().join("platform"))
+        .status();
+    assert!(copied.unwrap().success());
+    let said = run_script(folder.path(), &script, |_| ());
+    for words in [
+        "applied Surface customizer",
+        "\n30\n30d\n",
+        "can't be a namespace of the customizer",
+        "--url <URL>",
+        "suspended: true",
+        "deleted ClusterRole tenure-customizer",
+        "packagevalues.cozystack.io/cozystack.linstor",
+        "namespace cozy-customizer stays",
+    ] {
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+}
+
 /// The webhooks come, die, come back and go, as the page says.
 #[test]
 fn admission_webhooks_on_a_cluster_that_has_tenants() {

@@ -1,0 +1,342 @@
+//! The customizer, as data: one Surface of the platform by which administrators tune components from a repository, the ServiceAccount that it acts
+//! as, and what that may.
+//!
+//! Which rights are granted, and which are not, follows Cozystack's page "Field Ownership, RBAC, Limitations"; what its prototype got wrong is not
+//! repeated (`docs/howto/customize-the-platform.md`). Owns these objects. Refuses namespaces that are the system's or the platform's, and to be
+//! made without a repository and a folder.
+
+use serde_json::{Value, json};
+
+use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE};
+use crate::names::is_dns_label;
+
+/// What everything of it is called.
+pub const NAME: &str = "customizer";
+/// What is cluster-scoped of it is called so.
+pub const CLUSTER_NAME: &str = "tenure-customizer";
+/// The namespace in which it may do anything, when no other is named.
+pub const OWNED_NAMESPACE: &str = "cozy-customizer";
+/// The label of namespaces in which it may do anything.
+pub const OWNED_LABEL: &str = "cozystack.io/customizer-owned";
+/// The most namespaces.
+const MOST_NAMESPACES: usize = 64;
+
+/// What its account may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Whoever writes the repository is an administrator in effect, and what is refused guards against accidents.
+    Admin,
+    /// Packages are read, and PackageValues written: nobody can come to have what a chart has. In its namespaces it makes what applications
+    /// are made of, and no HelmReleases, which Flux's controllers install with their own rights where they name no account.
+    Restricted,
+}
+
+/// How it is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Customizer {
+    /// What its account may.
+    pub profile: Profile,
+    /// Address of the repository.
+    pub url: String,
+    /// Branch of it.
+    pub branch: String,
+    /// Folder in it.
+    pub path: String,
+    /// How often it is asked.
+    pub interval: String,
+    /// Secret of the platform namespace with the credentials.
+    pub secret: Option<String>,
+    /// Namespaces in which it may make what it likes, as far as the profile says.
+    pub owned_namespaces: Vec<String>,
+}
+
+/// Why there can be none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CustomizerError {
+    /// There is no repository.
+    #[error("the customizer needs the address of a repository")]
+    NoUrl,
+    /// There is no folder.
+    #[error("the customizer needs the folder of the repository that is applied, such as ./clusters/production")]
+    NoPath,
+    /// A namespace that it may not have.
+    #[error("{0:?} can't be a namespace of the customizer: {1}")]
+    Namespace(String, &'static str),
+    /// Too many namespaces.
+    #[error("the customizer has at most {MOST_NAMESPACES} namespaces")]
+    TooMany,
+}
+
+/// Everything, in the order in which it is applied.
+///
+/// # Errors
+/// [`CustomizerError`].
+pub fn list_objects(customizer: &Customizer) -> Result<Vec<Value>, CustomizerError> {
+    if customizer.url.is_empty() {
+        return Err(CustomizerError::NoUrl);
+    }
+    if customizer.path.is_empty() {
+        return Err(CustomizerError::NoPath);
+    }
+    if customizer.owned_namespaces.len() > MOST_NAMESPACES {
+        return Err(CustomizerError::TooMany);
+    }
+    let mut objects = vec![
+        make_account(),
+        make_cluster_role(customizer.profile),
+        make_cluster_role_binding(),
+    ];
+    for namespace in &customizer.owned_namespaces {
+        check_namespace(namespace)?;
+        objects.push(make_namespace(namespace));
+        objects.push(make_role_binding(namespace, customizer.profile));
+    }
+    objects.push(make_surface(customizer));
+    Ok(objects)
+}
+
+/// What grants rights, and who has them: what goes when the customizer is taken away, after its Surface has gone. Its namespaces stay, with all
+/// that is in them.
+#[must_use]
+pub fn list_rights(owned_namespaces: &[String]) -> Vec<Value> {
+    let bindings = owned_namespaces
+        .iter()
+        .map(|namespace| make_role_binding(namespace, Profile::Restricted));
+    let mut rights: Vec<Value> = bindings.collect();
+    rights.extend([
+        make_cluster_role_binding(),
+        make_cluster_role(Profile::Restricted),
+        make_account(),
+    ]);
+    rights
+}
+
+fn check_namespace(namespace: &str) -> Result<(), CustomizerError> {
+    let refuse = |why| Err(CustomizerError::Namespace(namespace.to_owned(), why));
+    if !is_dns_label(namespace) {
+        return refuse("a namespace's name has lower-case letters, digits and '-'");
+    }
+    if namespace == PLATFORM_NAMESPACE || namespace == "default" || namespace.starts_with("kube-") {
+        return refuse("it is the system's or the platform's");
+    }
+    if namespace.starts_with("cozy-") && namespace != OWNED_NAMESPACE {
+        return refuse("it is Cozystack's, and whoever may do anything there is an administrator of the cluster");
+    }
+    Ok(())
+}
+
+fn labels() -> Value {
+    json!({ MANAGED_BY: MANAGED_BY_TENURE })
+}
+
+fn make_account() -> Value {
+    json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": NAME, "namespace": PLATFORM_NAMESPACE, "labels": labels()}})
+}
+
+fn make_cluster_role(profile: Profile) -> Value {
+    let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
+    let read = ["get", "list", "watch"];
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let mut rules = vec![
+        rule("cozystack.io", &["packagevalues"], &all),
+        rule("helm.toolkit.fluxcd.io", &["helmreleases"], &read),
+        // Two groups: the page names the first, the platform's own operator serves the second.
+        rule(
+            "k8s.keycloak.org",
+            &["keycloakrealmimports", "keycloaks", "keycloakusers"],
+            &all,
+        ),
+        rule(
+            "v1.edp.epam.com",
+            &[
+                "keycloakclients",
+                "keycloakrealmgroups",
+                "keycloakrealms",
+                "keycloakrealmusers",
+            ],
+            &all,
+        ),
+    ];
+    match profile {
+        // A Package is made by who applies it first, which an apply needs `create` for; none is deleted: that is what
+        // `bundles.disabledPackages` of the platform's Package is for.
+        Profile::Admin => rules.extend([
+            rule(
+                "cozystack.io",
+                &["packages"],
+                // What a chart has can be overridden, with a warning.
+                &["get", "list", "watch", "create", "update", "patch", "override"],
+            ),
+            rule("cozystack.io", &["packagesources"], &all),
+            rule(
+                "source.toolkit.fluxcd.io",
+                &[
+                    "buckets",
+                    "externalartifacts",
+                    "gitrepositories",
+                    "helmcharts",
+                    "helmrepositories",
+                    "ocirepositories",
+                ],
+                &all,
+            ),
+        ]),
+        Profile::Restricted => rules.push(rule("cozystack.io", &["packages", "packagesources"], &read)),
+    }
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": CLUSTER_NAME, "labels": labels()}, "rules": rules})
+}
+
+fn subjects() -> Value {
+    json!([{"kind": "ServiceAccount", "name": NAME, "namespace": PLATFORM_NAMESPACE}])
+}
+
+fn make_cluster_role_binding() -> Value {
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": CLUSTER_NAME, "labels": labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": CLUSTER_NAME}, "subjects": subjects()})
+}
+
+/// A namespace that stays when the customizer goes, and with a chart that made it before.
+fn make_namespace(namespace: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace,
+        "labels": { MANAGED_BY: MANAGED_BY_TENURE, OWNED_LABEL: "true" }, "annotations": {"helm.sh/resource-policy": "keep"}}})
+}
+
+fn make_role_binding(namespace: &str, profile: Profile) -> Value {
+    let role = match profile {
+        Profile::Admin => "cluster-admin",
+        Profile::Restricted => TENANT_GITOPS_CLUSTER_ROLE,
+    };
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": NAME, "namespace": namespace, "labels": labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}, "subjects": subjects()})
+}
+
+fn make_surface(customizer: &Customizer) -> Value {
+    let mut source = json!({"name": "config", "url": customizer.url, "ref": {"branch": customizer.branch}, "path": customizer.path,
+        "interval": customizer.interval, "wait": true, "prune": true, "deletionPolicy": "Orphan"});
+    if let (Some(secret), Some(source)) = (&customizer.secret, source.as_object_mut()) {
+        source.insert("secretRef".to_owned(), json!({ "name": secret }));
+    }
+    json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
+        "metadata": {"name": NAME, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
+        "spec": {"serviceAccountName": NAME, "sources": [source]}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn customizer(profile: Profile) -> Customizer {
+        Customizer {
+            profile,
+            url: "https://git.example/platform.git".to_owned(),
+            branch: "main".to_owned(),
+            path: "./clusters/production".to_owned(),
+            interval: "1m".to_owned(),
+            secret: None,
+            owned_namespaces: vec![OWNED_NAMESPACE.to_owned()],
+        }
+    }
+
+    /// The verbs on a resource of a group.
+    fn verbs(profile: Profile, group: &str, resource: &str) -> Vec<String> {
+        let role = make_cluster_role(profile);
+        let rules = role["rules"].as_array().expect("rules");
+        let has = |rule: &&Value, field: &str, word: &str| {
+            rule[field]
+                .as_array()
+                .is_some_and(|words| words.iter().any(|one| one == word))
+        };
+        rules
+            .iter()
+            .filter(|rule| has(rule, "apiGroups", group) && has(rule, "resources", resource))
+            .flat_map(|rule| rule["verbs"].as_array().expect("verbs"))
+            .map(|verb| verb.as_str().expect("a word").to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn what_is_granted_is_what_the_page_lists() {
+        let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
+        let read = ["get", "list", "watch"];
+        let admin = |group, resource| verbs(Profile::Admin, group, resource);
+        assert_eq!(
+            admin("cozystack.io", "packages"),
+            ["get", "list", "watch", "create", "update", "patch", "override"]
+        );
+        assert_eq!(admin("cozystack.io", "packagesources"), all);
+        assert_eq!(admin("helm.toolkit.fluxcd.io", "helmreleases"), read);
+        assert_eq!(admin("k8s.keycloak.org", "keycloakusers"), all);
+        assert_eq!(admin("source.toolkit.fluxcd.io", "gitrepositories"), all);
+        let restricted = |group, resource| verbs(Profile::Restricted, group, resource);
+        assert_eq!(restricted("cozystack.io", "packages"), read);
+        assert_eq!(restricted("cozystack.io", "packagesources"), read);
+        assert_eq!(restricted("cozystack.io", "packagevalues"), all);
+        assert_eq!(restricted("source.toolkit.fluxcd.io", "ocirepositories"), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_not_granted_is_in_no_rule() {
+        for profile in [Profile::Admin, Profile::Restricted] {
+            assert!(!verbs(profile, "cozystack.io", "packages").contains(&"delete".to_owned()));
+            let role = make_cluster_role(profile).to_string();
+            for word in [
+                "*",
+                "customresourcedefinitions",
+                "webhookconfigurations",
+                "deployments",
+                "\"\"",
+            ] {
+                assert!(!role.contains(word), "{word}");
+            }
+        }
+        let objects = list_objects(&customizer(Profile::Admin)).expect("objects");
+        let bindings = objects.iter().filter(|object| object["kind"] == "RoleBinding");
+        let namespaces: Vec<&Value> = bindings.map(|binding| &binding["metadata"]["namespace"]).collect();
+        assert_eq!(namespaces, [OWNED_NAMESPACE]);
+        let role = |profile| make_role_binding("a", profile)["roleRef"]["name"].clone();
+        assert_eq!(role(Profile::Admin), "cluster-admin");
+        assert_eq!(role(Profile::Restricted), TENANT_GITOPS_CLUSTER_ROLE);
+    }
+
+    #[test]
+    fn without_a_repository_or_a_folder_there_is_none() {
+        let without = |change: fn(&mut Customizer)| {
+            let mut customizer = customizer(Profile::Admin);
+            change(&mut customizer);
+            list_objects(&customizer)
+        };
+        assert_eq!(
+            without(|customizer| customizer.url.clear()),
+            Err(CustomizerError::NoUrl)
+        );
+        assert_eq!(
+            without(|customizer| customizer.path.clear()),
+            Err(CustomizerError::NoPath)
+        );
+        let many = without(|customizer| customizer.owned_namespaces = vec!["a".to_owned(); 65]);
+        assert_eq!(many, Err(CustomizerError::TooMany));
+    }
+
+    #[test]
+    fn namespaces_of_the_system_and_the_platform_are_refused() {
+        for namespace in [
+            "kube-system",
+            "kube-anything",
+            "cozy-system",
+            "cozy-fluxcd",
+            "default",
+            PLATFORM_NAMESPACE,
+            "Not-A-Name",
+            "",
+        ] {
+            let mut customizer = customizer(Profile::Restricted);
+            customizer.owned_namespaces.push(namespace.to_owned());
+            let refused = list_objects(&customizer);
+            assert!(matches!(refused, Err(CustomizerError::Namespace(name, _)) if name == namespace));
+        }
+    }
+}

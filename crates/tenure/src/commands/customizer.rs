@@ -1,0 +1,243 @@
+//! `tenure customizer`: administrators tune the platform's components from a repository. Owns the order in which it is put in place and taken
+//! away; what it consists of, and what its account may, is `tenure_api::customizer`'s to say. Refuses to take rights away while something still
+//! acts with them.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::customizer::{self, Customizer, NAME, OWNED_LABEL, OWNED_NAMESPACE, Profile};
+use tenure_api::metadata::{PLATFORM_NAMESPACE, SURFACE_LABEL};
+use tenure_cluster::Installation;
+use tenure_tenancy::identity;
+
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::object_path::write_object_path;
+use crate::{installation, output, resources};
+
+/// Who says that it is suspended, as managedFields will show it: not who installs, so that installing again leaves it as it is.
+const SWITCH: &str = "tenure-customizer";
+/// How long it is waited for what the Surface generated.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked for meanwhile.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Tune the platform's components from a repository: put it in place, switch it off and on, take it away.
+#[derive(Debug, Args)]
+pub(crate) struct Command {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Install(Install),
+    /// Apply nothing any more, and leave what is there.
+    Disable,
+    /// Apply again what the repository says.
+    Enable,
+    /// Take it away. What it applied stays, and so do its namespaces.
+    Uninstall,
+}
+
+/// Put it in place, or change it.
+#[derive(Debug, Args)]
+struct Install {
+    /// Address of the repository.
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// Folder of the repository that is applied, such as ./clusters/production.
+    #[arg(long, value_name = "PATH")]
+    path: String,
+    /// Branch of the repository.
+    #[arg(long, value_name = "NAME", default_value = "main")]
+    branch: String,
+    /// How often the repository is asked.
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    interval: String,
+    /// Secret in tenure-system with the credentials for the repository.
+    #[arg(long, value_name = "NAME")]
+    secret: Option<String>,
+    /// What its account may: `admin` writes Packages, PackageSources and sources everywhere, `restricted` reads Packages and writes PackageValues.
+    #[arg(long, value_enum, default_value_t = Rights::Restricted)]
+    profile: Rights,
+    /// A namespace in which it may make what it likes; may be given again.
+    #[arg(long = "own", value_name = "NAMESPACE", default_values_t = [OWNED_NAMESPACE.to_owned()])]
+    owned: Vec<String>,
+    /// Print the objects as YAML and write nothing.
+    #[arg(long)]
+    export: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Rights {
+    /// Who writes the repository is an administrator in effect.
+    Admin,
+    /// Packages are read, PackageValues written.
+    Restricted,
+}
+
+impl Command {
+    pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
+        match &self.what {
+            What::Install(install) => install.run(&self.connect).await?,
+            What::Disable => switch(&self.connect, true).await?,
+            What::Enable => switch(&self.connect, false).await?,
+            What::Uninstall => uninstall(&self.connect).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Install {
+    async fn run(&self, connect: &Connect) -> Result<(), Failure> {
+        let objects = self.list_objects()?;
+        if self.export {
+            for object in &objects {
+                output::print_line("---");
+                output::print_written(|out| std::io::Write::write_all(out, kustomize::to_yaml(object).as_bytes()));
+            }
+            return Ok(());
+        }
+        let client = connect.client().await?;
+        let installation = Installation::new(client.clone(), identity::use_for_installation());
+        for object in objects.iter().filter(|object| object.pointer("/roleRef").is_some()) {
+            take_away_other_binding(&client, &installation, object).await?;
+        }
+        let tell = |name| output::print_line(format!("applied {name}"));
+        installation::apply_in_order(&installation, &objects, tell).await?;
+        output::print_note(format!(
+            "tenure get surface {NAME} -n {PLATFORM_NAMESPACE} says what comes of it"
+        ));
+        Ok(())
+    }
+
+    fn list_objects(&self) -> Result<Vec<Value>, Failure> {
+        let customizer = Customizer {
+            profile: match self.profile {
+                Rights::Admin => Profile::Admin,
+                Rights::Restricted => Profile::Restricted,
+            },
+            url: self.url.clone(),
+            branch: self.branch.clone(),
+            path: self.path.clone(),
+            interval: self.interval.clone(),
+            secret: self.secret.clone(),
+            owned_namespaces: self.owned.clone(),
+        };
+        customizer::list_objects(&customizer).map_err(|error| Failure::usage(error.to_string()))
+    }
+}
+
+/// What a binding binds can't be changed: one of another profile goes first.
+async fn take_away_other_binding(
+    client: &kube::Client,
+    installation: &Installation,
+    wanted: &Value,
+) -> Result<(), Failure> {
+    let path = write_object_path(wanted)?;
+    let Some(there) = get(client, &path).await? else {
+        return Ok(());
+    };
+    if there.pointer("/roleRef/name") == wanted.pointer("/roleRef/name") {
+        return Ok(());
+    }
+    Ok(installation.delete(&path).await?)
+}
+
+/// Switches it off, or on.
+async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
+    let client = connect.client().await?;
+    let path = surface_path()?;
+    if get(&client, &path).await?.is_none() {
+        return Err(Failure::negative("there is no customizer")
+            .hint("tenure customizer install --url URL --path PATH makes it"));
+    }
+    let installation = Installation::new(client, identity::use_for_installation());
+    let mut object = surface();
+    if let Some(object) = object.as_object_mut() {
+        object.insert("spec".to_owned(), json!({ "suspend": suspend }));
+    }
+    installation.apply(&path, SWITCH, &object).await?;
+    output::print_line(if suspend {
+        "disabled: nothing is applied any more, and what is there stays"
+    } else {
+        "enabled"
+    });
+    Ok(())
+}
+
+/// Takes it away: the Surface first, then, once nothing acts for it any more, its rights.
+async fn uninstall(connect: &Connect) -> Result<(), Failure> {
+    let client = connect.client().await?;
+    let installation = Installation::new(client.clone(), identity::use_for_installation());
+    installation.delete(&surface_path()?).await?;
+    output::print_line(format!("deleted Surface {NAME}"));
+    wait_until_nothing_acts(&client).await?;
+    let labelled = resources::encode(&format!("{OWNED_LABEL}=true"));
+    let listed = get(&client, &format!("/api/v1/namespaces?labelSelector={labelled}")).await?;
+    let listed = listed.unwrap_or_default();
+    let owned: Vec<String> = ObjectView::of(&listed)
+        .list_views("/items")
+        .map(|namespace| namespace.read_text("/metadata/name").to_owned())
+        .collect();
+    for object in customizer::list_rights(&owned) {
+        installation.delete(&write_object_path(&object)?).await?;
+        output::print_line(format!("deleted {}", installation::name(&object)));
+    }
+    for namespace in owned {
+        output::print_note(format!("namespace {namespace} stays, and what is in it"));
+    }
+    Ok(())
+}
+
+/// Waits for what the Surface generated: a Kustomization that is being deleted still acts as the account.
+async fn wait_until_nothing_acts(client: &kube::Client) -> Result<(), Failure> {
+    let labelled = resources::encode(&format!("{SURFACE_LABEL}={NAME}"));
+    let path = format!(
+        "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{PLATFORM_NAMESPACE}/kustomizations?labelSelector={labelled}"
+    );
+    let begin = Instant::now();
+    loop {
+        let listed = get(client, &path).await?.unwrap_or_default();
+        let left: Vec<&str> = ObjectView::of(&listed)
+            .list_views("/items")
+            .map(|item| item.read_text("/metadata/name"))
+            .collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if begin.elapsed() > PATIENCE {
+            return Err(Failure::environment(format!(
+                "Kustomization {} is still there, and its account and rights were left to it",
+                left.join(", ")
+            ))
+            .hint("is a controller running that lets it go? Then tenure customizer uninstall again"));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn surface() -> Value {
+    json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": {"name": NAME, "namespace": PLATFORM_NAMESPACE}})
+}
+
+fn surface_path() -> Result<String, Failure> {
+    write_object_path(&surface())
+}
+
+async fn get(client: &kube::Client, path: &str) -> Result<Option<Value>, Failure> {
+    let request = http::Request::get(path)
+        .body(Vec::new())
+        .map_err(|error| Failure::internal(error.to_string()))?;
+    match client.request(request).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
