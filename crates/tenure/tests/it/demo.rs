@@ -44,6 +44,7 @@ fn the_story_of_tenancy_holds() {
         "namespace-options",
         "container-registries",
         "git-managed",
+        "field-ownership",
     ] {
         assert!(account.contains(&format!("({rule})")), "{rule}: {account}");
     }

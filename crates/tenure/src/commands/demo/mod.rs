@@ -118,6 +118,8 @@ impl Demo {
                 tenancy::owners(world, &alice, &mut account).await;
                 tenancy::bounds(world, &alice, &mut account).await;
                 tenancy::hand_edits(world, &alice, &mut account).await;
+                let dora = world.plane.client_as("dora").await?;
+                tenancy::packages(world, &dora, &mut account).await;
                 tenancy::departure(world, &mut account).await;
             }
         }

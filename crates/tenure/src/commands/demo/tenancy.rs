@@ -220,6 +220,87 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
         .await;
 }
 
+/// Fields of a Package that a chart has.
+pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut Account) {
+    account.chapter("An administrator tunes a component");
+    account.say("dora may write Packages and PackageValues, and has no right to write as the platform's chart.");
+    let packages = "/apis/cozystack.io/v1alpha1/packages";
+    let package = format!("{packages}/cozystack.metallb?fieldManager=kubectl-edit");
+    account
+        .step("the platform's chart makes Package cozystack.metallb", async {
+            for (path, object) in [
+                (format!("{packages}?fieldManager=helm-controller"), describe_package()),
+                (
+                    "/apis/rbac.authorization.k8s.io/v1/clusterroles".to_owned(),
+                    describe_tuner(),
+                ),
+                (
+                    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".to_owned(),
+                    describe_tuners(),
+                ),
+            ] {
+                match send(&world.admin, Method::POST, &path, &object).await {
+                    Ok(answer) if answer.is_done() => {}
+                    Ok(answer) => return Seen::Missing(answer.describe()),
+                    Err(error) => return Seen::Missing(error),
+                }
+            }
+            Seen::Held("variant default, with two replicas of its controller".into())
+        })
+        .await;
+    account
+        .step(
+            "dora claims its variant: denied; values of her own beside it succeed",
+            async {
+                let claim = json!({ "spec": { "variant": "oidc" } });
+                let attempt = send(dora, Method::PATCH, &package, &claim).await;
+                let values = json!({ "controller": { "replicas": 3 } });
+                let own = json!({ "apiVersion": "cozystack.io/v1alpha1", "kind": "PackageValues", "metadata": { "name": "cozystack.metallb" },
+                    "spec": { "components": { "metallb": { "values": values } } } });
+                let path = "/apis/cozystack.io/v1alpha1/packagevalues";
+                judge(attempt, "field-ownership", send(dora, Method::POST, path, &own).await)
+            },
+        )
+        .await;
+    account
+        .step(
+            "dora makes the API server forget whose it is: denied; a value that no chart has succeeds",
+            async {
+                let forget = json!({ "metadata": { "managedFields": [{}] } });
+                let attempt = send(dora, Method::PATCH, &package, &forget).await;
+                let values = json!({ "speaker": { "logLevel": "debug" } });
+                let free = json!({ "spec": { "components": { "metallb": { "values": values } } } });
+                judge(
+                    attempt,
+                    "field-ownership",
+                    send(dora, Method::PATCH, &package, &free).await,
+                )
+            },
+        )
+        .await;
+}
+
+fn describe_package() -> Value {
+    let values = json!({ "controller": { "replicas": 2 } });
+    json!({ "apiVersion": "cozystack.io/v1alpha1", "kind": "Package",
+        "metadata": { "name": "cozystack.metallb", "annotations": { "helm.sh/resource-policy": "keep" } },
+        "spec": { "variant": "default", "components": { "metallb": { "values": values } } } })
+}
+
+/// What dora may.
+fn describe_tuner() -> Value {
+    let verbs = ["get", "list", "create", "update", "patch"];
+    json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "demo-tuner" },
+        "rules": [{ "apiGroups": ["cozystack.io"], "resources": ["packages", "packagevalues"], "verbs": verbs }] })
+}
+
+fn describe_tuners() -> Value {
+    let group = "rbac.authorization.k8s.io";
+    json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "demo-tuner" },
+        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "demo-tuner" },
+        "subjects": [{ "apiGroup": group, "kind": "User", "name": "dora" }] })
+}
+
 /// A Tenant goes.
 pub(super) async fn departure(world: &World, account: &mut Account) {
     account.chapter("A tenant leaves");
