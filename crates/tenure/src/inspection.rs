@@ -20,7 +20,7 @@ const AT_ONCE: usize = 16;
 /// The longest message beside an object.
 const LONGEST_MESSAGE: usize = 200;
 /// Metadata alone, in a form that every API server has.
-const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+pub(crate) const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Somebody who looks.
 pub(crate) struct Lookout {

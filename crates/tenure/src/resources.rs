@@ -135,6 +135,19 @@ pub(crate) fn encode(text: &str) -> String {
     encoded
 }
 
+/// What stands at a path, in a form that the API server has; nothing where nothing is.
+pub(crate) async fn find_at(client: &kube::Client, path: &str, accept: &str) -> Result<Option<Value>, kube::Error> {
+    let request = http::Request::get(path)
+        .header(http::header::ACCEPT, accept)
+        .body(Vec::new())
+        .map_err(kube::Error::HttpError)?;
+    match client.request(request).await {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Every resource that the cluster serves.
 pub(crate) async fn served(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
     Ok(discover(client).await?.preferred().map(Resource::from).collect())

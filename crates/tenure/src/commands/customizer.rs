@@ -232,12 +232,5 @@ fn surface_path() -> Result<String, Failure> {
 }
 
 async fn get(client: &kube::Client, path: &str) -> Result<Option<Value>, Failure> {
-    let request = http::Request::get(path)
-        .body(Vec::new())
-        .map_err(|error| Failure::internal(error.to_string()))?;
-    match client.request(request).await {
-        Ok(object) => Ok(Some(object)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    Ok(resources::find_at(client, path, "application/json").await?)
 }

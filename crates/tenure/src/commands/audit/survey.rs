@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use futures::StreamExt as _;
-use http::header::ACCEPT;
 use serde_json::Value;
 use tenure_api::metadata::OWNER_NAME;
 use tenure_api::{ObjectId, ObjectView};
@@ -16,15 +15,15 @@ use tenure_planner::ownership::writers::Address;
 use tenure_planner::ownership::{Keeper, KustomizationName, judge_keeper, read_owner};
 
 use crate::failure::{Failure, chain};
+use crate::inspection::ONLY_METADATA;
 use crate::{provenance, resources};
 
 /// How many requests are under way at once.
 const AT_ONCE: usize = 8;
 /// How many objects a page has.
 const PAGE: usize = 500;
-/// Metadata alone, of a list and of an object.
+/// Metadata alone, of a list.
 const LIST_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// What was looked at.
 pub(super) struct Survey {
@@ -329,13 +328,9 @@ async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> R
 }
 
 async fn get(client: &kube::Client, path: &str, accept: &str) -> Answer {
-    let request = match http::Request::get(path).header(ACCEPT, accept).body(Vec::new()) {
-        Ok(request) => request,
-        Err(error) => return Answer::Refused(error.to_string()),
-    };
-    match client.request::<Value>(request).await {
-        Ok(object) => Answer::Object(object),
-        Err(kube::Error::Api(status)) if status.code == 404 => Answer::Absent,
+    match resources::find_at(client, path, accept).await {
+        Ok(Some(object)) => Answer::Object(object),
+        Ok(None) => Answer::Absent,
         Err(kube::Error::Api(status)) => Answer::Refused(status.message.clone()),
         Err(error) => Answer::Refused(chain(&error)),
     }
