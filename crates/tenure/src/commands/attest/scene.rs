@@ -20,9 +20,9 @@ use crate::output;
 
 /// Who makes it, as managedFields show it.
 const MANAGER: &str = "tenure-attest";
-/// How long is waited for the controllers, and for what was made to be gone.
+/// How long is waited for the controllers, and for what was made to be gone: a garbage collector looks for kinds that are new every half a minute.
 const PATIENCE: Duration = Duration::from_secs(60);
-const GOING: Duration = Duration::from_secs(20);
+const GOING: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How many Tenants of earlier attestations are looked at.
 const MOST_REMAINS: u32 = 500;
