@@ -33,7 +33,6 @@ pub(super) const OURS: &[&str] = &[
     "receivers.notification.toolkit.fluxcd.io",
     "providers.notification.toolkit.fluxcd.io",
     "alerts.notification.toolkit.fluxcd.io",
-    "enforcements.tenure.dev",
 ];
 
 /// Show objects: by default tenants, surfaces, sources and kustomizations.
