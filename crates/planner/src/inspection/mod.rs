@@ -238,7 +238,7 @@ fn is_source(id: &ObjectId) -> bool {
 }
 
 /// Which other cluster a Kustomization's inventory is of; nothing when it is of this one.
-fn find_other_cluster(kustomization: ObjectView<'_>) -> Option<String> {
+pub(crate) fn find_other_cluster(kustomization: ObjectView<'_>) -> Option<String> {
     let said = kustomization.find_condition(condition::APPLIED_ELSEWHERE);
     let named = said.and_then(|said| said.message.split_whitespace().next());
     match named {

@@ -20,6 +20,8 @@ use structured_merge::{
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectView};
 
+use crate::inspection::find_other_cluster;
+
 /// A Kustomization.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct KustomizationName {
@@ -293,21 +295,28 @@ pub fn read_owner(object: &Value) -> Option<KustomizationName> {
     })
 }
 
+/// What a Kustomization says that it has applied in this cluster.
+///
+/// # Errors
+/// Its inventory is of another cluster, and which: objects of the same names here are none of its.
+pub fn read_inventory(kustomization: &Value) -> Result<Vec<ObjectId>, String> {
+    let kustomization = ObjectView::of(kustomization);
+    if let Some(elsewhere) = find_other_cluster(kustomization) {
+        return Err(elsewhere);
+    }
+    let entries = kustomization.list_views("/status/inventory/entries");
+    Ok(entries
+        .filter_map(|entry| entry.read_text("/id").parse().ok())
+        .collect())
+}
+
 /// What became of the Kustomization of an object's labels; `kustomization` is it, if it is there.
 #[must_use]
 pub fn judge_keeper(kustomization: Option<&Value>, id: &ObjectId) -> Keeper {
-    let Some(kustomization) = kustomization else {
-        return Keeper::Gone;
-    };
-    let entries = ObjectView::of(kustomization).list("/status/inventory/entries");
-    let wanted = id.to_string();
-    if entries
-        .iter()
-        .any(|entry| ObjectView::of(entry).read_text("/id") == wanted)
-    {
-        Keeper::Keeps
-    } else {
-        Keeper::Dropped
+    match kustomization.map(read_inventory) {
+        None => Keeper::Gone,
+        Some(Ok(inventory)) if inventory.contains(id) => Keeper::Keeps,
+        Some(_) => Keeper::Dropped,
     }
 }
 

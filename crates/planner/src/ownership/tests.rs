@@ -176,3 +176,15 @@ fn a_kustomization_keeps_what_its_inventory_names() {
     assert_eq!(judge_keeper(Some(&json!({"status": {}})), &id), Keeper::Dropped);
     assert_eq!(judge_keeper(None, &id), Keeper::Gone);
 }
+
+#[test]
+fn an_inventory_of_another_cluster_says_nothing_of_this_one() {
+    let id: ObjectId = "web_site__ConfigMap".parse().expect("an id");
+    let entries = json!([{"id": "web_site__ConfigMap", "v": "v1"}, {"id": "no id"}]);
+    let here = json!({"status": {"inventory": {"entries": entries}}});
+    let elsewhere =
+        json!({"spec": {"kubeConfig": {"secretRef": {"name": "a"}}}, "status": {"inventory": {"entries": entries}}});
+    assert_eq!(read_inventory(&here).expect("it is here"), std::slice::from_ref(&id));
+    assert!(read_inventory(&elsewhere).is_err());
+    assert_eq!(judge_keeper(Some(&elsewhere), &id), Keeper::Dropped);
+}

@@ -12,7 +12,7 @@ use tenure_cluster::Resource;
 use tenure_cluster::discovery::{Discovery, Sought};
 use tenure_controllers::Rebuilt;
 use tenure_planner::ownership::writers::Address;
-use tenure_planner::ownership::{Keeper, KustomizationName, judge_keeper, read_owner};
+use tenure_planner::ownership::{Keeper, KustomizationName, judge_keeper, read_inventory, read_owner};
 
 use crate::failure::{Failure, chain};
 use crate::inspection::ONLY_METADATA;
@@ -130,20 +130,36 @@ impl Survey {
         self.notes.insert(format!("{what} can't be looked at: {why}"));
     }
 
-    async fn list_kustomizations(&mut self, client: &kube::Client, namespace: Option<&str>) -> Result<(), Failure> {
-        let Sought::Served(resource) = self
-            .discovery
+    fn find_kustomizations(&self) -> Sought {
+        self.discovery
             .find("kustomize.toolkit.fluxcd.io", None, "Kustomization")
-        else {
-            return Err(Failure::environment("the cluster serves no Kustomizations")
-                .hint("tenure install makes that so, and tenure up serves them"));
+    }
+
+    async fn list_kustomizations(&mut self, client: &kube::Client, namespace: Option<&str>) -> Result<(), Failure> {
+        let resource = match self.find_kustomizations() {
+            Sought::Served(resource) => resource,
+            Sought::Unserved => {
+                return Err(Failure::environment("the cluster serves no Kustomizations")
+                    .hint("tenure install makes that so, and tenure up serves them"));
+            }
+            Sought::Unknown => {
+                return Err(Failure::environment(
+                    "whether the cluster serves Kustomizations is not known at the moment",
+                ));
+            }
         };
         let listed = list(client, &collection(&resource, namespace), "application/json", "").await;
         for kustomization in listed.map_err(Failure::environment)? {
             let Some(name) = name_of(&kustomization) else { continue };
-            for entry in ObjectView::of(&kustomization).list("/status/inventory/entries") {
-                if let Ok(id) = ObjectView::of(entry).read_text("/id").parse() {
-                    self.inventories.entry(id).or_default().insert(name.clone());
+            match read_inventory(&kustomization) {
+                Ok(inventory) => {
+                    for id in inventory {
+                        self.inventories.entry(id).or_default().insert(name.clone());
+                    }
+                }
+                Err(elsewhere) => {
+                    self.notes
+                        .insert(format!("what Kustomization {name} applied is {elsewhere}"));
                 }
             }
             self.kustomizations.insert(name, Kustomization::There(kustomization));
@@ -190,12 +206,22 @@ impl Survey {
     /// What inventories name and no list showed: of another namespace, or without its label.
     async fn look_at_inventories(&mut self, client: &kube::Client) {
         let missing = self.inventories.keys().filter(|id| !self.objects.contains_key(*id));
-        let places: Vec<(ObjectId, Resource)> = missing
-            .filter_map(|id| match self.discovery.find(&id.group, None, &id.kind) {
-                Sought::Served(resource) => Some((id.clone(), resource.clone())),
-                Sought::Unserved | Sought::Unknown => None,
-            })
-            .collect();
+        let (mut places, mut unknown): (Vec<(ObjectId, Resource)>, BTreeSet<String>) = Default::default();
+        for id in missing {
+            match self.discovery.find(&id.group, None, &id.kind) {
+                Sought::Served(resource) => places.push((id.clone(), resource.clone())),
+                Sought::Unserved => {}
+                Sought::Unknown => {
+                    unknown.insert(id.group.clone());
+                }
+            }
+        }
+        for group in unknown {
+            self.refuse(
+                &format!("what is of {group}"),
+                "what the group serves is not known at the moment",
+            );
+        }
         let looks = places.into_iter().map(|(id, resource)| async move {
             let path = resources::write_path(&resource, &id.namespace, &id.name);
             (get(client, &path, ONLY_METADATA).await, id, resource)
@@ -212,10 +238,7 @@ impl Survey {
 
     /// The Kustomizations of other namespaces that labels name.
     async fn look_at_owners(&mut self, client: &kube::Client) {
-        let Sought::Served(resource) = self
-            .discovery
-            .find("kustomize.toolkit.fluxcd.io", None, "Kustomization")
-        else {
+        let Sought::Served(resource) = self.find_kustomizations() else {
             return;
         };
         let unknown: BTreeSet<&KustomizationName> = self
@@ -318,7 +341,8 @@ async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> R
                     objects.extend(items);
                 }
             }
-            Answer::Absent => return Ok(objects),
+            // What has been listed so far is not all.
+            Answer::Absent => return Err("it is served no more".to_owned()),
             Answer::Refused(why) => return Err(why),
         }
         if from.is_empty() {
