@@ -3,12 +3,13 @@
 //!
 //! Which rights are granted, and which are not, follows Cozystack's page "Field Ownership, RBAC, Limitations"; what its prototype got wrong is not
 //! repeated (`docs/howto/customize-the-platform.md`). Owns these objects. Refuses namespaces that are the system's or the platform's, and to be
-//! made without a repository and a folder.
+//! made without a repository and a folder; and to take for its own what merely has the name ([`is_own`]).
 
 use serde_json::{Value, json};
 
 use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE};
 use crate::names::is_dns_label;
+use crate::view::ObjectView;
 
 /// What everything of it is called.
 pub const NAME: &str = "customizer";
@@ -18,6 +19,8 @@ pub const CLUSTER_NAME: &str = "tenure-customizer";
 pub const OWNED_NAMESPACE: &str = "cozy-customizer";
 /// The label of namespaces in which it may do anything.
 pub const OWNED_LABEL: &str = "cozystack.io/customizer-owned";
+/// What an address begins with, as Surfaces have it.
+const SCHEMES: [&str; 3] = ["https://", "http://", "ssh://"];
 /// The most namespaces.
 const MOST_NAMESPACES: usize = 64;
 
@@ -56,6 +59,9 @@ pub enum CustomizerError {
     /// There is no repository.
     #[error("the customizer needs the address of a repository")]
     NoUrl,
+    /// Its address is none that a Surface takes.
+    #[error("the customizer's repository is at an address that begins with https://, http:// or ssh://")]
+    Url,
     /// There is no folder.
     #[error("the customizer needs the folder of the repository that is applied, such as ./clusters/production")]
     NoPath,
@@ -74,6 +80,9 @@ pub enum CustomizerError {
 pub fn list_objects(customizer: &Customizer) -> Result<Vec<Value>, CustomizerError> {
     if customizer.url.is_empty() {
         return Err(CustomizerError::NoUrl);
+    }
+    if !SCHEMES.iter().any(|scheme| customizer.url.starts_with(scheme)) {
+        return Err(CustomizerError::Url);
     }
     if customizer.path.is_empty() {
         return Err(CustomizerError::NoPath);
@@ -109,6 +118,34 @@ pub fn list_rights(owned_namespaces: &[String]) -> Vec<Value> {
         make_account(),
     ]);
     rights
+}
+
+/// What lets it make what it likes in a namespace.
+#[must_use]
+pub fn make_rights_in(namespace: &str, profile: Profile) -> Value {
+    make_role_binding(namespace, profile)
+}
+
+/// Whether something that is there was made for the customizer: what merely has the name is changed and deleted by nobody here.
+#[must_use]
+pub fn is_own(found: &Value) -> bool {
+    let is_ours = ObjectView::of(found).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
+    is_ours && found.get("subjects").is_none_or(names_account)
+}
+
+fn names_account(bound: &Value) -> bool {
+    let wanted = subjects();
+    let [Some(bound), Some(wanted)] = [bound, &wanted].map(|list| list.as_array().filter(|list| list.len() == 1))
+    else {
+        return false;
+    };
+    let text = |subject: &Value, key: &str| subject.get(key).and_then(Value::as_str).map(str::to_owned);
+    let mut pairs = bound.iter().zip(wanted);
+    pairs.all(|(bound, wanted)| {
+        ["kind", "name", "namespace"]
+            .iter()
+            .all(|key| text(bound, key) == text(wanted, key))
+    })
 }
 
 fn check_namespace(namespace: &str) -> Result<(), CustomizerError> {
@@ -198,10 +235,10 @@ fn make_cluster_role_binding() -> Value {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": CLUSTER_NAME}, "subjects": subjects()})
 }
 
-/// A namespace that stays when the customizer goes, and with a chart that made it before.
+/// A namespace that stays when the customizer goes, and with a chart that made it before. It may be there already: whose it is otherwise isn't said.
 fn make_namespace(namespace: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace,
-        "labels": { MANAGED_BY: MANAGED_BY_TENURE, OWNED_LABEL: "true" }, "annotations": {"helm.sh/resource-policy": "keep"}}})
+        "labels": { OWNED_LABEL: "true" }, "annotations": {"helm.sh/resource-policy": "keep"}}})
 }
 
 fn make_role_binding(namespace: &str, profile: Profile) -> Value {
@@ -319,6 +356,28 @@ mod tests {
         );
         let many = without(|customizer| customizer.owned_namespaces = vec!["a".to_owned(); 65]);
         assert_eq!(many, Err(CustomizerError::TooMany));
+    }
+
+    #[test]
+    fn what_merely_has_the_name_is_not_its_own() {
+        for object in list_objects(&customizer(Profile::Admin)).expect("objects") {
+            assert_eq!(is_own(&object), object["kind"] != "Namespace", "{object}");
+        }
+        let binding = make_role_binding("team", Profile::Admin);
+        let with = |change: fn(&mut Value)| {
+            let mut binding = binding.clone();
+            change(&mut binding);
+            is_own(&binding)
+        };
+        // As the API server stores it.
+        assert!(with(|binding| binding["subjects"][0]["apiGroup"] = json!("")));
+        assert!(!with(|binding| binding["metadata"]["labels"] = json!({})));
+        assert!(!with(|binding| binding["subjects"][0]["namespace"] = json!("team")));
+        assert!(!with(|binding| binding["subjects"] = json!([])));
+        assert!(!with(|binding| {
+            let more = binding["subjects"][0].clone();
+            binding["subjects"] = json!([more, more]);
+        }));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `tenure customizer`: administrators tune the platform's components from a repository. Owns the order in which it is put in place and taken
 //! away; what it consists of, and what its account may, is `tenure_api::customizer`'s to say. Refuses to take rights away while something still
-//! acts with them.
+//! acts with them, and to change or delete what merely has the name of something that it makes.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -106,11 +106,17 @@ impl Install {
         }
         let client = connect.client().await?;
         let installation = Installation::new(client.clone(), identity::use_for_installation());
-        for object in objects.iter().filter(|object| object.pointer("/roleRef").is_some()) {
-            take_away_other_binding(&client, &installation, object).await?;
+        for object in &objects {
+            make_room(&client, &installation, object).await?;
         }
         let tell = |name| output::print_line(format!("applied {name}"));
         installation::apply_in_order(&installation, &objects, tell).await?;
+        for namespace in list_owned(&client).await? {
+            if !self.owned.contains(&namespace) {
+                let binding = customizer::make_rights_in(&namespace, Profile::Restricted);
+                take_away(&client, &installation, &binding).await?;
+            }
+        }
         output::print_note(format!(
             "tenure get surface {NAME} -n {PLATFORM_NAMESPACE} says what comes of it"
         ));
@@ -134,27 +140,72 @@ impl Install {
     }
 }
 
-/// What a binding binds can't be changed: one of another profile goes first.
-async fn take_away_other_binding(
-    client: &kube::Client,
-    installation: &Installation,
-    wanted: &Value,
-) -> Result<(), Failure> {
+/// Nothing of somebody else's is overwritten. What a binding binds can't be changed: one of another profile goes first.
+async fn make_room(client: &kube::Client, installation: &Installation, wanted: &Value) -> Result<(), Failure> {
+    if ObjectView::of(wanted).read_text("/kind") == "Namespace" {
+        return Ok(());
+    }
     let path = write_object_path(wanted)?;
     let Some(there) = get(client, &path).await? else {
         return Ok(());
     };
-    if there.pointer("/roleRef/name") == wanted.pointer("/roleRef/name") {
-        return Ok(());
+    if !customizer::is_own(&there) {
+        return Err(Failure::negative(format!(
+            "{} is there already, and was not made for the customizer",
+            name_with_place(wanted)
+        ))
+        .hint("rename it, or leave its namespace out of --own"));
     }
-    Ok(installation.delete(&path).await?)
+    if there.pointer("/roleRef/name") != wanted.pointer("/roleRef/name") {
+        installation.delete(&path).await?;
+    }
+    Ok(())
+}
+
+/// Deletes something of the customizer's, if it is there and its.
+async fn take_away(client: &kube::Client, installation: &Installation, object: &Value) -> Result<(), Failure> {
+    let path = write_object_path(object)?;
+    match get(client, &path).await? {
+        Some(there) if customizer::is_own(&there) => {
+            installation.delete(&path).await?;
+            output::print_line(format!("deleted {}", name_with_place(object)));
+        }
+        Some(_) => output::print_note(format!(
+            "{} was not made for the customizer, and stays",
+            name_with_place(object)
+        )),
+        None => {}
+    }
+    Ok(())
+}
+
+fn name_with_place(object: &Value) -> String {
+    let name = installation::name(object);
+    match ObjectView::of(object).find_text("/metadata/namespace") {
+        Some(namespace) => format!("{name} in {namespace}"),
+        None => name,
+    }
+}
+
+/// The namespaces in which it may make what it likes, or might once.
+async fn list_owned(client: &kube::Client) -> Result<Vec<String>, Failure> {
+    let labelled = resources::encode(&format!("{OWNED_LABEL}=true"));
+    let listed = get(client, &format!("/api/v1/namespaces?labelSelector={labelled}")).await?;
+    let listed = listed.unwrap_or_default();
+    let names = ObjectView::of(&listed)
+        .list_views("/items")
+        .map(|namespace| namespace.read_text("/metadata/name").to_owned());
+    Ok(names.collect())
 }
 
 /// Switches it off, or on.
 async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
     let client = connect.client().await?;
     let path = surface_path()?;
-    if get(&client, &path).await?.is_none() {
+    if !get(&client, &path)
+        .await?
+        .is_some_and(|there| customizer::is_own(&there))
+    {
         return Err(Failure::negative("there is no customizer")
             .hint("tenure customizer install --url URL --path PATH makes it"));
     }
@@ -176,19 +227,11 @@ async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
 async fn uninstall(connect: &Connect) -> Result<(), Failure> {
     let client = connect.client().await?;
     let installation = Installation::new(client.clone(), identity::use_for_installation());
-    installation.delete(&surface_path()?).await?;
-    output::print_line(format!("deleted Surface {NAME}"));
+    take_away(&client, &installation, &surface()).await?;
     wait_until_nothing_acts(&client).await?;
-    let labelled = resources::encode(&format!("{OWNED_LABEL}=true"));
-    let listed = get(&client, &format!("/api/v1/namespaces?labelSelector={labelled}")).await?;
-    let listed = listed.unwrap_or_default();
-    let owned: Vec<String> = ObjectView::of(&listed)
-        .list_views("/items")
-        .map(|namespace| namespace.read_text("/metadata/name").to_owned())
-        .collect();
+    let owned = list_owned(&client).await?;
     for object in customizer::list_rights(&owned) {
-        installation.delete(&write_object_path(&object)?).await?;
-        output::print_line(format!("deleted {}", installation::name(&object)));
+        take_away(&client, &installation, &object).await?;
     }
     for namespace in owned {
         output::print_note(format!("namespace {namespace} stays, and what is in it"));
