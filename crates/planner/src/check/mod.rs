@@ -196,7 +196,7 @@ pub fn bound(findings: &mut Vec<Finding>) {
     findings.push(Finding::new(
         worst,
         Category::Rendering,
-        &format!("{more} findings more are not told"),
+        &format!("{more} more findings are not shown"),
         "settle these, and check again",
     ));
 }
@@ -240,7 +240,7 @@ mod tests {
         assert!(
             findings
                 .last()
-                .is_some_and(|last| last.message.starts_with("1 findings more"))
+                .is_some_and(|last| last.message.starts_with("1 more findings"))
         );
     }
 }

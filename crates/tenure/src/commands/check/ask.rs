@@ -125,7 +125,7 @@ async fn find_missing(client: &kube::Client, names: &BTreeSet<String>) -> Result
             match namespaces.get_opt(name).await {
                 Ok(Some(_)) => Ok(None),
                 Ok(None) => Ok(Some(name.clone())),
-                Err(kube::Error::Api(status)) if status.code < 500 => Ok(Some(name.clone())),
+                Err(kube::Error::Api(status)) if status.code == 403 => Ok(Some(name.clone())),
                 Err(error) => Err(Failure::from(error)),
             }
         }
