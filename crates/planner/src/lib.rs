@@ -15,6 +15,7 @@
 //! It refuses: I/O, a clock, randomness, and bare errors for what users wrote (those are statuses). Values of Secrets are in neither
 //! the printed nor the serialised form of anything here.
 
+pub mod access;
 pub mod alert;
 pub mod answer;
 pub mod answered;

@@ -1,0 +1,7 @@
+//! Access to Git and registries: asked for, approved, minted for each namespace, rotated with proof, revoked.
+//!
+//! Owns the decisions: what a configuration asks for, whom it concerns, which credential is made, spread, proven and revoked next, and why not. Refuses
+//! values: none of a credential is in anything here, neither in what is seen nor in what is to be done; a shell keeps one from the answer that
+//! made it until it is in its Secret.
+
+pub mod host;
