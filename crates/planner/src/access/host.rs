@@ -68,7 +68,10 @@ pub enum CredentialKind {
 
 /// What a kind of credential can do at a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one fact of a host's documentation")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one fact of a host's documentation"
+)]
 pub struct Capabilities {
     /// A new one can be made while an old one works.
     pub overlap: bool,
@@ -256,7 +259,10 @@ impl fmt::Display for Trouble {
         match self {
             Self::Refused { status, message } => write!(formatter, "the host refused ({status}): {message}"),
             Self::Unauthenticated => formatter.write_str("the host does not accept the authoriser's credential (401)"),
-            Self::Forbidden(message) => write!(formatter, "the authoriser's credential may not do that (403): {message}"),
+            Self::Forbidden(message) => write!(
+                formatter,
+                "the authoriser's credential may not do that (403): {message}"
+            ),
             Self::Banned { until } => write!(formatter, "the host keeps this address out until {until}"),
             Self::Limited { until } => write!(formatter, "the host takes no more requests until {until}"),
             Self::Unknown(why) => write!(formatter, "nobody knows whether it was done: {why}"),
