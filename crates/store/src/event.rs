@@ -95,8 +95,63 @@ impl Ring {
     }
 
     /// The events behind `revision`, oldest first.
+    ///
+    /// Who asks has mostly seen all but the newest few, so it is looked for from the end, in steps that double: a search from the middle looks at
+    /// events that nobody has had in a cache for long.
     pub(crate) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
-        let start = self.events.partition_point(|event| event.revision <= revision);
+        let count = self.events.len();
+        let is_seen = |index: usize| {
+            let event = self.events.get(index);
+            event.is_some_and(|event| event.revision <= revision)
+        };
+        let mut step = 1;
+        while step < count && !is_seen(count - step) {
+            step *= 2;
+        }
+        let (mut start, mut end) = (count.saturating_sub(step), count);
+        while start < end {
+            let middle = start + (end - start) / 2;
+            if is_seen(middle) {
+                start = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
         self.events.range(start..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_behind_a_revision_is_found_from_wherever_one_looks() {
+        let limits = Limits::default();
+        for count in 0..40_u64 {
+            let mut ring = Ring::new(0);
+            // Each second revision is of something else.
+            for number in 1..=count {
+                let event = Event {
+                    revision: number * 2,
+                    key: Arc::from("key"),
+                    kind: EventKind::Put,
+                    entry: Arc::new(Entry {
+                        revision: number * 2,
+                        bytes: bytes::Bytes::new(),
+                    }),
+                    previous: None,
+                };
+                ring.push(Arc::new(event), &limits);
+            }
+            for revision in 0..=count * 2 + 3 {
+                let behind: Vec<u64> = ring.after(revision).map(|event| event.revision).collect();
+                let wanted: Vec<u64> = (1..=count)
+                    .map(|number| number * 2)
+                    .filter(|own| *own > revision)
+                    .collect();
+                assert_eq!(behind, wanted, "{count} events, behind {revision}");
+            }
+        }
     }
 }
