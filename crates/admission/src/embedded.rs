@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Review, Ruling};
-use tenure_tenancy::admission::{self, Decision, Question, Refusal, Request, Resource, Surroundings};
+use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, Surroundings};
 use tenure_tenancy::{Claim, Facts, Ledger, NamespaceFacts, Settings, TenantFacts, ledger};
 
 const TENANTS: Followed = ("capsule.clastix.io", "tenants");
@@ -140,9 +140,8 @@ impl Guard for EmbeddedGuard {
     }
 
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {
-        let request = match Request::read_with(review.request, review.object, review.old_object) {
-            Ok(request) => request,
-            Err(error) => return Ruling::Deny(error.to_string()),
+        let Some(request) = describe(review) else {
+            return Ruling::Deny("nobody knows what this request does to its object".to_owned());
         };
         let decision = admission::decide(&self.known(), &request, &Server(surroundings));
         match decision {
@@ -167,6 +166,31 @@ impl Guard for EmbeddedGuard {
             }
         }
     }
+}
+
+/// A request as rules read it; nothing where it is not known what it does.
+fn describe<'a>(review: &Review<'a>) -> Option<Request<'a>> {
+    let extra = review.extra.iter();
+    Some(Request {
+        operation: Operation::read(review.operation)?,
+        resource: Resource {
+            group: review.group,
+            name: review.resource,
+            subresource: review.subresource,
+        },
+        namespace: review.namespace,
+        name: review.name,
+        actor: Actor {
+            user: review.user,
+            groups: review.groups.iter().map(String::as_str).collect(),
+            extra: extra
+                .map(|(key, values)| (key.as_str(), values.iter().map(String::as_str).collect()))
+                .collect(),
+        },
+        is_dry_run: review.is_dry_run,
+        object: review.object,
+        old_object: review.old_object,
+    })
 }
 
 /// What is known of a Tenant that can't be read.

@@ -1,6 +1,7 @@
 //! How long it takes to judge a write, by the guard of the embedded control plane itself, without a server around it: many clients at once, while
 //! namespaces come and go. Owns what is asked; refuses to count what a server does before and after.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,9 +39,19 @@ impl GuardSurroundings for Nothing {
     }
 }
 
-/// A write: the request of a review without its object, and that.
+/// What a write is about, and whose it is.
+#[derive(Debug)]
+struct Asks {
+    group: &'static str,
+    resource: &'static str,
+    namespace: String,
+    name: String,
+    user: String,
+}
+
+/// A write: what is asked, and its object.
 struct Write {
-    request: Value,
+    request: Asks,
     object: Value,
     is_allowed: bool,
 }
@@ -106,10 +117,21 @@ fn microseconds(duration: Duration) -> String {
 /// What one client does, over and over: how long each of its decisions took, in which another thread may have had the processor.
 fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
     let writes = list_writes(client);
+    let groups = ["system:authenticated".to_owned()];
+    let extra = BTreeMap::new();
     let mut took = Vec::with_capacity(ASKED);
     for write in writes.iter().cycle().take(ASKED) {
         let review = Review {
-            request: &write.request,
+            operation: "CREATE",
+            group: write.request.group,
+            resource: write.request.resource,
+            subresource: "",
+            namespace: &write.request.namespace,
+            name: &write.request.name,
+            user: &write.request.user,
+            groups: &groups,
+            extra: &extra,
+            is_dry_run: true,
             object: Some(&write.object),
             old_object: None,
         };
@@ -118,7 +140,7 @@ fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
         took.push(began.elapsed());
         let is_allowed = matches!(ruling, Ruling::Allow { .. });
         if is_allowed != write.is_allowed {
-            bail!("{}: {ruling:?}", write.request);
+            bail!("{:?}: {ruling:?}", write.request);
         }
     }
     Ok(took)
@@ -170,40 +192,39 @@ fn list_writes(client: usize) -> Vec<Write> {
     let index = client * 7 + 1;
     let namespace = format!("tenant-{index}-1");
     let text = "x".repeat(LARGE);
-    let request = |group: &str, version: &str, resource: &str, namespace: &str, name: &str| {
-        json!({
-            "operation": "CREATE", "resource": { "group": group, "version": version, "resource": resource },
-            "namespace": namespace, "name": name, "dryRun": true,
-            "userInfo": { "username": format!("owner-{index}"), "groups": ["system:authenticated"] }
-        })
+    let request = |group: &'static str, resource: &'static str, namespace: &str, name: &str| Asks {
+        group,
+        resource,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        user: format!("owner-{index}"),
     };
     let metadata = |name: &str| json!({ "name": name, "namespace": namespace, "annotations": { "text": text } });
     let pod = |image: &str| json!({ "metadata": metadata("pod"), "spec": { "containers": [{ "name": "app", "image": image, "imagePullPolicy": "Always" }] } });
-    let write = |request: Value, object: Value, is_allowed: bool| Write {
+    let write = |request: Asks, object: Value, is_allowed: bool| Write {
         request,
         object,
         is_allowed,
     };
     vec![
         write(
-            request("", "v1", "configmaps", &namespace, "text"),
+            request("", "configmaps", &namespace, "text"),
             json!({ "metadata": { "name": "text", "namespace": namespace }, "data": { "text": text } }),
             true,
         ),
         write(
-            request("", "v1", "pods", &namespace, "pod"),
+            request("", "pods", &namespace, "pod"),
             pod("registry.example/app:1"),
             true,
         ),
         write(
-            request("", "v1", "pods", &namespace, "pod"),
+            request("", "pods", &namespace, "pod"),
             pod("elsewhere.example/app:1"),
             false,
         ),
         write(
             request(
                 "",
-                "v1",
                 "namespaces",
                 &format!("tenant-{index}-more"),
                 &format!("tenant-{index}-more"),
@@ -214,7 +235,6 @@ fn list_writes(client: usize) -> Vec<Write> {
         write(
             request(
                 "kustomize.toolkit.fluxcd.io",
-                "v1",
                 "kustomizations",
                 &format!("tenant-{index}"),
                 "apps",

@@ -73,10 +73,10 @@ fn find_spoken_for(case: Case<'_>) -> Option<(&TenantFacts, String)> {
 fn find_taken(case: Case<'_>) -> Option<(&TenantFacts, String)> {
     let request = case.request;
     let tenant = case.facts.tenant_of(request.namespace)?;
-    let (home, account) = account_of(tenant)?;
-    if request.namespace != home.as_str() {
+    if request.namespace != tenant.home() {
         return None;
     }
+    let (home, account) = account_of(tenant)?;
     let user = request.actor.user;
     let object = request.object;
     let text = |path: &str| object.and_then(|object| object.pointer(path)).and_then(Value::as_str);

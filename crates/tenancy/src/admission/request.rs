@@ -23,6 +23,20 @@ pub enum Operation {
     Connect,
 }
 
+impl Operation {
+    /// Reads it as AdmissionReviews spell it.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        match text {
+            "CREATE" => Some(Self::Create),
+            "UPDATE" => Some(Self::Update),
+            "DELETE" => Some(Self::Delete),
+            "CONNECT" => Some(Self::Connect),
+            _ => None,
+        }
+    }
+}
+
 /// A resource, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource<'a> {
@@ -103,13 +117,8 @@ impl<'a> Request<'a> {
         old_object: Option<&'a Value>,
     ) -> Result<Self, RequestError> {
         let text = |value: &'a Value, path: &str| value.pointer(path).and_then(Value::as_str);
-        let operation = match text(review, "/operation") {
-            Some("CREATE") => Operation::Create,
-            Some("UPDATE") => Operation::Update,
-            Some("DELETE") => Operation::Delete,
-            Some("CONNECT") => Operation::Connect,
-            _ => return Err(RequestError { field: "operation" }),
-        };
+        let operation = text(review, "/operation").and_then(Operation::read);
+        let operation = operation.ok_or(RequestError { field: "operation" })?;
         let resource = Resource {
             group: text(review, "/resource/group").unwrap_or_default(),
             name: text(review, "/resource/resource").ok_or(RequestError { field: "resource" })?,

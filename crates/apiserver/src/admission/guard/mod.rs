@@ -3,7 +3,9 @@
 //! Owns how a guard learns what is stored (before it is asked, everything that was acknowledged), which requests it is asked about, and
 //! what becomes of its answer. Refuses to know what the rules are.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -12,7 +14,7 @@ use tenure_access::authorization::{self, Authorizer as _};
 use tenure_access::identity::{Lookup as _, UserInfo};
 use tenure_store::{Event, EventKind, Store};
 
-use super::{Admission, Attributes, subject};
+use super::{Admission, Attributes};
 use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::keys;
@@ -36,7 +38,7 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     /// Whether it has something to say about a request.
     fn concerns(&self, asked: &Asked<'_>) -> bool;
 
-    /// What it says about a request: `review` is the `request` of an AdmissionReview without its objects.
+    /// What it says about a request.
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling;
 }
 
@@ -66,11 +68,29 @@ pub struct Asked<'a> {
     pub old_object: Option<&'a Value>,
 }
 
-/// A request as a guard sees it.
+/// A request as a guard sees it: what an AdmissionReview has, as it is at hand.
 #[derive(Clone, Copy, Debug)]
 pub struct Review<'a> {
-    /// The `request` of an AdmissionReview, without the objects.
-    pub request: &'a Value,
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub operation: &'a str,
+    /// Group of the resource.
+    pub group: &'a str,
+    /// Its plural name.
+    pub resource: &'a str,
+    /// Part of the object; empty for the whole.
+    pub subresource: &'a str,
+    /// Namespace; of a Namespace its own name. Empty where there is none.
+    pub namespace: &'a str,
+    /// Name; empty as long as it is still to be generated.
+    pub name: &'a str,
+    /// Who asks.
+    pub user: &'a str,
+    /// The groups of who asks.
+    pub groups: &'a [String],
+    /// What else the server found out about who asks, by key.
+    pub extra: &'a BTreeMap<String, Vec<String>>,
+    /// Whether nothing is stored whatever is answered.
+    pub is_dry_run: bool,
     /// The object as it is to be.
     pub object: Option<&'a Value>,
     /// The object as it is stored.
@@ -110,8 +130,10 @@ pub enum Ruling {
 #[derive(Debug, Default)]
 pub(super) struct Post {
     guard: OnceLock<Arc<dyn Guard>>,
-    /// The revision up to which it has learned each of what it follows; nothing, before it has learned anything.
-    positions: Mutex<Vec<u64>>,
+    /// The revision up to which it has learned what it follows; nothing, before it has learned anything.
+    position: Mutex<Option<u64>>,
+    /// The same to look at without waiting for who learns; never ahead of what is learned.
+    learned: AtomicU64,
 }
 
 impl Post {
@@ -129,33 +151,36 @@ impl Post {
 
     fn catch_up(&self, guard: &dyn Guard, store: &Store) {
         let revision = store.revision();
-        let mut positions = self.positions.lock();
-        let is_behind =
-            |positions: &[u64]| positions.is_empty() || positions.iter().any(|position| *position < revision);
-        if !is_behind(&positions) {
+        if self.learned.load(Ordering::Acquire) >= revision.max(1) {
             return;
         }
-        if positions.is_empty() {
-            *positions = learn_all(guard, store);
-            return;
-        }
-        for ((group, plural), position) in guard.follows().iter().zip(positions.iter_mut()) {
-            let prefix = keys::of_resource(group, plural, None);
-            let Ok((reached, events)) = store.events_after(&prefix, *position, usize::MAX) else {
-                // They are forgotten already: everything is read anew.
-                *positions = learn_all(guard, store);
-                return;
-            };
-            for event in &events {
-                learn_event(guard, event);
-            }
-            *position = reached;
-        }
+        let mut position = self.position.lock();
+        let reached = match *position {
+            Some(reached) if reached >= revision => return,
+            Some(reached) => learn_since(guard, store, reached),
+            None => None,
+        };
+        let reached = reached.unwrap_or_else(|| learn_all(guard, store));
+        *position = Some(reached);
+        self.learned.store(reached, Ordering::Release);
     }
 }
 
-/// Reads everything that is followed. Returns how far each is learned.
-fn learn_all(guard: &dyn Guard, store: &Store) -> Vec<u64> {
+/// Learns what was changed behind a revision. Returns how far that goes; nothing if what was changed is forgotten already.
+fn learn_since(guard: &dyn Guard, store: &Store, position: u64) -> Option<u64> {
+    // All events, since looking for some of them is looking at all.
+    let (reached, events) = store.events_after("", position, usize::MAX).ok()?;
+    for event in &events {
+        let Some(parts) = keys::read(&event.key) else { continue };
+        if guard.follows().contains(&(parts.group, parts.plural)) {
+            learn_event(guard, event, (parts.group, parts.plural), parts.name);
+        }
+    }
+    Some(reached)
+}
+
+/// Reads everything that is followed. Returns how far it is learned.
+fn learn_all(guard: &dyn Guard, store: &Store) -> u64 {
     let snapshot = store.snapshot();
     guard.forget();
     for (group, plural) in guard.follows() {
@@ -165,16 +190,15 @@ fn learn_all(guard: &dyn Guard, store: &Store) -> Vec<u64> {
             }
         }
     }
-    vec![snapshot.revision(); guard.follows().len()]
+    snapshot.revision()
 }
 
-fn learn_event(guard: &dyn Guard, event: &Event) {
-    let Some(parts) = keys::read(&event.key) else { return };
+fn learn_event(guard: &dyn Guard, event: &Event, resource: (&str, &str), name: &str) {
     let object = match event.kind {
         EventKind::Put => decode_stored(&event.entry).ok(),
         EventKind::Delete => None,
     };
-    guard.learn((parts.group, parts.plural), parts.name, object.as_ref());
+    guard.learn(resource, name, object.as_ref());
 }
 
 /// Asks the guard in the mutating phase. The object goes on as it says.
@@ -240,11 +264,19 @@ fn ask(admission: &Admission, attributes: &Attributes<'_>, object: Option<&Value
     let Some(guard) = admission.post.find(contents.store(), &asked) else {
         return Ok(None);
     };
-    let request = subject::request(attributes, resource, resource);
     let review = Review {
-        request: &request,
+        operation: attributes.action.as_str(),
+        group: asked.group,
+        resource: asked.resource,
+        subresource: asked.subresource,
+        namespace: asked.namespace,
+        name: attributes.name,
+        user: asked.user,
+        groups: &user.groups,
+        extra: &user.extra,
+        is_dry_run: attributes.dry_run(),
         object,
-        old_object: attributes.old,
+        old_object: asked.old_object,
     };
     match guard.judge(&review, &Asking { contents, user }) {
         Ruling::Allow { object, warnings } => Ok(Some(Ruled { object, warnings })),
