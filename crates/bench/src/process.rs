@@ -109,9 +109,21 @@ impl Drop for ControlPlane {
 
 /// Resident and peak memory of a process in bytes.
 pub(crate) fn memory_of(id: u32) -> anyhow::Result<(u64, u64)> {
+    let read = read_status(id)?;
+    Ok((read("VmRSS:")?, read("VmHWM:")?))
+}
+
+/// Resident memory of a process that is its own, in bytes: without pages of files, which are its program's mostly and which the kernel takes back when it
+/// needs them.
+pub(crate) fn own_memory_of(id: u32) -> anyhow::Result<u64> {
+    read_status(id)?("RssAnon:")
+}
+
+/// Reads sizes of `/proc/<id>/status`, in bytes (proc(5)).
+fn read_status(id: u32) -> anyhow::Result<impl Fn(&str) -> anyhow::Result<u64>> {
     let path = PathBuf::from(format!("/proc/{id}/status"));
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let field = |name: &str| {
+    Ok(move |name: &str| {
         text.lines()
             .find_map(|line| {
                 line.strip_prefix(name)?
@@ -123,8 +135,7 @@ pub(crate) fn memory_of(id: u32) -> anyhow::Result<(u64, u64)> {
             })
             .map(|kilobytes| kilobytes * 1024)
             .with_context(|| format!("{}: no {name}", path.display()))
-    };
-    Ok((field("VmRSS:")?, field("VmHWM:")?))
+    })
 }
 
 /// CPU time that a process has used so far, user and system, all threads.
