@@ -11,6 +11,8 @@ mod generate;
 mod kustomize;
 mod record_kubernetes;
 mod scenarios;
+mod suites;
+mod tests;
 mod tidy;
 
 /// Automation of the project.
@@ -54,6 +56,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Run all tests, two programs at once: what `cargo test --workspace` does, sooner.
+    Tests,
     /// Run the scenarios against a real Kubernetes: one that is started from the binaries in `TENURE_KUBERNETES_BIN`, or any other.
     Scenarios {
         /// The kubeconfig of a cluster whose namespace `default` has the label `tenure.dev/disposable=true`.
@@ -91,6 +95,7 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run_beside_tests("tenure-differential", "trials", &arguments),
+        Task::Tests => tests::run(),
         Task::Scenarios {
             kubeconfig,
             process,

@@ -1,0 +1,116 @@
+//! Programs of tests, as cargo has built them: which there are, and two of them at once.
+//!
+//! Owns that what they say isn't mixed, and that one that fails doesn't keep the others from being run. Refuses to build them with other features
+//! than `cargo test --workspace` does: whoever names fewer packages builds all that is below them again.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use crate::cargo;
+
+/// How many run at once: most of them wait for half of their time.
+const AT_ONCE: usize = 2;
+
+/// The tests of one target of a package.
+pub(crate) struct Suite {
+    /// Of the target, such as `scenarios`.
+    pub(crate) name: String,
+    /// What was built.
+    pub(crate) program: PathBuf,
+    /// The package's folder, in which tests run.
+    pub(crate) folder: PathBuf,
+}
+
+impl Suite {
+    /// How it is called by people: package and target.
+    pub(crate) fn describe(&self) -> String {
+        let package = self.folder.file_name().unwrap_or_default().display();
+        format!("{package}-{}", self.name)
+    }
+
+    /// A command in the package's folder, with what cargo would tell it.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = cargo::command(program);
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder);
+        command
+    }
+}
+
+/// Builds what `cargo test --workspace` builds of these targets. The largest come first: they take longest.
+pub(crate) fn build(targets: &[&str]) -> anyhow::Result<Vec<Suite>> {
+    let mut command = cargo::command("cargo");
+    command
+        .args(["test", "--quiet", "--workspace", "--locked", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .args(targets);
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        bail!("the tests do not build");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut suites: Vec<Suite> = text.lines().filter_map(read_suite).collect();
+    suites.sort_by_key(|suite| std::cmp::Reverse(suite.program.metadata().map(|file| file.len()).unwrap_or_default()));
+    Ok(suites)
+}
+
+/// A suite, if this is cargo's message that one was built.
+fn read_suite(line: &str) -> Option<Suite> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let target = message.get("target")?;
+    let is_suite = message.pointer("/profile/test")?.as_bool()?;
+    Some(Suite {
+        name: target.get("name")?.as_str()?.to_owned(),
+        program: message.get("executable")?.as_str().filter(|_| is_suite)?.into(),
+        folder: Path::new(message.get("manifest_path")?.as_str()?).parent()?.to_owned(),
+    })
+}
+
+/// Runs them, two at once. Goes on after a failure, and ends with one.
+pub(crate) fn run_at_once(suites: Vec<Suite>, prepare: impl Fn(&Suite) -> Command + Sync) -> anyhow::Result<()> {
+    let waiting = Mutex::new(suites.into_iter());
+    let next = || waiting.lock().ok().and_then(|mut waiting| waiting.next());
+    let work = || {
+        let ended = std::iter::from_fn(|| {
+            let suite = next()?;
+            Some(run_aside(&suite, prepare(&suite)))
+        });
+        finish_all(ended)
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        finish_all(workers.into_iter().map(|worker| match worker.join() {
+            Ok(ended) => ended,
+            Err(_) => bail!("what ran the tests panicked"),
+        }))
+    })
+}
+
+/// Goes on after a failure, and ends with the first.
+pub(crate) fn finish_all(ended: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
+    ended.fold(Ok(()), Result::and)
+}
+
+/// Runs a suite whose words would be mixed with those of another: they are printed when it is at its end.
+fn run_aside(suite: &Suite, mut command: Command) -> anyhow::Result<()> {
+    let name = suite.describe();
+    let logs = cargo::target().join("suites");
+    std::fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
+    let log = logs.join(format!("{name}.log"));
+    let file = File::create(&log).with_context(|| log.display().to_string())?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    writeln!(std::io::stdout(), "{name}: begins, in {}", log.display())?;
+    let ended = cargo::finish(command);
+    let text = std::fs::read(&log).unwrap_or_default();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{name}:")?;
+    out.write_all(&text)?;
+    ended
+}
