@@ -27,10 +27,11 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::io::ReaderStream;
 
+use crate::access::{Access, Verdict};
 use crate::error::GitServerError;
 use crate::git;
 use crate::repository::Repository;
-use crate::server::{HttpAuthentication, ProtocolVersions, Shared, Tls};
+use crate::server::{HttpAuthentication, ProtocolVersions, Shared, Tls, trim_name};
 
 /// A request that is compressed is small; it is unpacked in memory up to this.
 const LARGEST_COMPRESSED: usize = 16 << 20;
@@ -110,10 +111,10 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, share
 
 async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Body> {
     shared.requests.fetch_add(1, Ordering::Relaxed);
-    if let Some(refusal) = refuse(request.headers(), shared) {
+    let path = request.uri().path().to_owned();
+    if let Some(refusal) = refuse(&request, &path, shared) {
         return refusal;
     }
-    let path = request.uri().path().to_owned();
     let result = if let Some(name) = path.strip_suffix("/info/refs") {
         match (
             request.method(),
@@ -145,25 +146,52 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
     })
 }
 
-fn refuse(headers: &HeaderMap, shared: &Shared) -> Option<Response<Body>> {
-    let (wanted, challenge) = match shared.authentication.as_ref()? {
-        HttpAuthentication::Basic { username, password } => {
-            let pair = base64::engine::general_purpose::STANDARD.encode(format!("{username}:{password}"));
-            (format!("Basic {pair}"), "Basic realm=\"tenure\"")
+/// Refuses who shows nothing that is let in to what is asked for.
+fn refuse(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Response<Body>> {
+    let shown = request.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
+    let challenge = match (shared.authentication.as_ref(), shared.access.as_ref()) {
+        (None, None) => return None,
+        (None, Some(_)) => "Basic realm=\"tenure\"",
+        (Some(authentication), _) => {
+            let (wanted, challenge) = match authentication {
+                HttpAuthentication::Basic { username, password } => {
+                    let pair = base64::engine::general_purpose::STANDARD.encode(format!("{username}:{password}"));
+                    (format!("Basic {pair}"), "Basic realm=\"tenure\"")
+                }
+                HttpAuthentication::Bearer(token) => (format!("Bearer {token}"), "Bearer realm=\"tenure\""),
+            };
+            if shown.is_some_and(|shown| shown == wanted.as_bytes()) {
+                return None;
+            }
+            challenge
         }
-        HttpAuthentication::Bearer(token) => (format!("Bearer {token}"), "Bearer realm=\"tenure\""),
     };
-    if headers
-        .get(AUTHORIZATION)
-        .is_some_and(|given| given.as_bytes() == wanted.as_bytes())
-    {
-        return None;
+    let verdict = shared.access.as_ref().and_then(|access| {
+        let writes = path.ends_with("/git-receive-pack") || request.uri().query() == Some("service=git-receive-pack");
+        judge(access, shown?, path, writes)
+    });
+    match verdict.unwrap_or(Verdict::Unknown) {
+        Verdict::Allowed => None,
+        Verdict::Elsewhere => Some(text(StatusCode::NOT_FOUND, "repository not found\n")),
+        Verdict::ReadOnly => Some(text(StatusCode::FORBIDDEN, "this token may not push\n")),
+        Verdict::Unknown => {
+            let mut response = text(StatusCode::UNAUTHORIZED, "authentication required\n");
+            response
+                .headers_mut()
+                .insert(WWW_AUTHENTICATE, http::HeaderValue::from_static(challenge));
+            Some(response)
+        }
     }
-    let mut response = text(StatusCode::UNAUTHORIZED, "authentication required\n");
-    response
-        .headers_mut()
-        .insert(WWW_AUTHENTICATE, http::HeaderValue::from_static(challenge));
-    Some(response)
+}
+
+/// What a user name and a token may at a path; nothing when they can't be read.
+fn judge(access: &Access, shown: &[u8], path: &str, writes: bool) -> Option<Verdict> {
+    let pair = std::str::from_utf8(shown).ok()?.strip_prefix("Basic ")?;
+    let pair = base64::engine::general_purpose::STANDARD.decode(pair.trim()).ok()?;
+    let (username, token) = std::str::from_utf8(&pair).ok()?.split_once(':')?;
+    let ends = ["/info/refs", "/git-upload-pack", "/git-receive-pack"];
+    let name = ends.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+    Some(access.judge_token(username, token, trim_name(name), writes))
 }
 
 /// The value for `GIT_PROTOCOL` that a client asks for, if the server may speak it.

@@ -2,9 +2,11 @@
 //!
 //! Owns the folder that it is given and nothing outside it: what a client names is a repository's name, never a path.
 //! Git runs with a clean environment, so the user's configuration, hooks templates, helpers and identity play no part.
-//! It is what the demo and the tests fetch from; it refuses to be more: no accounts, no web pages, no listening beyond
+//! Whom it lets in is said in its options, or by repository in an [`Access`], which may change while it runs.
+//! It is what the demo and the tests fetch from; it refuses to be more: no web pages, no listening beyond
 //! the address it is told (loopback unless the caller says otherwise).
 
+mod access;
 mod error;
 mod git;
 mod http;
@@ -13,6 +15,7 @@ mod repository;
 mod server;
 mod ssh;
 
+pub use access::{Access, Clock, NewKey, NewToken, Repositories};
 pub use error::GitServerError;
 pub use mirror::Mirror;
 pub use repository::{Content, Repository};

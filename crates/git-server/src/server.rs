@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
 
+use crate::access::Access;
 use crate::error::GitServerError;
 use crate::git;
 use crate::http;
@@ -23,8 +24,10 @@ pub struct Options {
     pub http: SocketAddr,
     /// HTTP over TLS with these keys instead of plain HTTP.
     pub tls: Option<Tls>,
-    /// What an HTTP client must show; nothing if none.
+    /// What an HTTP client must show; nothing if none, unless `access` is given.
     pub authentication: Option<HttpAuthentication>,
+    /// Tokens and ssh keys that are let in to some repositories, besides what is let in to all.
+    pub access: Option<Access>,
     /// Whether pushes are taken.
     pub accept_pushes: bool,
     /// Listen for ssh too.
@@ -39,6 +42,7 @@ impl Default for Options {
             http: loopback(),
             tls: None,
             authentication: None,
+            access: None,
             accept_pushes: true,
             ssh: None,
             versions: ProtocolVersions::All,
@@ -130,6 +134,7 @@ pub type Pushes = broadcast::Receiver<Push>;
 pub(crate) struct Shared {
     pub(crate) root: PathBuf,
     pub(crate) authentication: Option<HttpAuthentication>,
+    pub(crate) access: Option<Access>,
     pub(crate) accept_pushes: bool,
     pub(crate) versions: ProtocolVersions,
     pub(crate) pushes: broadcast::Sender<Push>,
@@ -140,8 +145,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The repository that a client named, with or without `.git` and slashes around it.
     pub(crate) fn repository(&self, name: &str) -> Result<Repository, GitServerError> {
-        let name = name.trim_matches('/');
-        let name = name.strip_suffix(".git").unwrap_or(name);
+        let name = trim_name(name);
         let part = |part: &str| {
             !part.is_empty()
                 && !part.starts_with(['.', '-'])
@@ -192,6 +196,12 @@ impl Shared {
     }
 }
 
+/// The name in what a client writes, with or without `.git` and slashes around it.
+pub(crate) fn trim_name(name: &str) -> &str {
+    let name = name.trim_matches('/');
+    name.strip_suffix(".git").unwrap_or(name)
+}
+
 /// A running server. It stops when it is dropped.
 #[derive(Debug)]
 pub struct GitServer {
@@ -221,6 +231,7 @@ impl GitServer {
         let shared = Arc::new(Shared {
             root,
             authentication: options.authentication,
+            access: options.access,
             accept_pushes: options.accept_pushes,
             versions: options.versions,
             pushes: broadcast::Sender::new(256),
@@ -275,6 +286,28 @@ impl GitServer {
         )
         .await?;
         Ok(repository)
+    }
+
+    /// Calls a repository otherwise. What is let in to it stays let in; the old name is free.
+    ///
+    /// # Errors
+    /// [`GitServerError::InvalidName`], [`GitServerError::Missing`], [`GitServerError::Exists`] or [`GitServerError::Io`].
+    pub fn rename(&self, old: &str, new: &str) -> Result<Repository, GitServerError> {
+        let (from, to) = (self.shared.existing(old)?, self.shared.repository(new)?);
+        if to.folder().exists() {
+            return Err(GitServerError::Exists(to.name().to_owned()));
+        }
+        let parent = to.folder().parent().unwrap_or(&self.shared.root);
+        let moved = std::fs::create_dir_all(parent).and_then(|()| std::fs::rename(from.folder(), to.folder()));
+        moved.map_err(|source| GitServerError::Io {
+            action: "move to",
+            path: to.folder().to_path_buf(),
+            source,
+        })?;
+        if let Some(access) = &self.shared.access {
+            access.rename(from.name(), to.name());
+        }
+        Ok(to)
     }
 
     /// An existing repository.

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use russh::keys::ssh_key::private::{Ed25519Keypair, KeypairData};
+use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{PrivateKey, PublicKey};
 use russh::server::{Auth, Handler, Msg, Session, VerifiedPublicKey};
 use russh::{Channel, ChannelId};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
+use crate::access::Verdict;
 use crate::error::GitServerError;
 use crate::git;
 use crate::http::allowed_protocol;
@@ -78,6 +80,7 @@ pub(crate) async fn serve(
         let client = Client {
             shared: Arc::clone(&shared),
             authorized: Arc::clone(&authorized),
+            key: None,
             channels: HashMap::new(),
             protocols: HashMap::new(),
         };
@@ -97,6 +100,8 @@ pub(crate) async fn serve(
 struct Client {
     shared: Arc<Shared>,
     authorized: Arc<[PublicKey]>,
+    /// Who logged in, unless it is somebody who may do everything: what it may is looked up when it asks for something.
+    key: Option<KeyData>,
     channels: HashMap<ChannelId, Channel<Msg>>,
     protocols: HashMap<ChannelId, String>,
 }
@@ -106,15 +111,21 @@ impl Handler for Client {
 
     async fn auth_publickey(&mut self, _user: &str, key: VerifiedPublicKey<'_>) -> Result<Auth, Self::Error> {
         // The comment of a key is no part of who it is.
-        if self
-            .authorized
-            .iter()
-            .any(|known| known.key_data() == key.public_key.key_data())
-        {
-            Ok(Auth::Accept)
-        } else {
-            Ok(Auth::reject())
+        let shown = key.public_key.key_data();
+        if self.authorized.iter().any(|known| known.key_data() == shown) {
+            self.key = None;
+            return Ok(Auth::Accept);
         }
+        if self
+            .shared
+            .access
+            .as_ref()
+            .is_some_and(|access| access.knows_key(shown))
+        {
+            self.key = Some(shown.clone());
+            return Ok(Auth::Accept);
+        }
+        Ok(Auth::reject())
     }
 
     async fn channel_open_session(
@@ -180,7 +191,13 @@ impl Client {
             .strip_prefix('\'')
             .and_then(|rest| rest.strip_suffix('\''))
             .unwrap_or(argument);
-        self.shared.existing(name).ok().map(|repository| (service, repository))
+        let repository = self.shared.existing(name).ok()?;
+        let verdict = match (&self.key, &self.shared.access) {
+            (None, _) => Verdict::Allowed,
+            (Some(key), Some(access)) => access.judge_key(key, repository.name(), service == "receive-pack"),
+            (Some(_), None) => Verdict::Unknown,
+        };
+        (verdict == Verdict::Allowed).then_some((service, repository))
     }
 }
 

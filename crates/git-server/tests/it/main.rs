@@ -9,6 +9,8 @@
     reason = "tests may panic"
 )]
 
+mod access;
+
 use std::path::Path;
 use std::process::Output;
 
@@ -48,6 +50,18 @@ fn ok(output: &Output) {
 fn failed(output: &Output, words: &str) {
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && message.contains(words), "{message}");
+}
+
+/// A key pair in a folder; its public half, unless there is no ssh-keygen.
+async fn make_key(folder: &Path, name: &str) -> Option<String> {
+    let file = folder.join(name);
+    let made = Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+        .arg(&file)
+        .status()
+        .await;
+    made.is_ok_and(|status| status.success())
+        .then(|| std::fs::read_to_string(file.with_extension("pub")).unwrap())
 }
 
 #[tokio::test]
@@ -166,19 +180,13 @@ async fn what_is_refused_over_http() {
 #[tokio::test]
 async fn clone_and_push_over_ssh() {
     let folder = TempDir::new().unwrap();
-    let key = folder.path().join("key");
-    for name in ["key", "stranger"] {
-        let made = Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(folder.path().join(name))
-            .status()
-            .await;
-        if !made.is_ok_and(|status| status.success()) {
-            println!("skipped: there is no ssh-keygen");
-            return;
-        }
-    }
-    let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+    let (Some(public), Some(_)) = (
+        make_key(folder.path(), "key").await,
+        make_key(folder.path(), "stranger").await,
+    ) else {
+        println!("skipped: there is no ssh-keygen");
+        return;
+    };
     let options = Options {
         ssh: Some(SshOptions::loopback(vec![public])),
         ..Options::default()

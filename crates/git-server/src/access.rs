@@ -1,0 +1,296 @@
+//! Who may use which repository: tokens and ssh keys that come and go while the server runs.
+//!
+//! Owns what each of them reaches and until when, and when it was used last. Of a token it keeps the SHA-256 alone, and compares it in constant
+//! time with every one that it knows, so that an answer's time says nothing. It refuses to decide who gets one: whoever runs the server does.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use ring::digest::{SHA256, digest};
+use russh::keys::PublicKey;
+use russh::keys::ssh_key::public::KeyData;
+use subtle::ConstantTimeEq as _;
+
+use crate::error::GitServerError;
+
+/// What says how late it is.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+/// Tokens and keys of repositories. Cheap to clone: all clones are the same table.
+#[derive(Clone)]
+pub struct Access {
+    table: Arc<Mutex<Table>>,
+    clock: Clock,
+}
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    tokens: Vec<Token>,
+    keys: Vec<Key>,
+}
+
+struct Token {
+    id: u64,
+    username: Option<String>,
+    sha256: [u8; 32],
+    repositories: Repositories,
+    may_write: bool,
+    expires_at: Option<SystemTime>,
+    last_used_at: Option<SystemTime>,
+}
+
+struct Key {
+    id: u64,
+    key: KeyData,
+    repository: String,
+    may_write: bool,
+    expires_at: Option<SystemTime>,
+    last_used_at: Option<SystemTime>,
+}
+
+/// Which repositories a token is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repositories {
+    /// This one.
+    One(String),
+    /// All whose names begin with this path and a slash.
+    Below(String),
+}
+
+/// A token that is let in from now on.
+#[derive(Clone)]
+pub struct NewToken<'a> {
+    /// The user name that has to come with it; any if there is none.
+    pub username: Option<&'a str>,
+    /// The token itself. Only its digest is kept.
+    pub value: &'a str,
+    /// What it is for.
+    pub repositories: Repositories,
+    /// Whether it may push.
+    pub may_write: bool,
+    /// From when on it isn't let in any more.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// An ssh key that is let in from now on.
+#[derive(Clone, Debug)]
+pub struct NewKey<'a> {
+    /// Its public half in OpenSSH's form.
+    pub public: &'a str,
+    /// The repository that it is for.
+    pub repository: &'a str,
+    /// Whether it may push.
+    pub may_write: bool,
+    /// From when on it isn't let in any more.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// What a request may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Allowed,
+    /// Nobody knows what was shown, or it isn't good any more.
+    Unknown,
+    /// It is for another repository.
+    Elsewhere,
+    /// It may read and not write.
+    ReadOnly,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table();
+        write!(f, "Access({} tokens, {} keys)", table.tokens.len(), table.keys.len())
+    }
+}
+
+impl Access {
+    /// Nothing is let in yet; expiry goes by the system's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemTime::now))
+    }
+
+    /// As [`Access::new`], by another clock.
+    #[must_use]
+    pub fn with_clock(clock: Clock) -> Self {
+        Self {
+            table: Arc::default(),
+            clock,
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a token in; the number by which it is revoked.
+    pub fn add_token(&self, token: NewToken<'_>) -> u64 {
+        let mut table = self.table();
+        let id = table.next();
+        table.tokens.push(Token {
+            id,
+            username: token.username.map(str::to_owned),
+            sha256: hash(token.value),
+            repositories: token.repositories,
+            may_write: token.may_write,
+            expires_at: token.expires_at,
+            last_used_at: None,
+        });
+        id
+    }
+
+    /// Lets an ssh key in; the number by which it is removed.
+    ///
+    /// # Errors
+    /// [`GitServerError::Keys`] when it is no public key.
+    pub fn add_key(&self, key: NewKey<'_>) -> Result<u64, GitServerError> {
+        let public = PublicKey::from_openssh(key.public).map_err(|error| GitServerError::Keys(error.to_string()))?;
+        let mut table = self.table();
+        let id = table.next();
+        table.keys.push(Key {
+            id,
+            key: public.key_data().clone(),
+            repository: key.repository.to_owned(),
+            may_write: key.may_write,
+            expires_at: key.expires_at,
+            last_used_at: None,
+        });
+        Ok(id)
+    }
+
+    /// Lets a token or a key in no more. Whether there was one.
+    pub fn revoke(&self, id: u64) -> bool {
+        let mut table = self.table();
+        let before = table.tokens.len() + table.keys.len();
+        table.tokens.retain(|token| token.id != id);
+        table.keys.retain(|key| key.id != id);
+        before > table.tokens.len() + table.keys.len()
+    }
+
+    /// When a token or a key was used last.
+    #[must_use]
+    pub fn last_used_at(&self, id: u64) -> Option<SystemTime> {
+        let table = self.table();
+        let token = table.tokens.iter().find(|token| token.id == id);
+        let key = || table.keys.iter().find(|key| key.id == id);
+        token.map_or_else(|| key()?.last_used_at, |token| token.last_used_at)
+    }
+
+    /// A repository is called otherwise from now on: what is for it alone stays so.
+    pub(crate) fn rename(&self, old: &str, new: &str) {
+        let mut table = self.table();
+        for token in &mut table.tokens {
+            if let Repositories::One(name) = &mut token.repositories
+                && name == old
+            {
+                new.clone_into(name);
+            }
+        }
+        for key in &mut table.keys {
+            if key.repository == old {
+                new.clone_into(&mut key.repository);
+            }
+        }
+    }
+
+    /// Whether a user name and a token are let in to a repository.
+    pub(crate) fn judge_token(&self, username: &str, value: &str, repository: &str, writes: bool) -> Verdict {
+        let now = (self.clock)();
+        let shown = hash(value);
+        let mut table = self.table();
+        let mut verdict = Verdict::Unknown;
+        // All of them, always: how long it takes doesn't depend on which one it is.
+        for token in &mut table.tokens {
+            let is_shown = bool::from(token.sha256.ct_eq(&shown));
+            let is_named = token.username.as_deref().is_none_or(|name| name == username);
+            if !is_shown || !is_named || is_over(token.expires_at, now) {
+                continue;
+            }
+            let reaches = match &token.repositories {
+                Repositories::One(name) => name == repository,
+                Repositories::Below(path) => repository
+                    .strip_prefix(path.as_str())
+                    .is_some_and(|rest| rest.starts_with('/')),
+            };
+            let judged = judge(reaches, token.may_write, writes);
+            if judged == Verdict::Allowed {
+                token.last_used_at = Some(now);
+            }
+            verdict = verdict.or(judged);
+        }
+        verdict
+    }
+
+    /// Whether a key is let in at all: to which repository, it doesn't say before it is asked.
+    pub(crate) fn knows_key(&self, key: &KeyData) -> bool {
+        let now = (self.clock)();
+        let table = self.table();
+        let mut keys = table.keys.iter();
+        keys.any(|known| known.key == *key && !is_over(known.expires_at, now))
+    }
+
+    /// Whether a key is let in to a repository.
+    pub(crate) fn judge_key(&self, key: &KeyData, repository: &str, writes: bool) -> Verdict {
+        let now = (self.clock)();
+        let mut table = self.table();
+        let mut verdict = Verdict::Unknown;
+        for known in &mut table.keys {
+            if known.key != *key || is_over(known.expires_at, now) {
+                continue;
+            }
+            let judged = judge(known.repository == repository, known.may_write, writes);
+            if judged == Verdict::Allowed {
+                known.last_used_at = Some(now);
+            }
+            verdict = verdict.or(judged);
+        }
+        verdict
+    }
+}
+
+impl Table {
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+impl Verdict {
+    /// The better one of two: what is known under several numbers may what any of them may.
+    fn or(self, other: Self) -> Self {
+        let rank = |verdict| match verdict {
+            Self::Allowed => 3,
+            Self::ReadOnly => 2,
+            Self::Elsewhere => 1,
+            Self::Unknown => 0,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
+fn judge(reaches: bool, may_write: bool, writes: bool) -> Verdict {
+    match (reaches, writes && !may_write) {
+        (false, _) => Verdict::Elsewhere,
+        (true, true) => Verdict::ReadOnly,
+        (true, false) => Verdict::Allowed,
+    }
+}
+
+fn is_over(expires_at: Option<SystemTime>, now: SystemTime) -> bool {
+    expires_at.is_some_and(|end| end <= now)
+}
+
+fn hash(value: &str) -> [u8; 32] {
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(digest(&SHA256, value.as_bytes()).as_ref());
+    sha256
+}

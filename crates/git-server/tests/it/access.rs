@@ -1,0 +1,183 @@
+//! Tokens and keys of single repositories, shown by the installed git and ssh.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+use tenure_git_server::{Access, GitServer, NewKey, NewToken, Options, Repositories, SshOptions};
+
+use super::{failed, git, git_with, make_key, ok};
+
+/// A server with two repositories, and the hour that it takes it for.
+struct Stand {
+    folder: TempDir,
+    server: GitServer,
+    access: Access,
+    hour: Arc<AtomicU64>,
+}
+
+fn hour(number: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(number * 3600)
+}
+
+impl Stand {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let now = Arc::new(AtomicU64::new(10));
+        let shown = Arc::clone(&now);
+        let access = Access::with_clock(Arc::new(move || hour(shown.load(Ordering::Relaxed))));
+        let options = Options {
+            access: Some(access.clone()),
+            ssh: Some(SshOptions::loopback(Vec::new())),
+            ..Options::default()
+        };
+        let server = GitServer::start(folder.path().join("repositories"), options)
+            .await
+            .unwrap();
+        for name in ["team/app", "team/other"] {
+            let repository = server.create(name).await.unwrap();
+            repository.commit([("a", "b")], "first").await.unwrap();
+        }
+        let hour = now;
+        Self {
+            folder,
+            server,
+            access,
+            hour,
+        }
+    }
+
+    fn token(&self, value: &str, repositories: Repositories, may_write: bool) -> u64 {
+        self.access.add_token(NewToken {
+            username: Some("gitlab+deploy-token-1"),
+            value,
+            repositories,
+            may_write,
+            expires_at: Some(hour(20)),
+        })
+    }
+
+    fn url(&self, user: &str, token: &str, name: &str) -> String {
+        format!("http://{user}:{token}@{}/{name}.git", self.server.http_address())
+    }
+
+    async fn clone(&self, user: &str, token: &str, name: &str, into: &str) -> std::process::Output {
+        git(self.folder.path(), &["clone", "-q", &self.url(user, token, name), into]).await
+    }
+}
+
+const USER: &str = "gitlab%2Bdeploy-token-1";
+
+#[tokio::test]
+async fn a_token_is_for_its_repository_and_for_reading_until_it_is_revoked() {
+    let stand = Stand::new().await;
+    let one = Repositories::One("team/app".to_owned());
+    let id = stand.token("gldt-secret", one.clone(), false);
+    assert_eq!(stand.access.last_used_at(id), None);
+
+    ok(&stand.clone(USER, "gldt-secret", "team/app", "work").await);
+    assert_eq!(stand.access.last_used_at(id), Some(hour(10)));
+    let work = stand.folder.path().join("work");
+    failed(&git(&work, &["push", "-q", "origin", "HEAD:other"]).await, "403");
+    for (user, token) in [(USER, "gldt-secreT"), ("somebody", "gldt-secret"), (USER, "")] {
+        failed(&stand.clone(user, token, "team/app", "no").await, "");
+    }
+    failed(&stand.clone(USER, "gldt-secret", "team/other", "no").await, "not found");
+    failed(
+        &git(
+            stand.folder.path(),
+            &["clone", "-q", &stand.server.http_url("team/app"), "no"],
+        )
+        .await,
+        "",
+    );
+
+    let writer = stand.token("gldt-writer", one, true);
+    let url = stand.url(USER, "gldt-writer", "team/app");
+    ok(&git(&work, &["push", "-q", &url, "HEAD:other"]).await);
+    ok(&git(&work, &["fetch", "-q", "origin"]).await);
+    assert!(stand.access.revoke(id) && !stand.access.revoke(id));
+    failed(&git(&work, &["fetch", "-q", "origin"]).await, "Authentication failed");
+    ok(&git(&work, &["fetch", "-q", &url]).await);
+    stand.hour.store(20, Ordering::Relaxed);
+    failed(&git(&work, &["fetch", "-q", &url]).await, "Authentication failed");
+    assert_eq!(stand.access.last_used_at(writer), Some(hour(10)));
+    assert!(!format!("{:?}", stand.access).contains("gldt"));
+}
+
+#[tokio::test]
+async fn a_token_of_a_group_is_for_what_is_below_and_follows_a_repository_that_moves() {
+    let stand = Stand::new().await;
+    stand.token("gldt-group", Repositories::Below("team".to_owned()), false);
+    stand.token("gldt-app", Repositories::One("team/app".to_owned()), false);
+    for (at, name) in ["team/app", "team/other"].into_iter().enumerate() {
+        ok(&stand.clone(USER, "gldt-group", name, &format!("work-{at}")).await);
+    }
+    stand.server.rename("team/app", "teams/app").unwrap();
+    let replaced = stand.server.create("team/app").await.unwrap();
+    replaced.commit([("a", "another's")], "first").await.unwrap();
+    failed(&stand.clone(USER, "gldt-group", "teams/app", "no").await, "not found");
+    failed(&stand.clone(USER, "gldt-app", "team/app", "no").await, "not found");
+    ok(&stand.clone(USER, "gldt-app", "teams/app", "moved").await);
+    let content = std::fs::read_to_string(stand.folder.path().join("moved/a")).unwrap();
+    assert_eq!(content, "b");
+    assert!(stand.server.rename("team/app", "teams/app").is_err());
+}
+
+#[tokio::test]
+async fn a_key_is_for_its_repository_and_for_reading_until_it_is_removed() {
+    let stand = Stand::new().await;
+    let Some(public) = make_key(stand.folder.path(), "key").await else {
+        println!("skipped: there is no ssh-keygen");
+        return;
+    };
+    let known = stand.folder.path().join("known_hosts");
+    std::fs::write(&known, stand.server.known_hosts().unwrap()).unwrap();
+    let ssh = format!(
+        "ssh -F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile={} -i {}",
+        known.display(),
+        stand.folder.path().join("key").display()
+    );
+    let environment = [("GIT_SSH_COMMAND", ssh.as_str())];
+    let clone = async |name: &str, into: &str| {
+        let url = stand.server.ssh_url(name).unwrap();
+        git_with(stand.folder.path(), &["clone", "-q", &url, into], &environment).await
+    };
+    failed(&clone("team/app", "no").await, "Permission denied");
+    let add = |may_write| {
+        let key = NewKey {
+            public: &public,
+            repository: "team/app",
+            may_write,
+            expires_at: Some(hour(20)),
+        };
+        stand.access.add_key(key).unwrap()
+    };
+    let id = add(false);
+    ok(&clone("team/app", "work").await);
+    assert_eq!(stand.access.last_used_at(id), Some(hour(10)));
+    failed(&clone("team/other", "no").await, "not found");
+    let work = stand.folder.path().join("work");
+    let push = ["push", "-q", "origin", "HEAD:other"];
+    failed(&git_with(&work, &push, &environment).await, "not allowed");
+    assert!(stand.access.revoke(id));
+    failed(
+        &git_with(&work, &["fetch", "-q"], &environment).await,
+        "Permission denied",
+    );
+    add(true);
+    ok(&git_with(&work, &push, &environment).await);
+    stand.hour.store(20, Ordering::Relaxed);
+    failed(
+        &git_with(&work, &["fetch", "-q"], &environment).await,
+        "Permission denied",
+    );
+    let broken = NewKey {
+        public: "ssh-ed25519 x",
+        repository: "team/app",
+        may_write: false,
+        expires_at: None,
+    };
+    assert!(stand.access.add_key(broken).is_err());
+}
