@@ -197,6 +197,53 @@ pub enum Ask {
     },
     /// Whether the authoriser's own credential works, and until when.
     ReadOwnCredential,
+    /// The open issue of a project that is called so. Any text in it is people's.
+    FindIssue {
+        /// Of which project.
+        target: Target,
+        /// Its title, whole.
+        title: String,
+    },
+    /// Open an issue that only members of the project see.
+    OpenIssue {
+        /// Of which project.
+        target: Target,
+        /// Its title.
+        title: String,
+        /// What is in it, in Markdown.
+        body: String,
+    },
+    /// Close an issue. That it is not there is success.
+    CloseIssue {
+        /// Of which project.
+        target: Target,
+        /// Its number there.
+        number: u64,
+    },
+}
+
+impl Ask {
+    /// Whether it changes something at the host, so that a lost answer leaves open whether it was done.
+    #[must_use]
+    pub fn is_order(&self) -> bool {
+        match self {
+            Self::Mint(_) | Self::Revoke { .. } | Self::OpenIssue { .. } | Self::CloseIssue { .. } => true,
+            Self::FindByPath { .. }
+            | Self::FindById { .. }
+            | Self::List { .. }
+            | Self::ReadOwnCredential
+            | Self::FindIssue { .. } => false,
+        }
+    }
+}
+
+/// An issue of a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issue {
+    /// Its number in the project.
+    pub number: u64,
+    /// Where people read it.
+    pub url: String,
 }
 
 /// What a host answered.
@@ -212,6 +259,58 @@ pub enum Told {
     Revoked,
     /// To `ReadOwnCredential`: until when it works, where the host says so.
     OwnCredential(Option<Timestamp>),
+    /// To `FindIssue`, and to `OpenIssue`.
+    Issue(Option<Issue>),
+    /// To `CloseIssue`.
+    IssueClosed,
+}
+
+/// A code with which somebody shows in a browser who they are (RFC 8628). The secret that belongs to it is whoever's who asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceCode {
+    /// What they type.
+    pub user_code: String,
+    /// Where they type it.
+    pub verification_url: String,
+    /// Until when.
+    pub expires_at: Timestamp,
+    /// How many seconds lie at least between two questions whether they did.
+    pub interval_seconds: u64,
+}
+
+/// Whether somebody has shown who they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeviceTold {
+    /// Not yet.
+    Pending,
+    /// Not yet, and it was asked too soon: five seconds more from now on.
+    SlowDown,
+    /// They would not.
+    Denied,
+    /// The code lives no more.
+    Expired,
+    /// They have. What was given for that was given back.
+    Shown(Membership),
+}
+
+/// What somebody is in a project or group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// The host's number of them, by which they are called.
+    pub user_id: u64,
+    /// How much they may; nothing where they are no member.
+    pub level: Option<AccessLevel>,
+}
+
+/// What came of showing a credential as its own client shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Probed {
+    /// It opens what it is for.
+    Accepted,
+    /// The server knows it not, or not for that.
+    Refused(String),
+    /// Neither: the server is down, keeps this address out, or answers something else.
+    Unclear(String),
 }
 
 /// Why there is no answer that one can go on with. No text of a host's is in it but what was made harmless: short, one line, without what was sent.
@@ -240,6 +339,8 @@ pub enum Trouble {
     },
     /// Nobody knows whether it had an effect: cut off, timed out, a 5xx, or an answer that can't be read after an order.
     Unknown(String),
+    /// Nothing was done: no connection, or a question that got no answer, or a 5xx.
+    Unreachable(String),
     /// The path leads elsewhere (301): what was ordered was not done there.
     Moved,
     /// Not an answer of this API: HTML, or more than is taken. Of a question only; an order's is `Unknown`.
@@ -266,6 +367,7 @@ impl fmt::Display for Trouble {
             Self::Banned { until } => write!(formatter, "the host keeps this address out until {until}"),
             Self::Limited { until } => write!(formatter, "the host takes no more requests until {until}"),
             Self::Unknown(why) => write!(formatter, "nobody knows whether it was done: {why}"),
+            Self::Unreachable(why) => write!(formatter, "the host can't be asked: {why}"),
             Self::Moved => formatter.write_str("it has moved to another path; nothing was done there"),
             Self::NotUnderstood(why) => write!(formatter, "the answer is not one of this API: {why}"),
         }
