@@ -23,15 +23,13 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
-use url::Url;
 
 use crate::artifact::SourceKey;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
+use crate::host_client::BaseUrl;
 use crate::http::{HttpClient, HttpRequest};
-use crate::policy::{Endpoint, Scheme};
 use crate::secret::{Credentials, Hidden, Reader, SecretData, TlsOptions};
-use crate::url::read_host;
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 /// Where GitHub's own API is.
@@ -50,19 +48,19 @@ const SKEW_SECONDS: i64 = 30;
 
 /// An App, and one installation of it.
 #[derive(Clone)]
-pub(crate) struct GitHubApp {
+pub struct GitHubApp {
     id: u64,
     installation: Installation,
     key: Arc<RsaKeyPair>,
-    api: Endpoint,
-    /// Without a slash at the end.
-    path: String,
+    api: BaseUrl,
     /// Of all of this: another Secret has other tokens.
     digest: [u8; 32],
 }
 
-#[derive(Debug, Clone)]
-enum Installation {
+/// Which installation of an App is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Installation {
+    /// The one with this number.
     Id(u64),
     /// An organization or a user.
     Owner(String),
@@ -70,11 +68,7 @@ enum Installation {
 
 impl fmt::Debug for GitHubApp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "GitHubApp({}, {:?}, {}{})",
-            self.id, self.installation, self.api, self.path
-        )
+        write!(f, "GitHubApp({}, {:?}, {})", self.id, self.installation, self.api)
     }
 }
 
@@ -123,7 +117,7 @@ impl GitHubApp {
     ///
     /// # Errors
     /// [`FetchError::InvalidProvider`] when it is none of an App, [`FetchError::InvalidSecret`] when something of it can't be used.
-    pub(crate) fn read(secret: Option<&SecretData>) -> Result<Self, FetchError> {
+    pub fn read(secret: Option<&SecretData>) -> Result<Self, FetchError> {
         let secret = secret.filter(|secret| is_app(secret)).ok_or_else(|| FetchError::InvalidProvider {
             problem: "secretRef with github app data must be specified when provider is set to github: githubAppID, githubAppPrivateKey, and \
                       githubAppInstallationID or githubAppInstallationOwner"
@@ -168,11 +162,11 @@ impl GitHubApp {
             invalid("githubAppPrivateKey is no private key of RSA with 2048 bits or more in PEM, as GitHub gives it")
         })?;
         let base = text("githubAppBaseURL")?.unwrap_or(API);
-        let (api, path) = read_base(base).ok_or_else(|| {
+        let api = BaseUrl::parse(base).ok_or_else(|| {
             invalid("githubAppBaseURL is no http or https URL without query and user, such as https://github.example.com/api/v3")
         })?;
         let mut hash = Sha256::new();
-        for part in [format!("{id} {installation:?} {api} {path}").as_bytes(), pem] {
+        for part in [format!("{id} {installation:?} {api}").as_bytes(), pem] {
             hash.update(part.len().to_be_bytes());
             hash.update(part);
         }
@@ -181,7 +175,6 @@ impl GitHubApp {
             installation,
             key: Arc::new(key),
             api,
-            path,
             digest: hash.finalize().into(),
         })
     }
@@ -210,10 +203,9 @@ impl GitHubApp {
     }
 
     async fn fetch_token(&self, dialer: &Dialer, tls: &TlsOptions, now: Timestamp) -> Result<Token, FetchError> {
-        let claim = self.write_claim(now.as_second())?;
-        let credentials = Credentials::Bearer(Hidden::new(claim));
+        let credentials = self.sign_in(now)?;
         let mut api = Api {
-            client: HttpClient::new(dialer.clone(), &self.api, &credentials, tls, AGENT),
+            client: HttpClient::new(dialer.clone(), self.api.endpoint(), &credentials, tls, AGENT),
             app: self,
         };
         let installation = match &self.installation {
@@ -234,6 +226,27 @@ impl GitHubApp {
             }),
             _ => Err(self.complain("its answer holds no token with an end")),
         }
+    }
+
+    /// What the API is shown for the App itself, for two minutes.
+    ///
+    /// # Errors
+    /// [`FetchError::InvalidSecret`] when its key can't sign.
+    pub fn sign_in(&self, now: Timestamp) -> Result<Credentials, FetchError> {
+        let claim = self.write_claim(now.as_second())?;
+        Ok(Credentials::Bearer(Hidden::new(claim)))
+    }
+
+    /// Which installation it is about.
+    #[must_use]
+    pub fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// Where the API is.
+    #[must_use]
+    pub fn api(&self) -> &BaseUrl {
+        &self.api
     }
 
     /// What is signed: who asks, and until when that holds.
@@ -262,7 +275,7 @@ impl GitHubApp {
     }
 
     fn shown(&self) -> String {
-        format!("{}{}", self.api, self.path)
+        self.api.to_string()
     }
 
     fn refuse(&self, problem: String) -> FetchError {
@@ -319,8 +332,8 @@ impl Api<'_> {
         ];
         let request = HttpRequest {
             method,
-            endpoint: self.app.api.clone(),
-            target: format!("{}{below}", self.app.path),
+            endpoint: self.app.api.endpoint().clone(),
+            target: format!("{}{below}", self.app.api.path()),
             headers: HeaderMap::from_iter(headers.map(|(name, value)| (name, HeaderValue::from_static(value)))),
             body: Bytes::new(),
             shown: self.app.shown(),
@@ -367,24 +380,6 @@ impl Api<'_> {
 fn is_owner(name: &str) -> bool {
     let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     !name.is_empty() && name.len() <= 100 && name.chars().all(is_known)
-}
-
-fn read_base(text: &str) -> Option<(Endpoint, String)> {
-    let url = Url::parse(text).ok()?;
-    let scheme = match url.scheme() {
-        "http" => Scheme::Http,
-        "https" => Scheme::Https,
-        _ => return None,
-    };
-    let is_plain =
-        url.query().is_none() && url.fragment().is_none() && url.username().is_empty() && url.password().is_none();
-    let host = read_host(&url).filter(|host| is_plain && !host.is_empty() && !host.starts_with('-'))?;
-    let api = Endpoint {
-        scheme,
-        host,
-        port: url.port().unwrap_or(scheme.default_port()),
-    };
-    Some((api, url.path().trim_end_matches('/').to_owned()))
 }
 
 fn read_key(pem: &[u8]) -> Option<RsaKeyPair> {

@@ -299,6 +299,11 @@ impl HttpAnswer {
         &self.endpoint
     }
 
+    /// All headers.
+    pub(crate) fn all_headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
     /// The values of a header that are text.
     pub(crate) fn headers(&self, name: &HeaderName) -> impl Iterator<Item = &str> {
         let values = self.response.headers().get_all(name);

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 use crate::error::FetchError;
 use crate::policy::Scheme;
 use crate::url::RemoteUrl;
@@ -13,18 +15,19 @@ use crate::url::RemoteUrl;
 /// The data of a Kubernetes Secret, decoded.
 pub type SecretData = BTreeMap<String, Vec<u8>>;
 
-/// A text that is never printed.
+/// A text that is never printed, and of which nothing stays in memory.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(String);
+pub struct Hidden(Zeroizing<String>);
 
 impl Hidden {
     /// Hides a text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(Zeroizing::new(text.into()))
     }
 
-    /// The text itself, for the wire only.
-    pub(crate) fn reveal(&self) -> &str {
+    /// The text itself, for the wire, or for the Secret that is written of it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }

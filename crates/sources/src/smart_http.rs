@@ -33,8 +33,14 @@ impl SmartHttp {
         }
     }
 
-    /// Asks what the server offers, following redirects.
+    /// What the server offers.
     pub(crate) async fn read_advertisement(&mut self) -> Result<Body, FetchError> {
+        let answer = self.ask_what_is_offered().await?;
+        self.read_body(answer, "application/x-git-upload-pack-advertisement")
+    }
+
+    /// Asks what the server offers, following redirects; whatever it answers.
+    pub(crate) async fn ask_what_is_offered(&mut self) -> Result<HttpAnswer, FetchError> {
         let mut base = self.base.clone();
         let redirect = |from: &HttpRequest, location: Location| {
             base = read_redirect(from, location)?;
@@ -45,7 +51,7 @@ impl SmartHttp {
             .send_and_follow(ask_for_advertisement(&self.base), redirect)
             .await?;
         self.base = base;
-        self.read_body(answer, "application/x-git-upload-pack-advertisement")
+        Ok(answer)
     }
 
     /// Sends a request of the Git protocol and returns the answer's body.

@@ -24,3 +24,4 @@ mod token;
 pub use error::OciError;
 pub use fetch::fetch_artifact;
 pub use reference::{ArtifactReference, Digest, OciRequest, OciSecrets, RepositoryUrl};
+pub(crate) use registry::ask_for_tags;

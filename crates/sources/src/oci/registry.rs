@@ -21,7 +21,7 @@ use crate::dialer::Dialer;
 use crate::http::{Body, HttpAnswer, HttpClient, HttpRequest, Location};
 use crate::limits::describe_bytes;
 use crate::policy::{Endpoint, Scheme};
-use crate::secret::{Credentials, Hidden, TlsOptions};
+use crate::secret::{Credentials, Hidden, SecretData, TlsOptions};
 
 /// What a manifest may be long: what registries accept.
 pub(super) const MANIFEST_BYTES: u64 = 4 << 20;
@@ -135,6 +135,12 @@ impl<'a> Registry<'a> {
         self.check_status(&answer, &what)?;
         answer.refuse_encoding()?;
         Ok(answer)
+    }
+
+    /// The status with which a page of its tags is answered.
+    pub(super) async fn ask_for_tags(&mut self) -> Result<StatusCode, OciError> {
+        let question = question(Method::GET, "tags/list?n=1", "application/json");
+        Ok(self.ask(question).await?.status())
     }
 
     /// Shows every tag of the repository to `look`, page by page; it says how many bytes it keeps of each.
@@ -389,6 +395,16 @@ impl<'a> Registry<'a> {
             problem: problem.to_owned(),
         }
     }
+}
+
+/// The status with which a page of a repository's tags is answered, to whoever shows what is in these Secrets.
+pub(crate) async fn ask_for_tags(
+    dialer: &Dialer,
+    url: &RepositoryUrl,
+    secrets: &[SecretData],
+) -> Result<StatusCode, OciError> {
+    let (keychain, tls) = (Keychain::read(secrets)?, TlsOptions::default());
+    Registry::new(dialer, url, &keychain, &tls).ask_for_tags().await
 }
 
 fn question<'q>(method: Method, below: &'q str, accept: &'q str) -> Question<'q> {

@@ -60,7 +60,9 @@ pub(super) async fn fetch_token(
     let answer = client.send(&message).await?;
     let status = answer.status();
     let code = status.as_u16();
-    if matches!(code, 400 | 401 | 403) {
+    // A word that is no API's says that the address is kept out, and nothing of what was shown.
+    let is_kept_out = code == 403 && !answer.content_type().contains("json");
+    if matches!(code, 400 | 401 | 403) && !is_kept_out {
         let problem = if credential.is_some() {
             format!("HTTP {code}: the credentials of the Secret are not accepted for the right to pull")
         } else {

@@ -1,0 +1,213 @@
+//! Requests to the API of a host of repositories, over the dialer: each has one answer, whole and bounded, or none.
+//!
+//! Owns where such an API is ([`BaseUrl`]), and the difference that whoever orders something has to know: whether a request that failed can have
+//! been received. It follows no redirect and tries nothing twice. The credential goes to the API's own scheme, host and port only, in a header. It
+//! refuses to say what an answer means.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use tokio::io::AsyncReadExt as _;
+use url::Url;
+use zeroize::Zeroizing;
+
+use crate::dialer::Dialer;
+use crate::error::FetchError;
+use crate::http::{HttpClient, HttpRequest};
+use crate::limits::Limits;
+use crate::policy::{Endpoint, Scheme};
+use crate::reach::Reach;
+use crate::secret::{Credentials, TlsOptions};
+use crate::url::read_host;
+
+/// What requests call themselves.
+const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
+
+/// Where an API is: a server, and a path on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl {
+    endpoint: Endpoint,
+    path: String,
+}
+
+/// A client of one API, with one credential, for what belongs together: a question, and the pages of its answer.
+pub struct HostClient {
+    client: HttpClient,
+    base: BaseUrl,
+    answer_bytes: u64,
+    patience: Duration,
+}
+
+/// One request.
+#[derive(Clone)]
+pub struct HostRequest {
+    /// The method.
+    pub method: Method,
+    /// What stands behind the path of the API: a path with a slash before it, and a query if there is one.
+    pub below: String,
+    /// Headers besides those that every request has.
+    pub headers: Vec<(&'static str, &'static str)>,
+    /// The body, and its type.
+    pub body: Option<(&'static str, Zeroizing<Vec<u8>>)>,
+}
+
+/// One answer.
+pub struct HostAnswer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, which may hold a credential.
+    pub body: Zeroizing<Vec<u8>>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostFailure {
+    /// There was no connection: nobody received anything.
+    #[error("{0}")]
+    NotSent(String),
+    /// It broke, or took too long: nobody knows whether it was received.
+    #[error("{0}")]
+    Broken(String),
+    /// There is an answer, and it is longer than is taken, or encoded.
+    #[error("{0}")]
+    Unreadable(&'static str),
+}
+
+impl BaseUrl {
+    /// Reads an `http` or `https` URL without user, query and fragment.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let url = Url::parse(text).ok()?;
+        let scheme = match url.scheme() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            _ => return None,
+        };
+        let is_plain =
+            url.query().is_none() && url.fragment().is_none() && url.username().is_empty() && url.password().is_none();
+        let host = read_host(&url).filter(|host| is_plain && !host.is_empty() && !host.starts_with('-'))?;
+        let endpoint = Endpoint {
+            scheme,
+            host,
+            port: url.port().unwrap_or(scheme.default_port()),
+        };
+        let path = url.path().trim_end_matches('/').to_owned();
+        Some(Self { endpoint, path })
+    }
+
+    /// Scheme, host and port.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The path, without a slash at its end.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The same server, and a path below this one.
+    #[must_use]
+    pub fn join(&self, below: &str) -> Self {
+        Self {
+            endpoint: self.endpoint.clone(),
+            path: format!("{}{below}", self.path),
+        }
+    }
+}
+
+impl fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.endpoint, self.path)
+    }
+}
+
+impl HostClient {
+    /// A client that takes so many bytes for one answer, at most `answers` times that in all, and waits so long for each.
+    #[must_use]
+    pub fn new(
+        reach: &Reach,
+        base: &BaseUrl,
+        credentials: &Credentials,
+        tls: &TlsOptions,
+        (answer_bytes, answers, patience): (u64, u64, Duration),
+    ) -> Self {
+        let limits = Limits {
+            received_bytes: answer_bytes.saturating_mul(answers),
+            ..Limits::default()
+        };
+        let dialer = Dialer::new(reach.clone(), &limits);
+        Self {
+            client: HttpClient::new(dialer, &base.endpoint, credentials, tls, AGENT),
+            base: base.clone(),
+            answer_bytes,
+            patience,
+        }
+    }
+
+    /// What is shown from now on.
+    pub fn set_credentials(&mut self, credentials: Credentials) {
+        self.client.set_credentials(credentials);
+    }
+
+    /// Sends a request once.
+    ///
+    /// # Errors
+    /// [`HostFailure`] when there is no answer that can be read.
+    pub async fn send(&mut self, request: &HostRequest) -> Result<HostAnswer, HostFailure> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &request.headers {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let body = request.body.as_ref().map(|(kind, body)| {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            Bytes::copy_from_slice(body)
+        });
+        let message = HttpRequest {
+            method: request.method.clone(),
+            endpoint: self.base.endpoint.clone(),
+            target: format!("{}{}", self.base.path, request.below),
+            headers,
+            body: body.unwrap_or_default(),
+            shown: self.base.to_string(),
+        };
+        match tokio::time::timeout(self.patience, self.exchange(&message)).await {
+            Ok(result) => result,
+            Err(_) => {
+                let seconds = self.patience.as_secs();
+                Err(HostFailure::Broken(format!(
+                    "{} gave no answer in {seconds} s",
+                    self.base
+                )))
+            }
+        }
+    }
+
+    async fn exchange(&mut self, message: &HttpRequest) -> Result<HostAnswer, HostFailure> {
+        let answer = self.client.send(message).await.map_err(|error| match &error {
+            FetchError::Broken { .. } | FetchError::Timeout { .. } => HostFailure::Broken(error.to_string()),
+            _ => HostFailure::NotSent(error.to_string()),
+        })?;
+        answer
+            .refuse_encoding()
+            .map_err(|_| HostFailure::Unreadable("it is encoded, which nobody asked for"))?;
+        let (status, headers) = (answer.status(), answer.all_headers().clone());
+        let mut body = Zeroizing::new(Vec::new());
+        let read = answer
+            .into_body()
+            .take(self.answer_bytes + 1)
+            .read_to_end(&mut body)
+            .await;
+        if body.len() as u64 > self.answer_bytes {
+            return Err(HostFailure::Unreadable("it is longer than any answer of this API"));
+        }
+        read.map_err(|_| HostFailure::Broken(format!("{} broke off in the middle of its answer", self.base)))?;
+        Ok(HostAnswer { status, headers, body })
+    }
+}
