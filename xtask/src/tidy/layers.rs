@@ -23,6 +23,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-registry-server", "crates/registry-server", &[]),
     ("tenure-bucket-server", "crates/bucket-server", &[]),
     (
+        "tenure-forge-server",
+        "crates/forge-server",
+        &["tenure-git-server"],
+    ),
+    (
         "tenure-tenancy",
         "crates/tenancy",
         &["tenure-api", "go-words", "structured-merge"],

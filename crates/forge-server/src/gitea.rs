@@ -1,0 +1,115 @@
+//! Gitea's API, and Forgejo's: repositories, their deploy keys, organizations (`/api/swagger`).
+//!
+//! Kept to here: a key is at a repository once, and is answered with 422 the second time; lists come in pages of `limit`.
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::asked::{Answer, Asked, json as answer_json, nothing, ok, refuse};
+use crate::world::{Owner, World, strip_comment};
+
+/// What an administrator of a repository has here.
+const ADMIN: u8 = 40;
+
+pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
+    let parts = asked.parts();
+    let missing = || refuse(StatusCode::NOT_FOUND, "The target couldn't be found.");
+    let Some(["api", "v1", parts @ ..]) = parts.get(..) else {
+        return missing();
+    };
+    let Some(authoriser) = world.find_authoriser(asked.token.as_deref()) else {
+        return refuse(StatusCode::UNAUTHORIZED, "invalid username, password or token");
+    };
+    let person = authoriser.person;
+    let (owner, rest) = match parts {
+        ["user"] => return ok(&json!({ "id": person, "login": world.people.get(&person) })),
+        ["repos", owner, name, rest @ ..] => {
+            let path = format!("{owner}/{name}");
+            match world.find(true, &path) {
+                Some(found) => (found, rest),
+                None => return lead_on(world, asked, &path).unwrap_or_else(missing),
+            }
+        }
+        ["repositories", id] => (Owner::Project(id.parse().unwrap_or_default()), &[][..]),
+        ["orgs", name] => match world.find(false, name) {
+            Some(found) => (found, &[][..]),
+            None => return missing(),
+        },
+        _ => return missing(),
+    };
+    let level = world.level(person, owner);
+    let Some(path) = world.find_path(owner).filter(|_| level > 0).cloned() else {
+        return missing();
+    };
+    match (&asked.method, rest, owner) {
+        (&Method::GET, [], Owner::Group(id)) => ok(&json!({ "id": id, "name": path, "username": path })),
+        (&Method::GET, [], Owner::Project(id)) => {
+            let [http, ssh] = world.clone_urls(&path);
+            ok(&json!({ "id": id, "full_name": path, "private": true, "clone_url": http, "ssh_url": ssh }))
+        }
+        (_, ["keys", ..], _) if level < ADMIN => refuse(
+            StatusCode::FORBIDDEN,
+            "user should be an owner or a collaborator with admin write of a repository",
+        ),
+        (_, ["keys", rest @ ..], Owner::Project(project)) => keys(world, asked, project, rest),
+        _ => missing(),
+    }
+}
+
+/// A path that was somebody's leads to where that is now, by its new path.
+fn lead_on(world: &World, asked: &Asked, path: &str) -> Option<Answer> {
+    let new = world.projects.get(world.moved.get(path)?)?;
+    let to = asked.path.replacen(path, new, 1);
+    let mut answer = refuse(StatusCode::TEMPORARY_REDIRECT, "moved");
+    let to = format!("{}{to}", asked.base).parse().ok()?;
+    answer.headers_mut().insert(http::header::LOCATION, to);
+    Some(answer)
+}
+
+fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer {
+    let shown = |world: &World| -> Vec<Value> {
+        let all = world.keys.iter().filter(|key| key.project == project);
+        all.map(|key| {
+            json!({ "id": key.id, "key_id": key.id, "key": key.key, "title": key.title, "read_only": !key.may_write,
+                "created_at": key.created_at.to_string() })
+        })
+        .collect()
+    };
+    let one = |world: &World, id: u64| {
+        let mut all = shown(world).into_iter();
+        all.find(|key| key.get("id").and_then(Value::as_u64) == Some(id))
+    };
+    let missing = || refuse(StatusCode::NOT_FOUND, "The target couldn't be found.");
+    match (&asked.method, rest) {
+        (&Method::GET, []) => asked.page(&shown(world), world.page_size, "limit"),
+        (&Method::POST, []) => {
+            let (title, key) = (asked.text("title"), asked.text("key"));
+            let same = strip_comment(key);
+            let invalid = |message: &str| refuse(StatusCode::UNPROCESSABLE_ENTITY, message);
+            if world
+                .keys
+                .iter()
+                .any(|known| known.project == project && known.key == same)
+            {
+                return invalid("Key content has been used as non-deploy key");
+            }
+            if world
+                .keys
+                .iter()
+                .any(|known| known.project == project && known.title == title)
+            {
+                return invalid("Key title has been used");
+            }
+            let may_write = asked.body.get("read_only") != Some(&Value::Bool(true));
+            match world.add_key(project, title, key, may_write, None) {
+                Some(id) => one(world, id).map_or_else(missing, |key| answer_json(StatusCode::CREATED, &key)),
+                None => invalid("Invalid key content"),
+            }
+        }
+        (&Method::DELETE, [id]) => {
+            let is_ended = id.parse().is_ok_and(|id| world.end_key(project, id));
+            if is_ended { nothing() } else { missing() }
+        }
+        _ => missing(),
+    }
+}

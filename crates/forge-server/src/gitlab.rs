@@ -1,0 +1,378 @@
+//! GitLab's API, as its documents of deploy tokens, deploy keys, projects, groups, members, issues and personal access tokens have it
+//! (`doc/api/*.md`), and its code where they say nothing (`lib/api/*.rb`).
+//!
+//! Kept to here: values are shown once; names are not unique; `DELETE` destroys the row and revoking in the web pages keeps it; a key is there
+//! once, however often it is sent; 404 also means that one may not see it.
+
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_git_server::Repositories;
+
+use crate::asked::{Answer, Asked, json as answer_json, nothing, ok, refuse};
+use crate::world::{Issue, Owner, Token, World, make_value, strip_comment};
+
+/// The levels that GitLab has.
+const GUEST: u8 = 10;
+const MAINTAINER: u8 = 40;
+const OWNER: u8 = 50;
+
+const SCOPES: [&str; 7] = [
+    "read_repository",
+    "read_registry",
+    "write_registry",
+    "read_package_registry",
+    "write_package_registry",
+    "read_virtual_registry",
+    "write_virtual_registry",
+];
+
+pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
+    let parts = asked.parts();
+    let Some(["api", "v4", parts @ ..]) = parts.get(..) else {
+        return refuse(StatusCode::NOT_FOUND, "404 Not Found");
+    };
+    let Some(authoriser) = world.find_authoriser(asked.token.as_deref()) else {
+        return if asked.token.is_some() {
+            let description = "Token is expired. You can either do re-authorization or token refresh.";
+            let body = json!({ "error": "invalid_token", "error_description": description });
+            answer_json(StatusCode::UNAUTHORIZED, &body)
+        } else {
+            refuse(StatusCode::UNAUTHORIZED, "401 Unauthorized")
+        };
+    };
+    let person = authoriser.person;
+    let is_wide = authoriser.scopes.iter().any(|scope| scope == "api");
+    if !is_wide && asked.method != Method::GET {
+        let body = json!({ "error": "insufficient_scope", "scope": "api",
+            "error_description": "The request requires higher privileges than provided by the access token." });
+        return answer_json(StatusCode::FORBIDDEN, &body);
+    }
+    match parts {
+        ["personal_access_tokens", "self"] => {
+            let end = authoriser.expires_at.map(|end| end.strftime("%Y-%m-%d").to_string());
+            ok(
+                &json!({ "id": 1, "name": "authoriser", "revoked": false, "active": true,
+                "scopes": authoriser.scopes, "user_id": person, "expires_at": end }),
+            )
+        }
+        ["user"] => {
+            let name = world.people.get(&person).cloned().unwrap_or_default();
+            ok(&json!({ "id": person, "username": name, "state": "active" }))
+        }
+        ["projects", project, rest @ ..] => {
+            let owner = match find(world, asked, "projects", project) {
+                Ok(owner) => owner,
+                Err(answer) => return *answer,
+            };
+            of_owner(world, asked, person, owner, rest)
+        }
+        ["groups", group, rest @ ..] => {
+            let owner = match find(world, asked, "groups", group) {
+                Ok(owner) => owner,
+                Err(answer) => return *answer,
+            };
+            of_owner(world, asked, person, owner, rest)
+        }
+        _ => refuse(StatusCode::NOT_FOUND, "404 Not Found"),
+    }
+}
+
+/// What is meant by a number or a path. A path that was somebody's leads on (since 16.7), whatever the method.
+fn find(world: &World, asked: &Asked, kind: &str, name: &str) -> Result<Owner, Box<Answer>> {
+    let is_project = kind == "projects";
+    let missing = || {
+        let message = if is_project {
+            "404 Project Not Found"
+        } else {
+            "404 Group Not Found"
+        };
+        Box::new(refuse(StatusCode::NOT_FOUND, message))
+    };
+    if let Ok(id) = name.parse::<u64>() {
+        let owner = if is_project {
+            Owner::Project(id)
+        } else {
+            Owner::Group(id)
+        };
+        return world.find_path(owner).map(|_| owner).ok_or_else(missing);
+    }
+    if let Some(owner) = world.find(is_project, name) {
+        return Ok(owner);
+    }
+    let Some(id) = world.moved.get(name).filter(|_| is_project) else {
+        return Err(missing());
+    };
+    let mut answer = refuse(
+        StatusCode::MOVED_PERMANENTLY,
+        "This resource has been moved permanently",
+    );
+    let rest = asked.path.splitn(6, '/').nth(5).map(|rest| format!("/{rest}"));
+    let location = format!("{}/api/v4/projects/{id}{}", asked.base, rest.unwrap_or_default());
+    if let Ok(location) = location.parse() {
+        answer.headers_mut().insert(http::header::LOCATION, location);
+    }
+    Err(Box::new(answer))
+}
+
+fn of_owner(world: &mut World, asked: &Asked, person: u64, owner: Owner, rest: &[&str]) -> Answer {
+    let level = world.level(person, owner);
+    let is_project = matches!(owner, Owner::Project(_));
+    if level < GUEST {
+        let message = if is_project {
+            "404 Project Not Found"
+        } else {
+            "404 Group Not Found"
+        };
+        return refuse(StatusCode::NOT_FOUND, message);
+    }
+    let needed = match rest {
+        ["deploy_tokens", ..] if !is_project && asked.method != Method::GET => OWNER,
+        ["deploy_tokens" | "deploy_keys", ..] => MAINTAINER,
+        _ => GUEST,
+    };
+    if level < needed {
+        return refuse(StatusCode::FORBIDDEN, "403 Forbidden");
+    }
+    match (&asked.method, rest, owner) {
+        (&Method::GET, [], _) => describe(world, owner),
+        (&Method::GET, ["members", "all", user], _) => {
+            let user = user.parse().unwrap_or_default();
+            match world.level(user, owner) {
+                0 => refuse(StatusCode::NOT_FOUND, "404 Not found"),
+                level => ok(
+                    &json!({ "id": user, "username": world.people.get(&user), "state": "active",
+                    "access_level": level, "expires_at": null }),
+                ),
+            }
+        }
+        (_, ["deploy_tokens", rest @ ..], _) => deploy_tokens(world, asked, owner, rest),
+        (_, ["deploy_keys", rest @ ..], Owner::Project(project)) => deploy_keys(world, asked, project, rest),
+        (_, ["issues", rest @ ..], Owner::Project(project)) => issues(world, asked, project, rest),
+        _ => refuse(StatusCode::NOT_FOUND, "404 Not Found"),
+    }
+}
+
+fn describe(world: &World, owner: Owner) -> Answer {
+    let Some(path) = world.find_path(owner) else {
+        return refuse(StatusCode::NOT_FOUND, "404 Not Found");
+    };
+    let name = path.rsplit('/').next().unwrap_or_default();
+    match owner {
+        Owner::Project(id) => {
+            let [http, ssh] = world.clone_urls(path);
+            let registry = world
+                .registry
+                .as_ref()
+                .map(|host| format!("{host}/{}", path.to_lowercase()));
+            ok(
+                &json!({ "id": id, "name": name, "path": name, "path_with_namespace": path, "visibility": "private",
+                "default_branch": "main", "http_url_to_repo": http, "ssh_url_to_repo": ssh,
+                "container_registry_image_prefix": registry }),
+            )
+        }
+        Owner::Group(id) => ok(&json!({ "id": id, "name": name, "path": name, "full_path": path })),
+    }
+}
+
+fn show_token(world: &World, token: &Token) -> Value {
+    let is_expired = token.expires_at.is_some_and(|end| end <= world.clock.now());
+    json!({ "id": token.id, "name": token.name, "username": token.username, "expires_at": token.expires_at.map(write_time),
+        "scopes": token.scopes, "revoked": token.is_revoked, "expired": is_expired })
+}
+
+/// As Rails writes times, with milliseconds.
+fn write_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()
+}
+
+fn deploy_tokens(world: &mut World, asked: &Asked, owner: Owner, rest: &[&str]) -> Answer {
+    let find = |world: &World, id: &str| {
+        let id = id.parse::<u64>().ok()?;
+        let mut all = world.tokens.iter();
+        all.find(|token| token.id == id && token.owner == owner)
+            .map(|token| show_token(world, token))
+    };
+    let missing = || refuse(StatusCode::NOT_FOUND, "404 Not found");
+    match (&asked.method, rest) {
+        (&Method::GET, []) => {
+            let only_active = asked.query("active") == Some("true");
+            let all = world.tokens.iter().filter(|token| token.owner == owner);
+            let mut all: Vec<Value> = all.map(|token| show_token(world, token)).collect();
+            all.retain(|token| {
+                let is = |name: &str| token.get(name) == Some(&Value::Bool(true));
+                !only_active || !(is("revoked") || is("expired"))
+            });
+            asked.page(&all, world.page_size, "per_page")
+        }
+        (&Method::GET, [id]) => find(world, id).map_or_else(missing, |token| ok(&token)),
+        (&Method::POST, []) => make_token(world, asked, owner),
+        (&Method::DELETE, [id]) => {
+            let is_ended = id.parse().is_ok_and(|id| world.end_token(owner, id, false));
+            if is_ended { nothing() } else { missing() }
+        }
+        _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
+    }
+}
+
+fn make_token(world: &mut World, asked: &Asked, owner: Owner) -> Answer {
+    let name = asked.text("name");
+    let scopes = asked.body.get("scopes").and_then(Value::as_array);
+    let scopes: Vec<String> = scopes
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    if name.is_empty() {
+        return answer_json(StatusCode::BAD_REQUEST, &json!({ "error": "name is missing" }));
+    }
+    if name.len() > 255 {
+        let problem = json!({ "message": { "name": ["is too long (maximum is 255 characters)"] } });
+        return answer_json(StatusCode::BAD_REQUEST, &problem);
+    }
+    if scopes.is_empty() || scopes.iter().any(|scope| !SCOPES.contains(&scope.as_str())) {
+        return answer_json(
+            StatusCode::BAD_REQUEST,
+            &json!({ "error": "scopes does not have a valid value" }),
+        );
+    }
+    let expires_at = match asked.text("expires_at") {
+        "" => None,
+        text => match text.parse::<Timestamp>() {
+            Ok(end) => Some(if world.ends_at_midnight { midnight(end) } else { end }),
+            Err(_) => return answer_json(StatusCode::BAD_REQUEST, &json!({ "error": "expires_at is invalid" })),
+        },
+    };
+    let id = world.next();
+    let username = match asked.text("username") {
+        "" => format!("gitlab+deploy-token-{id}"),
+        name => name.to_owned(),
+    };
+    let path = world.find_path(owner).cloned().unwrap_or_default();
+    let repositories = match owner {
+        Owner::Project(_) => Repositories::One(path),
+        Owner::Group(_) => Repositories::Below(path),
+    };
+    let value = make_value("gldt-");
+    let token = Token {
+        id,
+        owner,
+        name: name.to_owned(),
+        username,
+        sha256: [0; 32],
+        scopes,
+        expires_at,
+        is_revoked: false,
+        let_in: Vec::new(),
+    };
+    let mut shown = show_token(world, &token);
+    world.add_token(token, &value, vec![repositories]);
+    if let Some(fields) = shown.as_object_mut() {
+        fields.insert("token".to_owned(), value.into());
+    }
+    answer_json(StatusCode::CREATED, &shown)
+}
+
+/// 00:00 UTC of the date.
+fn midnight(time: Timestamp) -> Timestamp {
+    let second = time.as_second();
+    Timestamp::from_second(second - second.rem_euclid(86_400)).unwrap_or(time)
+}
+
+fn deploy_keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer {
+    let shown = |world: &World| -> Vec<Value> {
+        let all = world.keys.iter().filter(|key| key.project == project);
+        all.map(|key| {
+            json!({ "id": key.id, "title": key.title, "key": key.key, "created_at": write_time(key.created_at),
+                "expires_at": key.expires_at.map(write_time), "can_push": key.may_write,
+                "last_used_at": world.last_used_at(key.let_in).map(write_time) })
+        })
+        .collect()
+    };
+    let one = |world: &World, id: u64| {
+        let mut all = shown(world).into_iter();
+        all.find(|key| key.get("id").and_then(Value::as_u64) == Some(id))
+    };
+    let missing = || refuse(StatusCode::NOT_FOUND, "404 Not found");
+    match (&asked.method, rest) {
+        (&Method::GET, []) => asked.page(&shown(world), world.page_size, "per_page"),
+        (&Method::GET, [id]) => {
+            let key = id.parse().ok().and_then(|id| one(world, id));
+            key.map_or_else(missing, |key| ok(&key))
+        }
+        (&Method::POST, []) => {
+            let (title, key) = (asked.text("title"), asked.text("key"));
+            let same = strip_comment(key);
+            let known = world
+                .keys
+                .iter()
+                .find(|known| known.project == project && known.key == same);
+            // What is there already is answered as if it had been made now.
+            if let Some(id) = known.map(|known| known.id) {
+                return one(world, id).map_or_else(missing, |key| answer_json(StatusCode::CREATED, &key));
+            }
+            let may_write = asked.body.get("can_push") == Some(&Value::Bool(true));
+            let expires_at = asked.text("expires_at").parse().ok();
+            match world.add_key(project, title, key, may_write, expires_at) {
+                Some(id) => one(world, id).map_or_else(missing, |key| answer_json(StatusCode::CREATED, &key)),
+                None => {
+                    let problem = json!({ "message": { "key": ["is invalid"] } });
+                    answer_json(StatusCode::BAD_REQUEST, &problem)
+                }
+            }
+        }
+        (&Method::DELETE, [id]) => {
+            let is_ended = id.parse().is_ok_and(|id| world.end_key(project, id));
+            if is_ended { nothing() } else { missing() }
+        }
+        _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
+    }
+}
+
+fn issues(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer {
+    let shown = |issue: &Issue, base: &str| {
+        json!({ "id": 1_000_000 + issue.number, "iid": issue.number, "project_id": project, "title": issue.title,
+            "description": issue.description, "state": if issue.is_open { "opened" } else { "closed" },
+            "confidential": issue.is_confidential, "web_url": format!("{base}/-/issues/{}", issue.number) })
+    };
+    match (&asked.method, rest) {
+        (&Method::GET, []) => {
+            let (wanted, state) = (asked.query("search").unwrap_or_default(), asked.query("state"));
+            let all = world.issues.iter().filter(|issue| issue.project == project);
+            let all = all.filter(|issue| issue.title.contains(wanted) && (state != Some("opened") || issue.is_open));
+            let all: Vec<Value> = all.map(|issue| shown(issue, &asked.base)).collect();
+            asked.page(&all, world.page_size, "per_page")
+        }
+        (&Method::POST, []) => {
+            if asked.text("title").is_empty() {
+                return answer_json(StatusCode::BAD_REQUEST, &json!({ "error": "title is missing" }));
+            }
+            let issue = Issue {
+                project,
+                number: world.issues.iter().filter(|issue| issue.project == project).count() as u64 + 1,
+                title: asked.text("title").to_owned(),
+                description: asked.text("description").to_owned(),
+                is_confidential: asked.body.get("confidential") == Some(&Value::Bool(true)),
+                is_open: true,
+            };
+            let answer = answer_json(StatusCode::CREATED, &shown(&issue, &asked.base));
+            world.issues.push(issue);
+            answer
+        }
+        (&Method::PUT, [number]) => {
+            let number = number.parse::<u64>().unwrap_or_default();
+            let mut all = world.issues.iter_mut();
+            let Some(issue) = all.find(|issue| issue.project == project && issue.number == number) else {
+                return refuse(StatusCode::NOT_FOUND, "404 Not found");
+            };
+            match asked.text("state_event") {
+                "close" => issue.is_open = false,
+                "reopen" => issue.is_open = true,
+                _ => {}
+            }
+            ok(&shown(issue, &asked.base))
+        }
+        _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "405 Method Not Allowed"),
+    }
+}

@@ -1,0 +1,147 @@
+//! `/jwt/auth`: tokens with which one pulls from a container registry that believes this host (the protocol of `docker/distribution`'s
+//! `docs/spec/auth/token.md`, and GitLab's side of it, `doc/administration/packages/container_registry.md`).
+//!
+//! A registry believes what is signed with a certificate that it knows; the host makes one when it starts.
+
+use std::io;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use http::StatusCode;
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
+use jiff::Timestamp;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq as _;
+
+use crate::asked::{Answer, Asked, json as answer_json, ok};
+use crate::world::{Owner, World, hash, make_value};
+
+/// Who may push by a token of their own: Developers.
+const DEVELOPER: u8 = 30;
+const REPORTER: u8 = 20;
+
+/// What tokens for the registry are signed with.
+pub(crate) struct Signer {
+    key: EcdsaKeyPair,
+    der: String,
+    /// The certificate that a registry is told to believe.
+    pub(crate) pem: String,
+}
+
+impl Signer {
+    pub(crate) fn new() -> io::Result<Self> {
+        let pair = rcgen::KeyPair::generate().map_err(io::Error::other)?;
+        let parameters = rcgen::CertificateParams::new(vec!["tokens.invalid".to_owned()]);
+        let certificate = parameters.and_then(|parameters| parameters.self_signed(&pair));
+        let certificate = certificate.map_err(io::Error::other)?;
+        let key = EcdsaKeyPair::from_pkcs8(
+            &ECDSA_P256_SHA256_FIXED_SIGNING,
+            &pair.serialize_der(),
+            &SystemRandom::new(),
+        );
+        Ok(Self {
+            key: key.map_err(|error| io::Error::other(error.to_string()))?,
+            der: STANDARD.encode(certificate.der()),
+            pem: certificate.pem(),
+        })
+    }
+
+    fn sign(&self, claims: &Value) -> Option<String> {
+        let header = json!({ "typ": "JWT", "alg": "ES256", "x5c": [self.der] });
+        let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", encode(&header), encode(claims));
+        let signature = self.key.sign(&SystemRandom::new(), message.as_bytes()).ok()?;
+        Some(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+}
+
+/// Who shows a user name and a password.
+enum Shown {
+    /// A token with `read_registry`, and where it reaches.
+    Token(Owner),
+    Person(u64),
+}
+
+pub(crate) fn answer(world: &World, asked: &Asked, signer: &Signer) -> Answer {
+    let Some(shown) = asked
+        .basic
+        .as_ref()
+        .and_then(|(name, password)| find(world, name, password))
+    else {
+        let mut answer = refuse(StatusCode::UNAUTHORIZED, "HTTP Basic: Access denied");
+        let challenge = HeaderValue::from_static("Basic realm=\"GitLab\"");
+        answer.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        return answer;
+    };
+    let scopes = asked.query.iter().filter(|(name, _)| name == "scope");
+    let access: Vec<Value> = scopes.filter_map(|(_, scope)| allow(world, &shown, scope)).collect();
+    let asks = asked.query.iter().any(|(name, _)| name == "scope");
+    if asks && access.is_empty() {
+        return refuse(StatusCode::FORBIDDEN, "access forbidden");
+    }
+    // The registry's clock is the real one, whatever this host's says.
+    let now = Timestamp::now().as_second();
+    let claims = json!({ "iss": "forge", "aud": asked.query("service").unwrap_or_default(), "sub": "", "jti": make_value(""),
+        "iat": now, "nbf": now - 5, "exp": now + 300, "access": access });
+    match signer.sign(&claims) {
+        Some(token) => ok(&json!({ "token": token })),
+        None => refuse(StatusCode::INTERNAL_SERVER_ERROR, "no signature"),
+    }
+}
+
+fn find(world: &World, name: &str, password: &str) -> Option<Shown> {
+    if let Some(authoriser) = world.find_authoriser(Some(password)) {
+        return Some(Shown::Person(authoriser.person));
+    }
+    let (now, shown) = (world.clock.now(), hash(password));
+    let mut all = world.tokens.iter();
+    let token = all.find(|token| {
+        let is_over = token.is_revoked || token.expires_at.is_some_and(|end| end <= now);
+        !is_over && token.username == name && bool::from(token.sha256.ct_eq(&shown))
+    })?;
+    let reads = token.scopes.iter().any(|scope| scope == "read_registry");
+    reads.then_some(Shown::Token(token.owner))
+}
+
+/// What of `repository:<path>:<actions>` is given.
+fn allow(world: &World, shown: &Shown, scope: &str) -> Option<Value> {
+    let (name, actions) = scope.strip_prefix("repository:")?.rsplit_once(':')?;
+    // A project has images below its path, too.
+    let project = world.projects.iter().find(|(_, path)| {
+        let rest = name.strip_prefix(path.to_lowercase().as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    });
+    let (id, path) = project?;
+    let (may_pull, may_push) = match shown {
+        Shown::Token(Owner::Project(project)) => (project == id, false),
+        Shown::Token(Owner::Group(group)) => {
+            let group = world.groups.get(group)?;
+            let is_below = path
+                .strip_prefix(group.as_str())
+                .is_some_and(|rest| rest.starts_with('/'));
+            (is_below, false)
+        }
+        Shown::Person(person) => {
+            let level = world.level(*person, Owner::Project(*id));
+            (level >= REPORTER, level >= DEVELOPER)
+        }
+    };
+    let actions = actions.split(',').filter(|action| match *action {
+        "pull" => may_pull,
+        "push" => may_push,
+        _ => false,
+    });
+    let actions: Vec<&str> = actions.collect();
+    (!actions.is_empty()).then(|| json!({ "type": "repository", "name": name, "actions": actions }))
+}
+
+fn refuse(status: StatusCode, message: &str) -> Answer {
+    let code = if status == StatusCode::FORBIDDEN {
+        "DENIED"
+    } else {
+        "UNAUTHORIZED"
+    };
+    answer_json(status, &json!({ "errors": [{ "code": code, "message": message }] }))
+}

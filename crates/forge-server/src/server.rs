@@ -1,0 +1,497 @@
+//! The server: what it listens to, what it heard, and what a test tells it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::header::{DATE, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use jiff::{SignedDuration, Timestamp};
+use tenure_git_server::{Access, GitServer, Options, SshOptions};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+use crate::asked::{Answer, Asked, refuse};
+use crate::clock::Clock;
+use crate::fault::{Fault, Misbehaviour};
+use crate::oauth::{self, Decision};
+use crate::registry_token::{self, Signer};
+use crate::world::{Issue, Live, Owner, World, hash};
+use crate::{gitea, github, gitlab};
+
+/// What a request may be long.
+const BODY_BYTES: usize = 1 << 20;
+/// How many requests are remembered with what was in them. All are counted.
+const REMEMBERED: usize = 10_000;
+
+/// Whose API is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// GitLab's, with its device flow and its tokens for a container registry.
+    Gitlab,
+    /// GitHub's.
+    Github,
+    /// Gitea's and Forgejo's.
+    Gitea,
+}
+
+/// A request that came in. Nothing that it showed is in it.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// Its method.
+    pub method: Method,
+    /// Its path and query.
+    pub target: String,
+    /// Its body.
+    pub body: String,
+    /// Whether it showed something, good or not.
+    pub shows_credential: bool,
+    /// What was answered; nothing if it was cut off.
+    pub status: Option<StatusCode>,
+}
+
+struct Shared {
+    world: Mutex<World>,
+    signer: Signer,
+    traffic: Mutex<Traffic>,
+    base: String,
+}
+
+#[derive(Default)]
+struct Traffic {
+    faults: Vec<Fault>,
+    limit: Option<Limit>,
+    counts: BTreeMap<(String, String), usize>,
+    heard: VecDeque<Heard>,
+}
+
+/// So many requests in so long, and how many there were since when.
+struct Limit {
+    requests: u64,
+    per: SignedDuration,
+    since: Timestamp,
+    used: u64,
+}
+
+/// A host that is running, with the server of its repositories. Both stop when it is dropped.
+pub struct ForgeServer {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    git: GitServer,
+    task: AbortHandle,
+}
+
+impl Drop for ForgeServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A connection that is cut off.
+#[derive(Debug)]
+struct CutOff;
+
+impl std::fmt::Display for CutOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("cut off")
+    }
+}
+
+impl std::error::Error for CutOff {}
+
+impl ForgeServer {
+    /// Starts one on the loopback address; repositories go into a folder.
+    ///
+    /// # Errors
+    /// When there is no port, or the folder can't be used.
+    pub async fn start(folder: impl AsRef<Path>, kind: Kind) -> io::Result<Self> {
+        let clock = Clock::new();
+        let access = Access::with_clock(clock.for_git());
+        let options = Options {
+            access: Some(access.clone()),
+            ssh: Some(SshOptions::loopback(Vec::new())),
+            ..Options::default()
+        };
+        let git = GitServer::start(folder, options).await.map_err(io::Error::other)?;
+        let split = |url: String| {
+            let (before, after) = url.split_once("PATH").unwrap_or((&url, ""));
+            (before.to_owned(), after.to_owned())
+        };
+        let urls = [git.http_url("PATH"), git.ssh_url("PATH").unwrap_or_default()].map(split);
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            world: Mutex::new(World::new(kind, clock, access, urls)),
+            signer: Signer::new()?,
+            traffic: Mutex::default(),
+            base: format!("http://{address}"),
+        });
+        let serving = Arc::clone(&shared);
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let shared = Arc::clone(&serving);
+                let service = service_fn(move |request| {
+                    let shared = Arc::clone(&shared);
+                    async move { serve(&shared, request).await.map(|answer| answer.map(Full::new)) }
+                });
+                // A client that goes away is none of a host's concern.
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
+                );
+            }
+        });
+        Ok(Self {
+            shared,
+            address,
+            git,
+            task: task.abort_handle(),
+        })
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.shared.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn traffic(&self) -> MutexGuard<'_, Traffic> {
+        self.shared.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its address as people write it, `http://127.0.0.1:<port>`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.shared.base
+    }
+
+    /// The server of its repositories.
+    #[must_use]
+    pub fn git(&self) -> &GitServer {
+        &self.git
+    }
+
+    /// A project with an empty repository; its number.
+    ///
+    /// # Errors
+    /// When there is a repository of that name.
+    pub async fn add_project(&self, path: &str) -> io::Result<u64> {
+        self.git.create(path).await.map_err(io::Error::other)?;
+        let mut world = self.world();
+        let id = world.next();
+        world.projects.insert(id, path.to_owned());
+        // Who comes to have a path is whom it leads to.
+        world.moved.remove(path);
+        Ok(id)
+    }
+
+    /// A group; its number.
+    pub fn add_group(&self, path: &str) -> u64 {
+        let mut world = self.world();
+        let id = world.next();
+        world.groups.insert(id, path.to_owned());
+        id
+    }
+
+    /// Calls a project otherwise, with its repository. Its old path leads to it until somebody else has it.
+    ///
+    /// # Errors
+    /// When there is no such project, or the path is taken.
+    pub fn move_project(&self, id: u64, path: &str) -> io::Result<()> {
+        let mut world = self.world();
+        let old = world.projects.get(&id).cloned().ok_or(io::ErrorKind::NotFound)?;
+        self.git.rename(&old, path).map_err(io::Error::other)?;
+        world.projects.insert(id, path.to_owned());
+        world.moved.insert(old, id);
+        Ok(())
+    }
+
+    /// A project is gone, with its credentials. Its repository's folder goes, too.
+    ///
+    /// # Errors
+    /// When the folder can't be removed.
+    pub fn remove_project(&self, id: u64) -> io::Result<()> {
+        let mut world = self.world();
+        if let Some(path) = world.projects.get(&id)
+            && let Ok(repository) = self.git.repository(path)
+        {
+            std::fs::remove_dir_all(repository.folder())?;
+        }
+        world.remove_project(id);
+        Ok(())
+    }
+
+    /// Somebody; their number.
+    pub fn add_person(&self, name: &str) -> u64 {
+        let mut world = self.world();
+        let id = world.next();
+        world.people.insert(id, name.to_owned());
+        id
+    }
+
+    /// What somebody is in a project or group, in GitLab's levels: 40 is a Maintainer, 50 an Owner, 0 nobody.
+    pub fn set_level(&self, person: u64, owner: Owner, level: u8) {
+        self.world().members.insert((person, owner), level);
+    }
+
+    /// A token of somebody's for the API, with GitLab's scopes (`api`, `read_api`).
+    #[must_use]
+    pub fn authorise(&self, person: u64, scopes: &[&str], expires_at: Option<Timestamp>) -> String {
+        self.world().authorise(person, scopes, "glpat-", expires_at)
+    }
+
+    /// Such a token is good no more.
+    pub fn revoke_authoriser(&self, value: &str) {
+        let shown = hash(value);
+        for known in &mut self.world().authorisers {
+            known.is_revoked |= known.sha256 == shown;
+        }
+    }
+
+    /// A GitHub App, and the public key (PKCS#1, DER) of what it signs with.
+    pub fn add_app(&self, id: u64, public_key: Vec<u8>) {
+        self.world().app = Some((id, public_key));
+    }
+
+    /// An installation of the App for all repositories of somebody; its number.
+    pub fn add_installation(&self, owner: &str) -> u64 {
+        let mut world = self.world();
+        let id = world.next();
+        world.installations.push((id, owner.to_owned()));
+        id
+    }
+
+    /// Somebody revokes a deploy token in the web pages: its row stays. Whether there was one.
+    pub fn revoke_in_web_pages(&self, owner: Owner, id: u64) -> bool {
+        self.world().end_token(owner, id, true)
+    }
+
+    /// Somebody enters the code that they were shown, and allows what is asked for, or denies it. Whether there is such a code.
+    pub fn enter_code(&self, code: &str, person: u64, is_allowed: bool) -> bool {
+        let mut world = self.world();
+        let mut all = world.devices.iter_mut();
+        let Some(device) = all.find(|device| device.user_code == code) else {
+            return false;
+        };
+        device.decision = Some(if is_allowed {
+            Decision::Allowed(person)
+        } else {
+            Decision::Denied
+        });
+        true
+    }
+
+    /// What images' names begin with.
+    pub fn set_registry(&self, host: &str) {
+        self.world().registry = Some(host.to_owned());
+    }
+
+    /// What a container registry is configured with so that it believes this host: the realm of its tokens, who issues them (`forge`), and the certificate, in
+    /// PEM, that they are signed with.
+    #[must_use]
+    pub fn registry_authority(&self) -> (String, &'static str, &str) {
+        (
+            format!("{}/jwt/auth", self.shared.base),
+            "forge",
+            &self.shared.signer.pem,
+        )
+    }
+
+    /// How many a page of a list has at most.
+    pub fn set_page_size(&self, size: usize) {
+        self.world().page_size = size;
+    }
+
+    /// Whether deploy tokens end at 00:00 UTC of their date (as they do unless this is called), or at the very time that was asked for.
+    pub fn set_midnight(&self, ends_at_midnight: bool) {
+        self.world().ends_at_midnight = ends_at_midnight;
+    }
+
+    /// It is as late as this from now on, and stays so.
+    pub fn set_time(&self, time: Timestamp) {
+        self.world().clock.set(time);
+    }
+
+    /// It is later by this than it was.
+    pub fn advance(&self, by: SignedDuration) {
+        self.world().clock.advance(by);
+    }
+
+    /// How late it is here.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.world().clock.now()
+    }
+
+    /// Something goes wrong from now on.
+    pub fn misbehave(&self, fault: Fault) {
+        self.traffic().faults.push(fault);
+    }
+
+    /// Nothing goes wrong any more.
+    pub fn behave(&self) {
+        self.traffic().faults.clear();
+    }
+
+    /// So many requests are taken in so long, and headers say so.
+    pub fn set_rate_limit(&self, requests: u64, per: SignedDuration) {
+        let since = self.now();
+        self.traffic().limit = Some(Limit {
+            requests,
+            per,
+            since,
+            used: 0,
+        });
+    }
+
+    /// How many requests of a method there were whose path holds this.
+    #[must_use]
+    pub fn count(&self, method: &Method, path: &str) -> usize {
+        let traffic = self.traffic();
+        let all = traffic.counts.iter();
+        all.filter(|((known, at), _)| known == method.as_str() && at.contains(path))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    /// The last requests, at most ten thousand.
+    #[must_use]
+    pub fn heard(&self) -> Vec<Heard> {
+        self.traffic().heard.iter().cloned().collect()
+    }
+
+    /// Which credentials are good now.
+    #[must_use]
+    pub fn live(&self) -> Vec<Live> {
+        self.world().live()
+    }
+
+    /// All issues.
+    #[must_use]
+    pub fn issues(&self) -> Vec<Issue> {
+        self.world().issues.clone()
+    }
+}
+
+async fn serve(shared: &Shared, request: Request<Incoming>) -> Result<Answer, CutOff> {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = Limited::new(body, BODY_BYTES).collect().await else {
+        return Ok(refuse(StatusCode::PAYLOAD_TOO_LARGE, "too large"));
+    };
+    let request = Request::from_parts(parts, body.to_bytes());
+    let answer = answer(shared, &request);
+    let mut traffic = shared.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = request.uri().path().to_owned();
+    *traffic.counts.entry((request.method().to_string(), path)).or_default() += 1;
+    if traffic.heard.len() >= REMEMBERED {
+        traffic.heard.pop_front();
+    }
+    traffic.heard.push_back(Heard {
+        method: request.method().clone(),
+        target: request.uri().to_string(),
+        body: String::from_utf8_lossy(request.body()).into_owned(),
+        shows_credential: ["authorization", "private-token"]
+            .iter()
+            .any(|name| request.headers().contains_key(*name)),
+        status: answer.as_ref().ok().map(Response::status),
+    });
+    answer
+}
+
+fn answer(shared: &Shared, request: &Request<Bytes>) -> Result<Answer, CutOff> {
+    let mut world = shared.world.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = world.clock.now();
+    let (fault, limited) = {
+        let mut traffic = shared.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = request.uri().path();
+        let mut faults = traffic.faults.iter_mut();
+        let fault = faults.find_map(|fault| fault.strikes(request.method(), path).then(|| fault.what.clone()));
+        let limited = traffic.limit.as_mut().map(|limit| limit.take(now));
+        (fault, limited)
+    };
+    let mut act = || act(shared, &mut world, request);
+    let mut answer = match (fault, limited) {
+        (Some(Misbehaviour::Cut), _) => return Err(CutOff),
+        (Some(Misbehaviour::Answer(answer)), _) => answer,
+        (Some(Misbehaviour::EffectThenCut), _) => {
+            act();
+            return Err(CutOff);
+        }
+        (Some(Misbehaviour::EffectThenAnswer(answer)), _) => {
+            act();
+            answer
+        }
+        (None, Some((false, headers))) => {
+            let Misbehaviour::Answer(mut answer) = Misbehaviour::limited(headers.1) else {
+                return Err(CutOff);
+            };
+            headers.write(&mut answer);
+            answer
+        }
+        (None, Some((true, headers))) => {
+            let mut answer = act();
+            headers.write(&mut answer);
+            answer
+        }
+        (None, None) => act(),
+    };
+    if let Ok(date) = HeaderValue::from_str(&now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()) {
+        answer.headers_mut().entry(DATE).or_insert(date);
+    }
+    Ok(answer)
+}
+
+fn act(shared: &Shared, world: &mut World, request: &Request<Bytes>) -> Answer {
+    let asked = Asked::read(request, &shared.base);
+    match (world.kind, asked.path.as_str()) {
+        (Kind::Gitlab, "/jwt/auth") => registry_token::answer(world, &asked, &shared.signer),
+        (Kind::Gitlab, path) if path.starts_with("/oauth/") => oauth::answer(world, &asked),
+        (Kind::Gitlab, _) => gitlab::answer(world, &asked),
+        (Kind::Github, _) => github::answer(world, &asked),
+        (Kind::Gitea, _) => gitea::answer(world, &asked),
+    }
+}
+
+/// What is left, in how many seconds all of it is there again, when that is, and how many there are in all.
+struct Left(u64, u64, Timestamp, u64);
+
+impl Limit {
+    /// Whether there is one left, and what is said about it.
+    fn take(&mut self, now: Timestamp) -> (bool, Left) {
+        let end = |since: Timestamp| since.saturating_add(self.per).unwrap_or(Timestamp::MAX);
+        if end(self.since) <= now {
+            (self.since, self.used) = (now, 0);
+        }
+        let reset = self.since.saturating_add(self.per).unwrap_or(Timestamp::MAX);
+        let has_room = self.used < self.requests;
+        self.used = self.used.saturating_add(1);
+        let seconds = u64::try_from(reset.duration_since(now).as_secs()).unwrap_or(0).max(1);
+        (
+            has_room,
+            Left(self.requests.saturating_sub(self.used), seconds, reset, self.requests),
+        )
+    }
+}
+
+impl Left {
+    fn write(&self, answer: &mut Answer) {
+        let reset = u64::try_from(self.2.as_second()).unwrap_or(0);
+        for (name, value) in [
+            ("ratelimit-limit", self.3),
+            ("ratelimit-remaining", self.0),
+            ("ratelimit-reset", reset),
+        ] {
+            answer.headers_mut().insert(HeaderName::from_static(name), value.into());
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! What there is at the host: projects, groups, people, and the credentials that were given out.
+//!
+//! Owns what holds for all three APIs: who may what where, which credential is good now, and that the server of repositories lets in what is good
+//! and nothing else.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use subtle::ConstantTimeEq as _;
+use tenure_git_server::{Access, NewKey, NewToken, Repositories};
+
+use crate::clock::Clock;
+use crate::oauth::Device;
+use crate::server::Kind;
+
+/// Whose a credential is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// The project with this number.
+    Project(u64),
+    /// The group with this number.
+    Group(u64),
+}
+
+/// Of which kind a credential is that lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LiveKind {
+    /// A user name and a token.
+    Token,
+    /// An ssh key.
+    Key,
+}
+
+/// A credential that is good now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// Of which kind.
+    pub kind: LiveKind,
+    /// The host's number of it.
+    pub id: u64,
+    /// Whose.
+    pub owner: Owner,
+    /// What it is called.
+    pub name: String,
+    /// Whether it may write.
+    pub may_write: bool,
+    /// When it was used with Git last.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// An issue of a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// The project.
+    pub project: u64,
+    /// Its number there.
+    pub number: u64,
+    /// What it is called.
+    pub title: String,
+    /// What is in it.
+    pub description: String,
+    /// Whether only members of the project see it.
+    pub is_confidential: bool,
+    /// Whether it is open.
+    pub is_open: bool,
+}
+
+/// What somebody shows to the API.
+pub(crate) struct Authoriser {
+    pub(crate) sha256: [u8; 32],
+    /// Who is asking; nobody of a GitHub App's.
+    pub(crate) person: u64,
+    /// GitLab's scopes, or GitHub's permissions.
+    pub(crate) scopes: Vec<String>,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) is_revoked: bool,
+}
+
+pub(crate) struct Token {
+    pub(crate) id: u64,
+    pub(crate) owner: Owner,
+    pub(crate) name: String,
+    pub(crate) username: String,
+    pub(crate) sha256: [u8; 32],
+    pub(crate) scopes: Vec<String>,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) is_revoked: bool,
+    /// The numbers under which the server of repositories lets it in.
+    pub(crate) let_in: Vec<u64>,
+}
+
+pub(crate) struct Key {
+    pub(crate) id: u64,
+    pub(crate) project: u64,
+    pub(crate) title: String,
+    /// The kind and the key, without a comment.
+    pub(crate) key: String,
+    pub(crate) may_write: bool,
+    pub(crate) created_at: Timestamp,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) let_in: u64,
+}
+
+pub(crate) struct World {
+    pub(crate) kind: Kind,
+    pub(crate) clock: Clock,
+    pub(crate) access: Access,
+    /// Where repositories are cloned by HTTP and by ssh: what stands before and after a path.
+    pub(crate) clone_urls: [(String, String); 2],
+    pub(crate) registry: Option<String>,
+    /// How many a page has at most.
+    pub(crate) page_size: usize,
+    /// Deploy tokens end at 00:00 UTC of the date that was asked for, as GitLab's documents have it.
+    pub(crate) ends_at_midnight: bool,
+    last: u64,
+    pub(crate) projects: BTreeMap<u64, String>,
+    pub(crate) groups: BTreeMap<u64, String>,
+    /// Where paths lead that nobody has any more.
+    pub(crate) moved: BTreeMap<String, u64>,
+    pub(crate) members: BTreeMap<(u64, Owner), u8>,
+    pub(crate) people: BTreeMap<u64, String>,
+    pub(crate) authorisers: Vec<Authoriser>,
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) keys: Vec<Key>,
+    pub(crate) issues: Vec<Issue>,
+    pub(crate) devices: Vec<Device>,
+    /// GitHub's installations: number, owner of the repositories, and the public key that its App signs with.
+    pub(crate) installations: Vec<(u64, String)>,
+    pub(crate) app: Option<(u64, Vec<u8>)>,
+}
+
+impl World {
+    pub(crate) fn new(kind: Kind, clock: Clock, access: Access, clone_urls: [(String, String); 2]) -> Self {
+        Self {
+            kind,
+            clock,
+            access,
+            clone_urls,
+            registry: None,
+            page_size: 100,
+            ends_at_midnight: true,
+            last: 100,
+            projects: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            moved: BTreeMap::new(),
+            members: BTreeMap::new(),
+            people: BTreeMap::new(),
+            authorisers: Vec::new(),
+            tokens: Vec::new(),
+            keys: Vec::new(),
+            issues: Vec::new(),
+            devices: Vec::new(),
+            installations: Vec::new(),
+            app: None,
+        }
+    }
+
+    /// A number that nothing else has, and nothing will have again.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    pub(crate) fn find_path(&self, owner: Owner) -> Option<&String> {
+        match owner {
+            Owner::Project(id) => self.projects.get(&id),
+            Owner::Group(id) => self.groups.get(&id),
+        }
+    }
+
+    /// The project or group that has a path now.
+    pub(crate) fn find(&self, is_project: bool, path: &str) -> Option<Owner> {
+        let (map, make): (_, fn(u64) -> Owner) = if is_project {
+            (&self.projects, Owner::Project)
+        } else {
+            (&self.groups, Owner::Group)
+        };
+        let mut all = map.iter();
+        all.find(|(_, known)| known.eq_ignore_ascii_case(path))
+            .map(|(id, _)| make(*id))
+    }
+
+    /// Who shows this token, if it is good.
+    pub(crate) fn find_authoriser(&self, token: Option<&str>) -> Option<&Authoriser> {
+        let shown = hash(token?);
+        let now = self.clock.now();
+        let mut all = self.authorisers.iter();
+        all.find(|known| {
+            let is_over = known.is_revoked || known.expires_at.is_some_and(|end| end <= now);
+            !is_over && bool::from(known.sha256.ct_eq(&shown))
+        })
+    }
+
+    pub(crate) fn authorise(
+        &mut self,
+        person: u64,
+        scopes: &[&str],
+        prefix: &str,
+        expires_at: Option<Timestamp>,
+    ) -> String {
+        let value = make_value(prefix);
+        self.authorisers.push(Authoriser {
+            sha256: hash(&value),
+            person,
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            expires_at,
+            is_revoked: false,
+        });
+        value
+    }
+
+    /// How much somebody may at a project or group: the most of what they are there, and in the groups above.
+    pub(crate) fn level(&self, person: u64, owner: Owner) -> u8 {
+        let Some(path) = self.find_path(owner) else { return 0 };
+        let mut level = self.members.get(&(person, owner)).copied().unwrap_or(0);
+        for (id, group) in &self.groups {
+            let is_above = path
+                .strip_prefix(group.as_str())
+                .is_some_and(|rest| rest.starts_with('/'));
+            if is_above {
+                let there = self.members.get(&(person, Owner::Group(*id))).copied();
+                level = level.max(there.unwrap_or(0));
+            }
+        }
+        level
+    }
+
+    /// Gives out a token; its value is in the answer and nowhere else.
+    pub(crate) fn add_token(&mut self, mut token: Token, value: &str, repositories: Vec<Repositories>) {
+        let reads = token.scopes.iter().any(|scope| scope == "read_repository");
+        token.sha256 = hash(value);
+        if reads {
+            for repositories in repositories {
+                token.let_in.push(self.access.add_token(NewToken {
+                    username: Some(&token.username),
+                    value,
+                    repositories,
+                    may_write: false,
+                    expires_at: token.expires_at.map(SystemTime::from),
+                }));
+            }
+        }
+        self.tokens.push(token);
+    }
+
+    /// A token is let in no more; its row stays only if it is said to.
+    pub(crate) fn end_token(&mut self, owner: Owner, id: u64, keeps_row: bool) -> bool {
+        let access = self.access.clone();
+        let mut all = self.tokens.iter_mut();
+        let Some(token) = all.find(|token| token.id == id && token.owner == owner) else {
+            return false;
+        };
+        for number in token.let_in.drain(..) {
+            access.revoke(number);
+        }
+        token.is_revoked = true;
+        if !keeps_row {
+            self.tokens.retain(|token| token.id != id);
+        }
+        true
+    }
+
+    /// Lets a key in; nothing when it is none, or there is no such project.
+    pub(crate) fn add_key(
+        &mut self,
+        project: u64,
+        title: &str,
+        key: &str,
+        may_write: bool,
+        expires_at: Option<Timestamp>,
+    ) -> Option<u64> {
+        let repository = self.projects.get(&project)?;
+        let let_in = self.access.add_key(NewKey {
+            public: key,
+            repository,
+            may_write,
+            expires_at: expires_at.map(SystemTime::from),
+        });
+        let let_in = let_in.ok()?;
+        let id = self.next();
+        self.keys.push(Key {
+            id,
+            project,
+            title: title.to_owned(),
+            key: strip_comment(key),
+            may_write,
+            created_at: self.clock.now(),
+            expires_at,
+            let_in,
+        });
+        Some(id)
+    }
+
+    /// A key is gone.
+    pub(crate) fn end_key(&mut self, project: u64, id: u64) -> bool {
+        let mut all = self.keys.iter();
+        let Some(at) = all.position(|key| key.id == id && key.project == project) else {
+            return false;
+        };
+        let key = self.keys.remove(at);
+        self.access.revoke(key.let_in);
+        true
+    }
+
+    /// A project is gone, with all that was for it.
+    pub(crate) fn remove_project(&mut self, id: u64) {
+        self.projects.remove(&id);
+        self.moved.retain(|_, to| *to != id);
+        let keys: Vec<u64> = self
+            .keys
+            .iter()
+            .filter(|key| key.project == id)
+            .map(|key| key.id)
+            .collect();
+        let tokens = self.tokens.iter().filter(|token| token.owner == Owner::Project(id));
+        let tokens: Vec<u64> = tokens.map(|token| token.id).collect();
+        for key in keys {
+            self.end_key(id, key);
+        }
+        for token in tokens {
+            self.end_token(Owner::Project(id), token, false);
+        }
+    }
+
+    /// What is good now.
+    pub(crate) fn live(&self) -> Vec<Live> {
+        let now = self.clock.now();
+        let is_over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
+        let tokens = self
+            .tokens
+            .iter()
+            .filter(|token| !token.is_revoked && !is_over(token.expires_at));
+        let tokens = tokens.map(|token| Live {
+            kind: LiveKind::Token,
+            id: token.id,
+            owner: token.owner,
+            name: token.name.clone(),
+            may_write: token.scopes.iter().any(|scope| scope.contains("write")),
+            last_used_at: token
+                .let_in
+                .iter()
+                .filter_map(|number| self.last_used_at(*number))
+                .max(),
+        });
+        let keys = self.keys.iter().filter(|key| !is_over(key.expires_at)).map(|key| Live {
+            kind: LiveKind::Key,
+            id: key.id,
+            owner: Owner::Project(key.project),
+            name: key.title.clone(),
+            may_write: key.may_write,
+            last_used_at: self.last_used_at(key.let_in),
+        });
+        tokens.chain(keys).collect()
+    }
+
+    pub(crate) fn last_used_at(&self, number: u64) -> Option<Timestamp> {
+        self.access.last_used_at(number).and_then(|time| time.try_into().ok())
+    }
+
+    /// Where a project is cloned, by HTTP and by ssh.
+    pub(crate) fn clone_urls(&self, path: &str) -> [String; 2] {
+        self.clone_urls
+            .clone()
+            .map(|(before, after)| format!("{before}{path}{after}"))
+    }
+}
+
+pub(crate) fn hash(value: &str) -> [u8; 32] {
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(digest(&SHA256, value.as_bytes()).as_ref());
+    sha256
+}
+
+/// The kind and the key of a public key, without its comment.
+pub(crate) fn strip_comment(key: &str) -> String {
+    key.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// A value that nobody guesses.
+pub(crate) fn make_value(prefix: &str) -> String {
+    use base64::Engine as _;
+    let mut bytes = [0_u8; 15];
+    // Without random bytes nothing here is worth testing; a value of zeros is noticed by the next one that is the same.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    format!(
+        "{prefix}{}",
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+    )
+}
