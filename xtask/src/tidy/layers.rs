@@ -68,6 +68,11 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &["tenure-api", "tenure-planner", "go-words", "go-yaml", "git-signatures"],
     ),
     (
+        "tenure-providers",
+        "crates/providers",
+        &["tenure-api", "tenure-planner", "tenure-sources"],
+    ),
+    (
         "tenure-cluster",
         "crates/cluster",
         &["tenure-api", "tenure-tenancy", "tenure-planner", "tenure-background"],

@@ -1,0 +1,341 @@
+//! What an answer means before anybody looks at what is in it: success, nothing there, or a [`Trouble`].
+//!
+//! The rules are those of the hosts' documents: GitLab's `doc/security/rate_limits.md` and `doc/api/rest/troubleshooting.md`, GitHub's "Rate limits
+//! for the REST API". A limit becomes a time to wait for, which the caller waits. Nothing that a host says is believed to be harmless: it is cut
+//! to one short line, and left out where it repeats any of what was sent in secret.
+
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenure_planner::access::host::Trouble;
+use tenure_sources::{Hidden, HostFailure};
+
+use crate::call::{Reply, read_http_date};
+
+/// How long to wait where a host wants fewer requests and doesn't say until when.
+const LIMITED: SignedDuration = SignedDuration::from_mins(1);
+/// How long GitLab keeps an address out after too many failed logins.
+const BANNED: SignedDuration = SignedDuration::from_hours(1);
+/// How long anybody waits because a host says so.
+const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+/// Characters of what a host says.
+const SHOWN: usize = 200;
+/// So much of a secret in a row is enough to leave a text out.
+const TELLTALE: usize = 8;
+
+/// An answer that isn't trouble.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Success,
+    /// 404, and what the host says about it.
+    Missing(String),
+}
+
+/// Reads status and headers of an answer.
+pub(crate) fn judge(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&Hidden]) -> Result<Outcome, Trouble> {
+    let status = reply.status;
+    let code = status.as_u16();
+    let is_json = reply.header("content-type").is_some_and(|kind| kind.contains("json"));
+    let message = || read_message(reply, is_json, secrets);
+    match status {
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => Ok(Outcome::Success),
+        // What people see, a login above all, comes with success, too.
+        status if status.is_success() => match is_json {
+            true => Ok(Outcome::Success),
+            false => Err(not_understood(
+                is_order,
+                "its answer is not JSON: a proxy or a login page answers in its place",
+            )),
+        },
+        StatusCode::NOT_FOUND if is_json => Ok(Outcome::Missing(message())),
+        StatusCode::NOT_FOUND => {
+            let message = "HTTP 404 with an answer that is not this API's: check the URL of the host".to_owned();
+            Err(match is_order {
+                true => Trouble::Refused { status: code, message },
+                false => Trouble::NotUnderstood(message),
+            })
+        }
+        StatusCode::UNAUTHORIZED => Err(Trouble::Unauthenticated),
+        StatusCode::TOO_MANY_REQUESTS => Err(Trouble::Limited {
+            until: read_limit(reply, now).unwrap_or_else(|| later(now, LIMITED)),
+        }),
+        StatusCode::FORBIDDEN => {
+            let is_used_up =
+                reply.header("x-ratelimit-remaining") == Some("0") || reply.header("retry-after").is_some();
+            if is_used_up && is_json {
+                // GitHub's way to say that there were too many.
+                return Err(Trouble::Limited {
+                    until: read_limit(reply, now).unwrap_or_else(|| later(now, LIMITED)),
+                });
+            }
+            if is_json {
+                return Err(Trouble::Forbidden(message()));
+            }
+            Err(Trouble::Banned {
+                until: read_limit(reply, now).unwrap_or_else(|| later(now, BANNED)),
+            })
+        }
+        StatusCode::MOVED_PERMANENTLY | StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
+            Err(Trouble::Moved)
+        }
+        // Of these, the method isn't kept: what was ordered may have been done.
+        status if status.is_redirection() => Err(not_understood(
+            is_order,
+            &format!("HTTP {code} leads elsewhere, as to a login page; it is not followed"),
+        )),
+        status if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
+            let why = format!("HTTP {code}");
+            Err(if is_order {
+                Trouble::Unknown(why)
+            } else {
+                Trouble::Unreachable(why)
+            })
+        }
+        status if status.is_client_error() => Err(Trouble::Refused {
+            status: code,
+            message: message(),
+        }),
+        _ => Err(not_understood(is_order, &format!("HTTP {code}"))),
+    }
+}
+
+/// What it means that there is no answer.
+pub(crate) fn explain(failure: HostFailure, is_order: bool) -> Trouble {
+    match failure {
+        HostFailure::NotSent(why) => Trouble::Unreachable(why),
+        HostFailure::Broken(why) if is_order => Trouble::Unknown(why),
+        HostFailure::Broken(why) => Trouble::Unreachable(why),
+        HostFailure::Unreadable(why) => not_understood(is_order, why),
+    }
+}
+
+/// An answer that can't be read: to an order, that leaves open whether it was done.
+pub(crate) fn not_understood(is_order: bool, why: &str) -> Trouble {
+    if is_order {
+        Trouble::Unknown(format!("its answer can't be read: {why}"))
+    } else {
+        Trouble::NotUnderstood(why.to_owned())
+    }
+}
+
+/// Until when the host takes no requests, by the clock of who asks: hosts' clocks go wrong, too.
+fn read_limit(reply: &Reply, now: Timestamp) -> Option<Timestamp> {
+    let seconds = |text: &str| text.trim().parse::<i64>().ok().filter(|seconds| *seconds >= 0);
+    let theirs = reply.date().unwrap_or(now);
+    let wait = match reply.header("retry-after") {
+        Some(text) => match seconds(text) {
+            Some(seconds) => SignedDuration::from_secs(seconds),
+            None => read_http_date(text)?.duration_since(theirs),
+        },
+        None => {
+            let reset = reply
+                .header("ratelimit-reset")
+                .or_else(|| reply.header("x-ratelimit-reset"));
+            let end = Timestamp::from_second(reset.and_then(seconds)?).ok()?;
+            end.duration_since(theirs)
+        }
+    };
+    Some(later(now, wait.clamp(SignedDuration::from_secs(1), LONGEST)))
+}
+
+pub(crate) fn later(now: Timestamp, wait: SignedDuration) -> Timestamp {
+    now.saturating_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+/// What a host says: `message` or `error`, which GitLab and GitHub write as a text, as lists by field, or with details beside it.
+fn read_message(reply: &Reply, is_json: bool, secrets: &[&Hidden]) -> String {
+    let value: Value = match is_json {
+        true => reply.read().unwrap_or_default(),
+        false => Value::Null,
+    };
+    let mut words = Vec::new();
+    for name in ["message", "error", "error_description", "errors"] {
+        match value.get(name) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(text)) => words.push(text.clone()),
+            Some(other) => words.push(other.to_string()),
+        }
+    }
+    make_harmless(&words.join(": "), secrets)
+}
+
+/// A text of a host's as it may stand in a message: one short line, without what was sent in secret.
+pub(crate) fn make_harmless(text: &str, secrets: &[&Hidden]) -> String {
+    let is_repeated = |secret: &&Hidden| {
+        let secret = secret.reveal().as_bytes();
+        let mut pieces = secret.windows(TELLTALE.min(secret.len()).max(1));
+        pieces.any(|piece| text.as_bytes().windows(piece.len()).any(|window| window == piece))
+    };
+    if secrets.iter().any(is_repeated) {
+        return "(not shown: it repeats what was sent)".to_owned();
+    }
+    let line = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut line: String = line.filter(|c| !is_invisible(*c)).take(SHOWN + 1).collect();
+    if line.chars().count() > SHOWN {
+        line.pop();
+        line.push('…');
+    }
+    line.trim().to_owned()
+}
+
+/// Characters that turn a line around or hide in it.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    fn reply(status: u16, headers: &[(&'static str, &str)], body: &str) -> Reply {
+        let headers = headers.iter().map(|(name, value)| {
+            let name = http::HeaderName::from_static(name);
+            (name, value.parse().unwrap())
+        });
+        Reply {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: HeaderMap::from_iter(headers),
+            body: Zeroizing::new(body.as_bytes().to_vec()),
+        }
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    const JSON: (&str, &str) = ("content-type", "application/json");
+    const TEXT: (&str, &str) = ("content-type", "text/plain");
+
+    #[test]
+    fn limits_are_times_by_the_askers_clock() {
+        let now = at("2030-01-01T12:00:00Z");
+        // Ten minutes ahead of the one who asks.
+        let date = ("date", "Tue, 01 Jan 2030 12:10:00 GMT");
+        for (status, headers, expected) in [
+            (429, vec![TEXT], "2030-01-01T12:01:00Z"),
+            (429, vec![TEXT, ("retry-after", "30"), date], "2030-01-01T12:00:30Z"),
+            (
+                429,
+                vec![TEXT, ("retry-after", "Tue, 01 Jan 2030 12:12:00 GMT"), date],
+                "2030-01-01T12:02:00Z",
+            ),
+            (
+                429,
+                vec![TEXT, ("ratelimit-reset", "1893500100"), date],
+                "2030-01-01T12:05:00Z",
+            ),
+            (429, vec![JSON, ("retry-after", "999999999999")], "2030-01-02T12:00:00Z"),
+            (429, vec![JSON, ("retry-after", "-5")], "2030-01-01T12:01:00Z"),
+            (429, vec![JSON, ("retry-after", "soon")], "2030-01-01T12:01:00Z"),
+            (429, vec![JSON, ("retry-after", "0")], "2030-01-01T12:00:01Z"),
+            (
+                403,
+                vec![
+                    JSON,
+                    ("x-ratelimit-remaining", "0"),
+                    ("x-ratelimit-reset", "1893500100"),
+                    date,
+                ],
+                "2030-01-01T12:05:00Z",
+            ),
+            (403, vec![JSON, ("retry-after", "60")], "2030-01-01T12:01:00Z"),
+        ] {
+            let trouble = judge(&reply(status, &headers, "Retry later"), true, now, &[]);
+            assert_eq!(
+                trouble,
+                Err(Trouble::Limited { until: at(expected) }),
+                "{status} {headers:?}"
+            );
+        }
+        let banned = judge(&reply(403, &[TEXT], "Forbidden"), false, now, &[]);
+        let until = at("2030-01-01T13:00:00Z");
+        assert_eq!(banned, Err(Trouble::Banned { until }));
+    }
+
+    #[test]
+    fn an_order_without_an_answer_may_have_been_done() {
+        let now = at("2030-01-01T12:00:00Z");
+        let judge = |status, kind, is_order| judge(&reply(status, &[kind], "{\"message\":\"no\"}"), is_order, now, &[]);
+        for status in [500, 502, 503, 408] {
+            assert!(
+                matches!(judge(status, JSON, true), Err(Trouble::Unknown(_))),
+                "{status}"
+            );
+            assert!(
+                matches!(judge(status, JSON, false), Err(Trouble::Unreachable(_))),
+                "{status}"
+            );
+        }
+        for (status, kind) in [(200, TEXT), (201, TEXT), (302, TEXT), (303, JSON)] {
+            assert!(
+                matches!(judge(status, kind, true), Err(Trouble::Unknown(_))),
+                "{status}"
+            );
+            assert!(
+                matches!(judge(status, kind, false), Err(Trouble::NotUnderstood(_))),
+                "{status}"
+            );
+        }
+        for status in [301, 307, 308] {
+            assert_eq!(judge(status, JSON, true), Err(Trouble::Moved));
+        }
+        for (status, trouble) in [
+            (
+                400,
+                Trouble::Refused {
+                    status: 400,
+                    message: "no".to_owned(),
+                },
+            ),
+            (401, Trouble::Unauthenticated),
+            (403, Trouble::Forbidden("no".to_owned())),
+            (
+                422,
+                Trouble::Refused {
+                    status: 422,
+                    message: "no".to_owned(),
+                },
+            ),
+        ] {
+            assert_eq!(judge(status, JSON, true), Err(trouble));
+        }
+        assert_eq!(judge(404, JSON, true), Ok(Outcome::Missing("no".to_owned())));
+        assert!(matches!(
+            judge(404, TEXT, true),
+            Err(Trouble::Refused { status: 404, .. })
+        ));
+        assert!(matches!(judge(404, TEXT, false), Err(Trouble::NotUnderstood(_))));
+        let failed = |failure: HostFailure, is_order| explain(failure, is_order).leaves_effect_unknown();
+        assert!(failed(HostFailure::Broken(String::new()), true));
+        assert!(failed(HostFailure::Unreadable(""), true));
+        assert!(!failed(HostFailure::NotSent(String::new()), true));
+        assert!(!failed(HostFailure::Broken(String::new()), false));
+    }
+
+    #[test]
+    fn what_a_host_says_is_one_short_line_without_what_was_sent() {
+        let secret = Hidden::new("glpat-0123456789abcdef");
+        let harmless = |text: &str| make_harmless(text, &[&secret]);
+        assert_eq!(harmless("a\nb\u{202e}c"), "a bc");
+        assert_eq!(harmless(&"é".repeat(500)).chars().count(), SHOWN + 1);
+        assert!(harmless("you sent glpat-0123456789abcdef").contains("not shown"));
+        assert!(harmless("you sent 3456789a, in part").contains("not shown"));
+        for (body, expected) in [
+            (
+                "{\"message\":{\"name\":[\"is too long\"]}}",
+                "{\"name\":[\"is too long\"]}",
+            ),
+            (
+                "{\"error\":\"insufficient_scope\",\"error_description\":\"more\"}",
+                "insufficient_scope: more",
+            ),
+            ("[1]", ""),
+            ("{", ""),
+        ] {
+            assert_eq!(read_message(&reply(400, &[JSON], body), true, &[]), expected);
+        }
+    }
+}

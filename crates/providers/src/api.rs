@@ -1,0 +1,237 @@
+//! The conversation that one question or order is: which request comes first, and what comes after an answer. Pure.
+//!
+//! Owns what holds for all hosts: the bounds of a list, and that an answer is judged before anybody reads it.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde::de::DeserializeOwned;
+use tenure_planner::access::host::{
+    Ask, Capabilities, CredentialKind, HostKind, Listed, MintRequest, Minted, Told, Trouble,
+};
+use tenure_sources::{BaseUrl, Hidden};
+
+use crate::answer::{Outcome, judge, not_understood};
+use crate::call::{Call, Reply};
+use crate::key::{fingerprint_key, fingerprint_value, strip_comment};
+
+/// How many pages of a list are read.
+pub(crate) const PAGES: usize = 200;
+/// How many entries a page is asked to have: as many as any host gives.
+pub(crate) const PAGE: usize = 100;
+/// Bytes of a token.
+const TOKEN_BYTES: usize = 4096;
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Another request.
+    Next(Call),
+    /// The answer, and the value of what was made.
+    Done(Told, Option<Hidden>),
+}
+
+/// How far a conversation is.
+pub(crate) struct Progress {
+    /// The request that was sent last.
+    pub(crate) call: Call,
+    /// How many there were.
+    pub(crate) calls: usize,
+    /// What the pages held that were read.
+    pub(crate) listed: Vec<Listed>,
+}
+
+/// One host's API.
+pub(crate) trait Api: Send + Sync {
+    fn kind(&self) -> HostKind;
+
+    /// What stands between the host's address and what is asked for.
+    fn prefix(&self) -> &'static str;
+
+    /// Headers that its requests have.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[("accept", "application/json")]
+    }
+
+    fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
+
+    /// The first request.
+    fn begin(&self, ask: &Ask) -> Result<Call, Trouble>;
+
+    /// What an answer means that is no trouble; [`Outcome::Missing`] is one that the API has for what isn't there.
+    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble>;
+}
+
+/// What comes after an answer.
+pub(crate) fn go_on(
+    api: &dyn Api,
+    ask: &Ask,
+    progress: &mut Progress,
+    reply: &Reply,
+    (base, now, secrets): (&BaseUrl, Timestamp, &[&Hidden]),
+) -> Result<Step, Trouble> {
+    let outcome = judge(reply, progress.call.is_order(), now, secrets)?;
+    let step = api.read(ask, progress, &outcome, reply)?;
+    // A list is whole when there is no next page.
+    if let (Step::Done(Told::Listed(_), _), Outcome::Success) = (&step, &outcome) {
+        let next = reply.next_page(&progress.call, base);
+        if let Some(call) = next.map_err(|why| Trouble::NotUnderstood(why.to_owned()))? {
+            if progress.calls >= PAGES {
+                let why = format!("its list has more than {PAGES} pages");
+                return Err(Trouble::NotUnderstood(why));
+            }
+            return Ok(Step::Next(call));
+        }
+        return Ok(Step::Done(Told::Listed(std::mem::take(&mut progress.listed)), None));
+    }
+    Ok(step)
+}
+
+/// The answer as a value, or what it means that it is none.
+pub(crate) fn read<T: DeserializeOwned>(progress: &Progress, reply: &Reply) -> Result<T, Trouble> {
+    let why = "it is not what this API answers to that";
+    reply
+        .read()
+        .ok_or_else(|| not_understood(progress.call.is_order(), why))
+}
+
+/// That something which has to be there is not, or may not be seen.
+pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), Trouble> {
+    match outcome {
+        Outcome::Success => Ok(()),
+        Outcome::Missing(message) => Err(Trouble::Refused {
+            status: 404,
+            message: message.clone(),
+        }),
+    }
+}
+
+/// What this API doesn't have. Nothing is sent.
+pub(crate) fn refuse_unsupported(what: &str) -> Trouble {
+    Trouble::Refused {
+        status: 0,
+        message: format!("not asked: {what}"),
+    }
+}
+
+/// Adds entries of a page; what is done when it was the last one.
+pub(crate) fn take_page(progress: &mut Progress, page: impl IntoIterator<Item = Listed>) -> Step {
+    progress.listed.extend(page);
+    Step::Done(Told::Listed(Vec::new()), None)
+}
+
+/// What became of an order for a token.
+pub(crate) fn read_minted_token(
+    id: Option<u64>,
+    username: Option<String>,
+    expires_at: Option<Timestamp>,
+    token: String,
+) -> Result<Step, Trouble> {
+    let token = Hidden::new(token);
+    let text = token.reveal();
+    if text.is_empty() || text.len() > TOKEN_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(not_understood(true, "it holds no token"));
+    }
+    let minted = Minted {
+        id,
+        username,
+        expires_at,
+        fingerprint: fingerprint_value(&token),
+    };
+    Ok(Step::Done(Told::Minted(minted), Some(token)))
+}
+
+/// What became of an order for a key: the host answers with the key that it has.
+pub(crate) fn read_minted_key(
+    request: &MintRequest,
+    (id, key, may_write): (u64, &str, bool),
+    expires_at: Option<Timestamp>,
+) -> Result<Step, Trouble> {
+    let public = request.public_key.as_deref().unwrap_or_default();
+    if strip_comment(key) != strip_comment(public) {
+        return Err(not_understood(true, "it holds another key than the one that was sent"));
+    }
+    if may_write {
+        return Err(Trouble::Refused {
+            status: 201,
+            message: format!("key {id} was there before, and may write: remove it, or send another one"),
+        });
+    }
+    let minted = Minted {
+        id: Some(id),
+        username: None,
+        expires_at,
+        fingerprint: fingerprint_key(public),
+    };
+    Ok(Step::Done(Told::Minted(minted), None))
+}
+
+/// The public key of an order for one.
+pub(crate) fn read_public_key(request: &MintRequest) -> Result<&str, Trouble> {
+    let public = request.public_key.as_deref();
+    public.ok_or_else(|| refuse_unsupported("an order for a deploy key needs its public half"))
+}
+
+/// A time, or a date at whose beginning it is (GitLab's tokens of people end so).
+pub(crate) fn read_time(text: &str) -> Option<Timestamp> {
+    if let Ok(time) = text.parse() {
+        return Some(time);
+    }
+    let date: Date = text.parse().ok()?;
+    Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// A time that may not be there.
+pub(crate) fn read_optional_time(text: Option<&str>, is_order: bool) -> Result<Option<Timestamp>, Trouble> {
+    match text {
+        None => Ok(None),
+        Some(text) => read_time(text)
+            .map(Some)
+            .ok_or_else(|| not_understood(is_order, "it holds a time that is none")),
+    }
+}
+
+/// A path of a project or group: parts that are neither empty nor `.` or `..`, of printable characters.
+pub(crate) fn check_path(path: &str, parts: std::ops::RangeInclusive<usize>) -> Result<(), Trouble> {
+    let is_part = |part: &str| {
+        let known = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
+        !part.is_empty() && part != "." && part != ".." && part.chars().all(known)
+    };
+    let is_path = path.len() <= 1024 && path.split('/').all(is_part) && parts.contains(&path.split('/').count());
+    match is_path {
+        true => Ok(()),
+        false => Err(refuse_unsupported("that is no path of a project or group at this host")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_dates_are_read() {
+        let read = |text: &str| read_time(text).map(|time| time.to_string());
+        assert_eq!(read("2030-01-02"), Some("2030-01-02T00:00:00Z".to_owned()));
+        assert_eq!(
+            read("2030-01-02T03:04:05.000Z"),
+            Some("2030-01-02T03:04:05Z".to_owned())
+        );
+        assert_eq!(
+            read("2030-01-02T03:04:05+02:00"),
+            Some("2030-01-02T01:04:05Z".to_owned())
+        );
+        assert_eq!(read("tomorrow"), None);
+    }
+
+    #[test]
+    fn a_path_is_no_way_out_of_the_path() {
+        for good in ["group/project", "a/b.c/d-e_f"] {
+            assert!(check_path(good, 2..=20).is_ok(), "{good}");
+        }
+        for bad in [
+            "", "a", "a//b", "a/../b", "./a", "a/b?x", "a/b#x", "a/b%2f", "a/b c", "a/b\n", "/a/b",
+        ] {
+            assert!(check_path(bad, 2..=20).is_err(), "{bad}");
+        }
+    }
+}

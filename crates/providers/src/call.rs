@@ -1,0 +1,255 @@
+//! A request to an API and its answer, as data.
+
+use http::header::{HeaderMap, HeaderName, LINK};
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tenure_sources::{BaseUrl, Hidden};
+use url::Url;
+use zeroize::Zeroizing;
+
+/// What stands in a path as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A request. What is secret of it is not printed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// Path and query behind the path of the API.
+    pub(crate) below: String,
+    pub(crate) body: Option<Body>,
+    /// Whether the App itself asks, and not one of its installations.
+    pub(crate) is_by_app: bool,
+}
+
+/// What is sent with it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Body {
+    Json(Value),
+    /// Names and values, which may be secret.
+    Form(Vec<(&'static str, Hidden)>),
+}
+
+impl Body {
+    /// Its type, and its bytes.
+    pub(crate) fn write(&self) -> (&'static str, Zeroizing<Vec<u8>>) {
+        match self {
+            Self::Json(value) => ("application/json", Zeroizing::new(value.to_string().into_bytes())),
+            Self::Form(pairs) => {
+                let mut form = url::form_urlencoded::Serializer::new(String::new());
+                for (name, value) in pairs {
+                    form.append_pair(name, value.reveal());
+                }
+                (
+                    "application/x-www-form-urlencoded",
+                    Zeroizing::new(form.finish().into_bytes()),
+                )
+            }
+        }
+    }
+}
+
+/// An answer that was received whole.
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Zeroizing<Vec<u8>>,
+}
+
+impl Call {
+    pub(crate) fn get(below: impl Into<String>) -> Self {
+        Self::of(Method::GET, below, None)
+    }
+
+    pub(crate) fn post(below: impl Into<String>, body: Value) -> Self {
+        Self::of(Method::POST, below, Some(Body::Json(body)))
+    }
+
+    pub(crate) fn post_form(below: impl Into<String>, pairs: Vec<(&'static str, Hidden)>) -> Self {
+        Self::of(Method::POST, below, Some(Body::Form(pairs)))
+    }
+
+    pub(crate) fn put(below: impl Into<String>, body: Value) -> Self {
+        Self::of(Method::PUT, below, Some(Body::Json(body)))
+    }
+
+    pub(crate) fn delete(below: impl Into<String>) -> Self {
+        Self::of(Method::DELETE, below, None)
+    }
+
+    fn of(method: Method, below: impl Into<String>, body: Option<Body>) -> Self {
+        Self {
+            method,
+            below: below.into(),
+            body,
+            is_by_app: false,
+        }
+    }
+
+    /// Shown as the App.
+    pub(crate) fn by_app(mut self) -> Self {
+        self.is_by_app = true;
+        self
+    }
+
+    /// Whether it changes something.
+    pub(crate) fn is_order(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    /// The path, without the query.
+    fn path(&self) -> &str {
+        self.below.split('?').next().unwrap_or_default()
+    }
+}
+
+impl Reply {
+    /// The body as a value of the API's; nothing when it is something else.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        // What the parser would say of it could quote it.
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// A header that is text.
+    pub(crate) fn header(&self, name: &'static str) -> Option<&str> {
+        let value = self.headers.get(HeaderName::from_static(name))?;
+        value.to_str().ok()
+    }
+
+    /// How late it is for the host.
+    pub(crate) fn date(&self) -> Option<Timestamp> {
+        self.header("date").and_then(read_http_date)
+    }
+
+    /// Whether there is a next page, and which: of the same path of the same API.
+    ///
+    /// # Errors
+    /// When it is somewhere else.
+    pub(crate) fn next_page(&self, of: &Call, base: &BaseUrl) -> Result<Option<Call>, &'static str> {
+        let values = self
+            .headers
+            .get_all(LINK)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let Some(link) = values.flat_map(|value| value.split(',')).find_map(find_next) else {
+            return Ok(None);
+        };
+        let elsewhere = "its next page is on another server or path";
+        let full = format!("{}{}", base.path(), of.path());
+        let asked = Url::parse(&format!("{}{full}", base.endpoint())).map_err(|_| elsewhere)?;
+        let next = asked.join(link).map_err(|_| elsewhere)?;
+        let is_same = next.origin() == asked.origin() && next.path() == asked.path() && next.fragment().is_none();
+        if !is_same || !next.username().is_empty() || next.password().is_some() {
+            return Err(elsewhere);
+        }
+        let query = next.query().ok_or("its next page is this one")?;
+        let below = format!("{}?{query}", of.path());
+        if below == of.below {
+            return Err("its next page is this one");
+        }
+        Ok(Some(Call::get(below)))
+    }
+}
+
+/// The target of a link whose relation is `next` (RFC 8288).
+fn find_next(link: &str) -> Option<&str> {
+    let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
+    let is_next = parameters.split(';').any(|parameter| {
+        let parameter = parameter.trim().trim_end_matches(',');
+        parameter == "rel=\"next\"" || parameter == "rel=next"
+    });
+    is_next.then_some(target)
+}
+
+/// `Wed, 21 Oct 2015 07:28:00 GMT`, the one form of dates that HTTP sends.
+pub(crate) fn read_http_date(text: &str) -> Option<Timestamp> {
+    let text = text.trim().strip_suffix(" GMT")?;
+    let time = jiff::civil::DateTime::strptime("%a, %d %b %Y %H:%M:%S", text).ok()?;
+    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+}
+
+/// A text as one part of a path.
+pub(crate) fn encode(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(link: &str) -> Reply {
+        let headers = HeaderMap::from_iter([(LINK, link.parse().unwrap())]);
+        Reply {
+            status: StatusCode::OK,
+            headers,
+            body: Zeroizing::default(),
+        }
+    }
+
+    #[test]
+    fn the_next_page_is_of_the_same_path_of_the_same_server() {
+        let base = BaseUrl::parse("https://git.example/gitlab/api/v4").unwrap();
+        let asked = Call::get("/projects/7/deploy_tokens?per_page=100");
+        let next = |link: &str| match reply(link).next_page(&asked, &base) {
+            Ok(None) => "none".to_owned(),
+            Ok(Some(call)) => call.below,
+            Err(_) => "refused".to_owned(),
+        };
+        let page = "https://git.example/gitlab/api/v4/projects/7/deploy_tokens?page=2";
+        for (link, expected) in [
+            (
+                format!("<{page}>; rel=\"next\", <{page}>; rel=\"last\""),
+                "/projects/7/deploy_tokens?page=2",
+            ),
+            (
+                format!("<{page}>; rel=\"first\", <{page}>; title=x; rel=next"),
+                "/projects/7/deploy_tokens?page=2",
+            ),
+            (
+                "</gitlab/api/v4/projects/7/deploy_tokens?page=3>; rel=\"next\"".to_owned(),
+                "/projects/7/deploy_tokens?page=3",
+            ),
+            (format!("<{page}>; rel=\"last\""), "none"),
+            ("nonsense".to_owned(), "none"),
+            (page.replace("https://", "<http://") + ">; rel=\"next\"", "refused"),
+            (page.replace("https://", "<https://u:p@") + ">; rel=\"next\"", "refused"),
+            (
+                page.replace("git.example", "evil.example").replace("https", "<https") + ">; rel=\"next\"",
+                "refused",
+            ),
+            (
+                page.replace("git.example", "git.example:8443")
+                    .replace("https", "<https")
+                    + ">; rel=\"next\"",
+                "refused",
+            ),
+            (
+                page.replace("/7/", "/8/").replace("https", "<https") + ">; rel=\"next\"",
+                "refused",
+            ),
+            ("<?per_page=100>; rel=\"next\"".to_owned(), "refused"),
+        ] {
+            assert_eq!(next(&link), expected, "{link}");
+        }
+    }
+
+    #[test]
+    fn dates_are_read_as_http_writes_them() {
+        let read = |text: &str| read_http_date(text).map(|time| time.to_string());
+        assert_eq!(
+            read("Wed, 21 Oct 2015 07:28:00 GMT"),
+            Some("2015-10-21T07:28:00Z".to_owned())
+        );
+        for bad in [
+            "",
+            "GMT",
+            "2015-10-21",
+            "Wed, 21 Oct 2015 07:28:00 CET",
+            "Wed, 99 Oct 2015 07:28:00 GMT",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

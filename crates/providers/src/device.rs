@@ -1,0 +1,243 @@
+//! GitLab's device flow: somebody shows in a browser who they are, and that is all that comes of it.
+//!
+//! By `doc/api/oauth2.md` (RFC 8628) and `doc/api/members.md`. The least scope with which members can be read is asked for; the token that comes of
+//! it is used for two questions, who that is and what they are in one project or group, is given back, and is dropped. It is never returned. The
+//! code that the token is had for is a secret of who asked.
+
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use tenure_planner::access::host::{AccessLevel, DeviceCode, DeviceTold, Membership, Scope, Target, Trouble};
+use tenure_sources::{BaseUrl, Credentials, Hidden, HostClient, Reach, TlsOptions};
+
+use crate::answer::{Outcome, judge, later, not_understood};
+use crate::call::{Call, Reply};
+use crate::host::{ANSWER_BYTES, PATIENCE, send};
+
+/// The least with which `members/all/:user_id` can be read.
+const SCOPE: &str = "read_api";
+const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+/// How long a code may live at most, whatever the host says.
+const LONGEST_SECONDS: i64 = 5 * 60;
+const HEADERS: &[(&str, &str)] = &[("accept", "application/json")];
+/// So many answers may arrive for one call of this module.
+const ANSWERS: u64 = 4;
+
+/// The device flow of one GitLab, for one application that its administrator registered.
+#[derive(Clone, Debug)]
+pub struct DeviceFlow {
+    base: BaseUrl,
+    client_id: String,
+    tls: TlsOptions,
+    reach: Reach,
+}
+
+/// What belongs to a code, and is shown to nobody.
+#[derive(Clone, Debug)]
+pub struct DeviceSecret(Hidden);
+
+impl DeviceSecret {
+    /// What was kept of one.
+    #[must_use]
+    pub fn new(value: Hidden) -> Self {
+        Self(value)
+    }
+
+    /// To keep it where secrets are kept.
+    #[must_use]
+    pub fn value(&self) -> &Hidden {
+        &self.0
+    }
+}
+
+#[derive(Deserialize)]
+struct CodeAnswer {
+    device_code: String,
+    user_code: String,
+    verification_uri: String,
+    expires_in: i64,
+    interval: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    access_token: String,
+}
+
+#[derive(Deserialize)]
+struct ErrorAnswer {
+    error: String,
+}
+
+#[derive(Deserialize)]
+struct UserAnswer {
+    id: u64,
+    state: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct MemberAnswer {
+    id: u64,
+    access_level: u8,
+    state: Option<String>,
+}
+
+impl DeviceFlow {
+    /// The flow of the GitLab at this address.
+    ///
+    /// # Errors
+    /// When the address is none.
+    pub fn new(address: &str, client_id: &str, tls: TlsOptions, reach: Reach) -> Result<Self, &'static str> {
+        let base = BaseUrl::parse(address).ok_or("a host's address is an http or https URL without user and query")?;
+        Ok(Self {
+            base,
+            client_id: client_id.to_owned(),
+            tls,
+            reach,
+        })
+    }
+
+    fn client_id(&self) -> Hidden {
+        Hidden::new(self.client_id.as_str())
+    }
+
+    fn client(&self) -> HostClient {
+        let bounds = (ANSWER_BYTES, ANSWERS, PATIENCE);
+        HostClient::new(&self.reach, &self.base, &Credentials::Anonymous, &self.tls, bounds)
+    }
+
+    /// A new code. It lives for five minutes at most.
+    ///
+    /// # Errors
+    /// [`Trouble`] when there is none.
+    pub async fn start(&self, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), Trouble> {
+        let pairs = vec![("client_id", self.client_id()), ("scope", Hidden::new(SCOPE))];
+        let call = Call::post_form("/oauth/authorize_device", pairs);
+        let reply = send(&mut self.client(), HEADERS, &call).await?;
+        read_code(&reply, now)
+    }
+
+    /// Whether somebody has shown who they are, and what they are in a project or group then. It may be asked once in the code's interval.
+    ///
+    /// # Errors
+    /// [`Trouble`] when nobody knows. A code whose answer got lost is used up: the next one is [`DeviceTold::Expired`].
+    pub async fn poll(&self, secret: &DeviceSecret, target: &Target, now: Timestamp) -> Result<DeviceTold, Trouble> {
+        let pairs = vec![
+            ("grant_type", Hidden::new(GRANT)),
+            ("device_code", secret.0.clone()),
+            ("client_id", self.client_id()),
+        ];
+        let mut client = self.client();
+        let reply = send(&mut client, HEADERS, &Call::post_form("/oauth/token", pairs)).await?;
+        let token = match read_poll(&reply, now, &secret.0)? {
+            Ok(token) => token,
+            Err(told) => return Ok(told),
+        };
+        client.set_credentials(Credentials::Bearer(token.clone()));
+        let shown = self.look(&mut client, &token, target, now).await;
+        // It is dropped whatever was seen with it; if this gets lost it ends by itself, and nobody has it.
+        client.set_credentials(Credentials::Anonymous);
+        let pairs = vec![("token", token), ("client_id", self.client_id())];
+        let _ = send(&mut client, HEADERS, &Call::post_form("/oauth/revoke", pairs)).await;
+        shown.map(DeviceTold::Shown)
+    }
+
+    async fn look(
+        &self,
+        client: &mut HostClient,
+        token: &Hidden,
+        target: &Target,
+        now: Timestamp,
+    ) -> Result<Membership, Trouble> {
+        let reply = send(client, HEADERS, &Call::get("/api/v4/user")).await?;
+        let user_id = read_user(&reply, now, token)?;
+        let place = match target.scope {
+            Scope::Project => "projects",
+            Scope::Group => "groups",
+        };
+        let call = Call::get(format!("/api/v4/{place}/{}/members/all/{user_id}", target.id));
+        let reply = send(client, HEADERS, &call).await?;
+        let level = read_member(&reply, user_id, now, token)?;
+        Ok(Membership { user_id, level })
+    }
+}
+
+fn strange() -> Trouble {
+    not_understood(false, "it is not what GitLab answers to that")
+}
+
+fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), Trouble> {
+    // That a code was made and got lost harms nobody.
+    judge_question(reply, now, &[])?;
+    let answer: CodeAnswer = reply.read().ok_or_else(strange)?;
+    let is_plain = |text: &str, most: usize| {
+        !text.is_empty() && text.len() <= most && text.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    let is_code = is_plain(&answer.user_code, 64) && is_plain(&answer.device_code, 1024);
+    let is_url = is_plain(&answer.verification_uri, 2048) && answer.verification_uri.starts_with("http");
+    if !is_code || !is_url || answer.expires_in <= 0 {
+        return Err(strange());
+    }
+    let life = SignedDuration::from_secs(answer.expires_in.min(LONGEST_SECONDS));
+    let code = DeviceCode {
+        user_code: answer.user_code,
+        verification_url: answer.verification_uri,
+        expires_at: later(now, life),
+        interval_seconds: answer.interval.unwrap_or(5).clamp(1, 60),
+    };
+    Ok((code, DeviceSecret(Hidden::new(answer.device_code))))
+}
+
+/// The token, or what there is instead.
+fn read_poll(reply: &Reply, now: Timestamp, secret: &Hidden) -> Result<Result<Hidden, DeviceTold>, Trouble> {
+    if matches!(
+        reply.status,
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+    ) && let Some(ErrorAnswer { error }) = reply.read()
+    {
+        match error.as_str() {
+            "authorization_pending" => return Ok(Err(DeviceTold::Pending)),
+            "slow_down" => return Ok(Err(DeviceTold::SlowDown)),
+            "access_denied" => return Ok(Err(DeviceTold::Denied)),
+            "expired_token" | "invalid_grant" => return Ok(Err(DeviceTold::Expired)),
+            _ => {}
+        }
+    }
+    judge_question(reply, now, &[secret])?;
+    let TokenAnswer { access_token } = reply.read().ok_or_else(strange)?;
+    let token = Hidden::new(access_token);
+    let is_token = !token.reveal().is_empty() && token.reveal().bytes().all(|byte| byte.is_ascii_graphic());
+    if is_token { Ok(Ok(token)) } else { Err(strange()) }
+}
+
+fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, Trouble> {
+    judge_question(reply, now, &[token])?;
+    let user: UserAnswer = reply.read().ok_or_else(strange)?;
+    match user.state.as_deref() {
+        None | Some("active") => Ok(user.id),
+        Some(_) => Err(Trouble::Forbidden(
+            "whoever that is, their account is not active".to_owned(),
+        )),
+    }
+}
+
+/// What somebody is; nothing where they are no member, or may not see that there is such a thing.
+fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> Result<Option<AccessLevel>, Trouble> {
+    if let Outcome::Missing(_) = judge(reply, false, now, &[token])? {
+        return Ok(None);
+    }
+    let member: MemberAnswer = reply.read().ok_or_else(strange)?;
+    if member.id != user_id {
+        return Err(strange());
+    }
+    // Who is invited and has not come yet is no member.
+    let is_active = member.state.as_deref().is_none_or(|state| state == "active");
+    Ok(is_active.then_some(AccessLevel(member.access_level)))
+}
+
+fn judge_question(reply: &Reply, now: Timestamp, secrets: &[&Hidden]) -> Result<(), Trouble> {
+    match judge(reply, false, now, secrets)? {
+        Outcome::Success => Ok(()),
+        Outcome::Missing(message) => Err(Trouble::Refused { status: 404, message }),
+    }
+}

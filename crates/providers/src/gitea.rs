@@ -1,0 +1,88 @@
+//! Gitea and Forgejo: deploy keys.
+//!
+//! By `/api/swagger` of a Gitea. There are tokens of people, which open all that they may read and have no end: none of those is ever made. Keys
+//! are asked by path, which is first seen to have the number still; an organization can't be asked by its number.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tenure_planner::access::host::{Ask, Capabilities, CredentialKind, HostKind, Role, Scope, Told, Trouble};
+
+use crate::answer::Outcome;
+use crate::api::{Api, Progress, Step, read, read_public_key, refuse_missing, refuse_unsupported};
+use crate::call::{Call, Reply};
+use crate::github::{
+    check_found, find_by_path, find_first, found_group, found_repository, key_capabilities, read_keys,
+};
+
+/// Gitea's API of version 1.
+pub(crate) struct Gitea;
+
+#[derive(Deserialize)]
+struct Organization {
+    id: u64,
+    name: String,
+}
+
+impl Api for Gitea {
+    fn kind(&self) -> HostKind {
+        HostKind::Gitea
+    }
+
+    fn prefix(&self) -> &'static str {
+        "/api/v1"
+    }
+
+    fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities> {
+        (kind == CredentialKind::DeployKey).then(|| key_capabilities(false))
+    }
+
+    fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
+        Ok(match ask {
+            Ask::FindByPath { scope, path } => find_by_path(*scope, path)?,
+            Ask::FindById {
+                scope: Scope::Project,
+                id,
+            } => Call::get(format!("/repositories/{id}")),
+            Ask::FindById {
+                scope: Scope::Group, ..
+            } => {
+                return Err(refuse_unsupported(
+                    "Gitea can't be asked for an organization by its number",
+                ));
+            }
+            Ask::List { target, kind } | Ask::Revoke { target, kind, .. } => find_first(target, *kind)?,
+            Ask::Mint(request) => {
+                read_public_key(request)?;
+                if request.role != Role::ReadRepository {
+                    return Err(refuse_unsupported("a deploy key opens no container registry"));
+                }
+                find_first(&request.target, request.kind)?
+            }
+            Ask::ReadOwnCredential => Call::get("/user"),
+            Ask::FindIssue { .. } | Ask::OpenIssue { .. } | Ask::CloseIssue { .. } => {
+                return Err(refuse_unsupported("Gitea has no confidential issues"));
+            }
+        })
+    }
+
+    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble> {
+        match ask {
+            Ask::ReadOwnCredential => {
+                refuse_missing(outcome)?;
+                let _: Map<String, Value> = read(progress, reply)?;
+                Ok(Step::Done(Told::OwnCredential(None), None))
+            }
+            Ask::FindByPath { .. } | Ask::FindById { .. } if matches!(outcome, Outcome::Missing(_)) => {
+                Ok(Step::Done(Told::Found(None), None))
+            }
+            Ask::FindByPath {
+                scope: Scope::Group, ..
+            } => {
+                let Organization { id, name } = read(progress, reply)?;
+                check_found(ask, found_group(id, name))
+            }
+            Ask::FindByPath { .. } | Ask::FindById { .. } => check_found(ask, found_repository(read(progress, reply)?)),
+            _ => read_keys(ask, progress, outcome, reply, "limit"),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! GitHub: tokens of an App's installation for single repositories, and deploy keys.
+//!
+//! By the documents of its REST API (repositories, deploy keys, Apps, installations). Deploy keys are asked by path, which is first seen to have
+//! the number still. An installation's token lives for an hour, is not in any list, and ends by itself; a key ends with whoever made it, so an App
+//! had better make it than a person.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tenure_planner::access::host::{
+    Ask, Capabilities, CredentialKind, Found, HostKind, Listed, Role, Scope, Target, Told, Trouble,
+};
+use tenure_sources::Hidden;
+
+use crate::answer::Outcome;
+use crate::api::{
+    Api, PAGE, Progress, Step, check_path, read, read_minted_key, read_minted_token, read_optional_time,
+    read_public_key, refuse_missing, refuse_unsupported, take_page,
+};
+use crate::call::{Call, Reply};
+
+/// What git is shown beside an installation's token.
+const USERNAME: &str = "x-access-token";
+
+/// GitHub's API, or GitHub Enterprise's.
+pub(crate) struct Github {
+    /// The installation that tokens are of, where it is an App that asks and its number is known.
+    pub(crate) installation: Option<u64>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Repository {
+    pub(crate) id: u64,
+    pub(crate) full_name: String,
+    clone_url: Option<String>,
+    ssh_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Organization {
+    id: u64,
+    login: String,
+}
+
+#[derive(Deserialize)]
+struct Key {
+    id: u64,
+    title: String,
+    key: String,
+    read_only: bool,
+    last_used: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct TokenAnswer {
+    token: String,
+    expires_at: String,
+}
+
+impl Api for Github {
+    fn kind(&self) -> HostKind {
+        HostKind::Github
+    }
+
+    fn prefix(&self) -> &'static str {
+        ""
+    }
+
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("accept", "application/vnd.github+json"),
+            ("x-github-api-version", "2022-11-28"),
+        ]
+    }
+
+    fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities> {
+        match kind {
+            CredentialKind::InstallationToken => Some(Capabilities {
+                overlap: true,
+                expiry: false,
+                last_used: false,
+                idempotent_create: false,
+                group_scope: false,
+                listed: false,
+            }),
+            CredentialKind::DeployKey => Some(key_capabilities(true)),
+            CredentialKind::DeployToken => None,
+        }
+    }
+
+    fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
+        Ok(match ask {
+            Ask::FindByPath { scope, path } => find_by_path(*scope, path)?,
+            Ask::FindById { scope, id } => match scope {
+                Scope::Project => Call::get(format!("/repositories/{id}")),
+                Scope::Group => Call::get(format!("/organizations/{id}")),
+            },
+            Ask::Mint(request) if request.kind == CredentialKind::InstallationToken => {
+                let Some(installation) = self.installation else {
+                    return Err(refuse_unsupported("only an App gives out tokens of its installation"));
+                };
+                if request.target.scope == Scope::Group || request.role != Role::ReadRepository {
+                    return Err(refuse_unsupported(
+                        "an installation's token is for reading single repositories",
+                    ));
+                }
+                let repositories = [request.target.id];
+                give_token(installation, Some(&repositories), &json!({ "contents": "read" }))
+            }
+            Ask::List { target, kind } | Ask::Revoke { target, kind, .. } => find_first(target, *kind)?,
+            Ask::Mint(request) => {
+                read_public_key(request)?;
+                if request.role != Role::ReadRepository {
+                    return Err(refuse_unsupported("a deploy key opens no container registry"));
+                }
+                find_first(&request.target, request.kind)?
+            }
+            Ask::ReadOwnCredential if self.installation.is_some() => Call::get("/app").by_app(),
+            Ask::ReadOwnCredential => Call::get("/user"),
+            Ask::FindIssue { .. } | Ask::OpenIssue { .. } | Ask::CloseIssue { .. } => {
+                return Err(refuse_unsupported("GitHub has no confidential issues"));
+            }
+        })
+    }
+
+    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble> {
+        if let Ask::Mint(request) = ask
+            && request.kind == CredentialKind::InstallationToken
+        {
+            refuse_missing(outcome)?;
+            let (token, end) = read_token(progress, reply)?;
+            return read_minted_token(None, Some(USERNAME.to_owned()), Some(end), token.reveal().to_owned());
+        }
+        match ask {
+            Ask::ReadOwnCredential => {
+                refuse_missing(outcome)?;
+                let _: serde_json::Map<String, Value> = read(progress, reply)?;
+                let end = reply.header("github-authentication-token-expiration");
+                let end = end.and_then(|text| text.strip_suffix(" UTC").map(|text| text.replace(' ', "T") + "Z"));
+                Ok(Step::Done(
+                    Told::OwnCredential(end.and_then(|end| end.parse().ok())),
+                    None,
+                ))
+            }
+            Ask::FindByPath { scope, .. } | Ask::FindById { scope, .. } => {
+                if let Outcome::Missing(_) = outcome {
+                    return Ok(Step::Done(Told::Found(None), None));
+                }
+                let found = match scope {
+                    Scope::Project => found_repository(read(progress, reply)?),
+                    Scope::Group => {
+                        let Organization { id, login } = read(progress, reply)?;
+                        found_group(id, login)
+                    }
+                };
+                check_found(ask, found)
+            }
+            _ => read_keys(ask, progress, outcome, reply, "per_page"),
+        }
+    }
+}
+
+pub(crate) fn key_capabilities(last_used: bool) -> Capabilities {
+    Capabilities {
+        overlap: true,
+        expiry: false,
+        last_used,
+        idempotent_create: false,
+        group_scope: false,
+        listed: true,
+    }
+}
+
+/// Where something with a path is, on GitHub and on Gitea.
+pub(crate) fn find_by_path(scope: Scope, path: &str) -> Result<Call, Trouble> {
+    Ok(match scope {
+        Scope::Project => {
+            check_path(path, 2..=2)?;
+            Call::get(format!("/repos/{path}"))
+        }
+        Scope::Group => {
+            check_path(path, 1..=1)?;
+            Call::get(format!("/orgs/{path}"))
+        }
+    })
+}
+
+/// The first request about deploy keys: whether the path still has the number.
+pub(crate) fn find_first(target: &Target, kind: CredentialKind) -> Result<Call, Trouble> {
+    match (kind, target.scope) {
+        (CredentialKind::DeployKey, Scope::Project) => find_by_path(Scope::Project, &target.path),
+        (CredentialKind::DeployKey, Scope::Group) => Err(refuse_unsupported("only repositories have deploy keys here")),
+        (CredentialKind::DeployToken, _) => Err(refuse_unsupported("this host has no deploy tokens")),
+        (CredentialKind::InstallationToken, _) => Err(refuse_unsupported(
+            "tokens of installations are in no list, and end by themselves within an hour",
+        )),
+    }
+}
+
+pub(crate) fn found_repository(repository: Repository) -> Found {
+    Found {
+        target: Target {
+            scope: Scope::Project,
+            id: repository.id,
+            path: repository.full_name,
+        },
+        http_url: repository.clone_url,
+        ssh_url: repository.ssh_url,
+        registry_prefix: None,
+    }
+}
+
+pub(crate) fn found_group(id: u64, path: String) -> Found {
+    Found {
+        target: Target {
+            scope: Scope::Group,
+            id,
+            path,
+        },
+        http_url: None,
+        ssh_url: None,
+        registry_prefix: None,
+    }
+}
+
+/// What was found is what was asked for: a host may follow a move by itself.
+pub(crate) fn check_found(ask: &Ask, found: Found) -> Result<Step, Trouble> {
+    match ask {
+        Ask::FindByPath { path, .. } if !found.target.path.eq_ignore_ascii_case(path) => Err(Trouble::Moved),
+        Ask::FindById { id, .. } if found.target.id != *id => {
+            Err(Trouble::NotUnderstood("it is about another number".to_owned()))
+        }
+        _ => Ok(Step::Done(Told::Found(Some(found)), None)),
+    }
+}
+
+/// Answers about deploy keys, on GitHub and on Gitea: first the repository, then what was asked for.
+pub(crate) fn read_keys(
+    ask: &Ask,
+    progress: &mut Progress,
+    outcome: &Outcome,
+    reply: &Reply,
+    page_name: &str,
+) -> Result<Step, Trouble> {
+    let (Ask::List { target, .. }
+    | Ask::Revoke { target, .. }
+    | Ask::Mint(tenure_planner::access::host::MintRequest { target, .. })) = ask
+    else {
+        return Err(refuse_unsupported("that is not about deploy keys"));
+    };
+    let keys = format!("/repos/{}/keys", target.path);
+    if progress.calls == 1 {
+        refuse_missing(outcome)?;
+        let repository: Repository = read(progress, reply)?;
+        // Somebody else has the path now, or it is written otherwise.
+        if repository.id != target.id || !repository.full_name.eq_ignore_ascii_case(&target.path) {
+            return Err(Trouble::Moved);
+        }
+        return Ok(Step::Next(match ask {
+            Ask::Mint(request) => Call::post(
+                keys,
+                json!({ "title": request.name, "key": request.public_key, "read_only": true }),
+            ),
+            Ask::Revoke { id, .. } => Call::delete(format!("{keys}/{id}")),
+            _ => Call::get(format!("{keys}?{page_name}={PAGE}")),
+        }));
+    }
+    if let (Ask::Revoke { .. }, Outcome::Missing(_)) = (ask, outcome) {
+        return Ok(Step::Done(Told::Revoked, None));
+    }
+    refuse_missing(outcome)?;
+    match ask {
+        Ask::Mint(request) => {
+            let key: Key = read(progress, reply)?;
+            read_minted_key(request, (key.id, &key.key, !key.read_only), None)
+        }
+        Ask::Revoke { .. } => Ok(Step::Done(Told::Revoked, None)),
+        _ => {
+            let page: Vec<Key> = read(progress, reply)?;
+            let mut listed = Vec::new();
+            for key in page {
+                listed.push(Listed {
+                    id: key.id,
+                    name: key.title,
+                    expires_at: None,
+                    is_revoked: false,
+                    is_expired: false,
+                    may_write: !key.read_only,
+                    last_used_at: read_optional_time(key.last_used.as_deref(), false)?,
+                });
+            }
+            Ok(take_page(progress, listed))
+        }
+    }
+}
+
+/// The order for a token of an installation: for these repositories, or for all of it, and for no more than these permissions.
+pub(crate) fn give_token(installation: u64, repositories: Option<&[u64]>, permissions: &Value) -> Call {
+    let mut body = json!({ "permissions": permissions });
+    if let (Some(repositories), Some(fields)) = (repositories, body.as_object_mut()) {
+        fields.insert("repository_ids".to_owned(), json!(repositories));
+    }
+    Call::post(format!("/app/installations/{installation}/access_tokens"), body).by_app()
+}
+
+/// The token that such an order was answered with, and when it ends.
+pub(crate) fn read_token(progress: &Progress, reply: &Reply) -> Result<(Hidden, Timestamp), Trouble> {
+    let TokenAnswer { token, expires_at } = read(progress, reply)?;
+    let token = Hidden::new(token);
+    match read_optional_time(Some(&expires_at), true)? {
+        Some(end) => Ok((token, end)),
+        None => Err(crate::answer::not_understood(true, "it holds a token without an end")),
+    }
+}

@@ -1,0 +1,346 @@
+//! GitLab: deploy tokens of projects and groups, deploy keys of projects, confidential issues.
+//!
+//! By `doc/api/{projects,groups,deploy_tokens,deploy_keys,issues,personal_access_tokens}.md`. Projects and groups are asked by number wherever
+//! one is known, since a path may come to be somebody else's; access tokens' `rotate` is never used, for it ends the old one at once. Deploy tokens
+//! have no last use, and their names are not unique: who finds one again needs a name that says enough.
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+use tenure_planner::access::host::{
+    Ask, Capabilities, CredentialKind, Found, HostKind, Issue, Listed, MintRequest, Role, Scope, Target, Told, Trouble,
+};
+
+use crate::answer::Outcome;
+use crate::api::{
+    Api, PAGE, Progress, Step, check_path, read, read_minted_key, read_minted_token, read_optional_time,
+    read_public_key, refuse_missing, refuse_unsupported, take_page,
+};
+use crate::call::{Call, Reply, encode};
+
+/// GitLab's API of version 4.
+pub(crate) struct Gitlab;
+
+#[derive(Deserialize)]
+struct Project {
+    id: u64,
+    path_with_namespace: String,
+    http_url_to_repo: Option<String>,
+    ssh_url_to_repo: Option<String>,
+    container_registry_image_prefix: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    id: u64,
+    full_path: String,
+}
+
+#[derive(Deserialize)]
+struct DeployToken {
+    id: u64,
+    name: String,
+    username: String,
+    expires_at: Option<String>,
+    #[serde(default)]
+    revoked: bool,
+    #[serde(default)]
+    expired: bool,
+    scopes: Vec<String>,
+    /// In the answer to the order that made it alone.
+    token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct DeployKey {
+    id: u64,
+    title: String,
+    key: String,
+    expires_at: Option<String>,
+    last_used_at: Option<String>,
+    can_push: bool,
+}
+
+#[derive(Deserialize)]
+struct OwnToken {
+    #[serde(default)]
+    revoked: bool,
+    active: Option<bool>,
+    expires_at: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct IssueAnswer {
+    iid: u64,
+    title: String,
+    web_url: String,
+    #[serde(default)]
+    confidential: bool,
+}
+
+impl Api for Gitlab {
+    fn kind(&self) -> HostKind {
+        HostKind::Gitlab
+    }
+
+    fn prefix(&self) -> &'static str {
+        "/api/v4"
+    }
+
+    fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities> {
+        match kind {
+            CredentialKind::DeployToken => Some(Capabilities {
+                overlap: true,
+                expiry: true,
+                last_used: false,
+                idempotent_create: false,
+                group_scope: true,
+                listed: true,
+            }),
+            CredentialKind::DeployKey => Some(Capabilities {
+                overlap: true,
+                expiry: true,
+                last_used: true,
+                idempotent_create: true,
+                group_scope: false,
+                listed: true,
+            }),
+            CredentialKind::InstallationToken => None,
+        }
+    }
+
+    fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
+        Ok(match ask {
+            Ask::FindByPath { scope, path } => {
+                // All digits are read as a number there.
+                let least = if *scope == Scope::Project { 2 } else { 1 };
+                check_path(path, least..=21)?;
+                if path.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return Err(refuse_unsupported("a path of digits alone would be taken for a number"));
+                }
+                Call::get(format!("{}/{}", collection(*scope), encode(path)))
+            }
+            Ask::FindById { scope, id } => Call::get(format!("{}/{id}", collection(*scope))),
+            Ask::List { target, kind } => Call::get(format!("{}?per_page={PAGE}", place(target, *kind)?)),
+            Ask::Mint(request) => mint(request)?,
+            Ask::Revoke { target, kind, id } => Call::delete(format!("{}/{id}", place(target, *kind)?)),
+            Ask::ReadOwnCredential => Call::get("/personal_access_tokens/self"),
+            Ask::FindIssue { target, title } => Call::get(format!(
+                "{}?state=opened&in=title&per_page={PAGE}&search={}",
+                issues(target)?,
+                encode(title)
+            )),
+            Ask::OpenIssue { target, title, body } => Call::post(
+                issues(target)?,
+                json!({ "title": title, "description": body, "confidential": true }),
+            ),
+            Ask::CloseIssue { target, number } => Call::put(
+                format!("{}/{number}", issues(target)?),
+                json!({ "state_event": "close" }),
+            ),
+        })
+    }
+
+    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble> {
+        match (ask, outcome) {
+            (Ask::FindByPath { .. } | Ask::FindById { .. }, Outcome::Missing(_)) => {
+                return Ok(Step::Done(Told::Found(None), None));
+            }
+            // Of a credential that is not there it is said so; that its project isn't there may mean that one may not see it any more.
+            (Ask::Revoke { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
+                return Ok(Step::Done(Told::Revoked, None));
+            }
+            (Ask::CloseIssue { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
+                return Ok(Step::Done(Told::IssueClosed, None));
+            }
+            _ => refuse_missing(outcome)?,
+        }
+        Ok(match ask {
+            Ask::FindByPath { scope, path } => {
+                let found = read_found(*scope, progress, reply)?;
+                if !found.target.path.eq_ignore_ascii_case(path) {
+                    return Err(Trouble::Moved);
+                }
+                Step::Done(Told::Found(Some(found)), None)
+            }
+            Ask::FindById { scope, id } => {
+                let found = read_found(*scope, progress, reply)?;
+                if found.target.id != *id {
+                    return Err(Trouble::NotUnderstood("it is about another number".to_owned()));
+                }
+                Step::Done(Told::Found(Some(found)), None)
+            }
+            Ask::List { kind, .. } => {
+                let page = read_page(*kind, progress, reply)?;
+                take_page(progress, page)
+            }
+            Ask::Mint(request) => read_minted(request, progress, reply)?,
+            Ask::Revoke { .. } => Step::Done(Told::Revoked, None),
+            Ask::ReadOwnCredential => {
+                let own: OwnToken = read(progress, reply)?;
+                if own.revoked || own.active == Some(false) {
+                    return Err(Trouble::Unauthenticated);
+                }
+                let end = read_optional_time(own.expires_at.as_deref(), false)?;
+                Step::Done(Told::OwnCredential(end), None)
+            }
+            Ask::FindIssue { title, .. } => {
+                let page: Vec<IssueAnswer> = read(progress, reply)?;
+                let mut same = page
+                    .into_iter()
+                    .filter(|issue| issue.title == *title && issue.confidential);
+                let issue = same.next().map(read_issue).transpose()?;
+                Step::Done(Told::Issue(issue), None)
+            }
+            Ask::OpenIssue { .. } => {
+                let issue: IssueAnswer = read(progress, reply)?;
+                Step::Done(Told::Issue(Some(read_issue(issue)?)), None)
+            }
+            Ask::CloseIssue { .. } => Step::Done(Told::IssueClosed, None),
+        })
+    }
+}
+
+fn collection(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Project => "/projects",
+        Scope::Group => "/groups",
+    }
+}
+
+/// Where credentials of a kind are.
+fn place(target: &Target, kind: CredentialKind) -> Result<String, Trouble> {
+    let name = match (kind, target.scope) {
+        (CredentialKind::DeployToken, _) => "deploy_tokens",
+        (CredentialKind::DeployKey, Scope::Project) => "deploy_keys",
+        (CredentialKind::DeployKey, Scope::Group) => {
+            return Err(refuse_unsupported("GitLab's groups have no deploy keys"));
+        }
+        (CredentialKind::InstallationToken, _) => {
+            return Err(refuse_unsupported("GitLab has no tokens of installations"));
+        }
+    };
+    Ok(format!("{}/{}/{name}", collection(target.scope), target.id))
+}
+
+fn issues(target: &Target) -> Result<String, Trouble> {
+    match target.scope {
+        Scope::Project => Ok(format!("/projects/{}/issues", target.id)),
+        Scope::Group => Err(refuse_unsupported("GitLab's groups have no issues of their own")),
+    }
+}
+
+fn mint(request: &MintRequest) -> Result<Call, Trouble> {
+    let place = place(&request.target, request.kind)?;
+    let expires_at = request.expires_at.map(|end| end.to_string());
+    if request.kind == CredentialKind::DeployKey {
+        if request.role != Role::ReadRepository {
+            return Err(refuse_unsupported("a deploy key opens no container registry"));
+        }
+        let key = read_public_key(request)?;
+        let body = json!({ "title": request.name, "key": key, "can_push": false, "expires_at": expires_at });
+        return Ok(Call::post(place, body));
+    }
+    let scope = match request.role {
+        Role::ReadRepository => "read_repository",
+        Role::ReadRegistry => "read_registry",
+    };
+    let body = json!({ "name": request.name, "scopes": [scope], "expires_at": expires_at });
+    Ok(Call::post(place, body))
+}
+
+/// GitLab says `404 Project Not Found` and `404 Group Not Found` of those, and `404 Not found` of what is in them.
+fn is_about_owner(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    message.contains("project not found") || message.contains("group not found")
+}
+
+fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<Found, Trouble> {
+    Ok(match scope {
+        Scope::Project => {
+            let project: Project = read(progress, reply)?;
+            Found {
+                target: Target {
+                    scope,
+                    id: project.id,
+                    path: project.path_with_namespace,
+                },
+                http_url: project.http_url_to_repo,
+                ssh_url: project.ssh_url_to_repo,
+                registry_prefix: project.container_registry_image_prefix,
+            }
+        }
+        Scope::Group => {
+            let group: Group = read(progress, reply)?;
+            Found {
+                target: Target {
+                    scope,
+                    id: group.id,
+                    path: group.full_path,
+                },
+                http_url: None,
+                ssh_url: None,
+                registry_prefix: None,
+            }
+        }
+    })
+}
+
+fn read_page(kind: CredentialKind, progress: &Progress, reply: &Reply) -> Result<Vec<Listed>, Trouble> {
+    let time = |text: Option<&str>| read_optional_time(text, false);
+    if kind == CredentialKind::DeployKey {
+        let page: Vec<DeployKey> = read(progress, reply)?;
+        let mut listed = Vec::new();
+        for key in page {
+            listed.push(Listed {
+                id: key.id,
+                name: key.title,
+                expires_at: time(key.expires_at.as_deref())?,
+                is_revoked: false,
+                is_expired: false,
+                may_write: key.can_push,
+                last_used_at: time(key.last_used_at.as_deref())?,
+            });
+        }
+        return Ok(listed);
+    }
+    let page: Vec<DeployToken> = read(progress, reply)?;
+    let mut listed = Vec::new();
+    for token in page {
+        listed.push(Listed {
+            id: token.id,
+            name: token.name,
+            expires_at: time(token.expires_at.as_deref())?,
+            is_revoked: token.revoked,
+            is_expired: token.expired,
+            may_write: token.scopes.iter().any(|scope| !scope.starts_with("read_")),
+            last_used_at: None,
+        });
+    }
+    Ok(listed)
+}
+
+fn read_minted(request: &MintRequest, progress: &Progress, reply: &Reply) -> Result<Step, Trouble> {
+    let end = |text: Option<&str>| read_optional_time(text, true);
+    if request.kind == CredentialKind::DeployKey {
+        let key: DeployKey = read(progress, reply)?;
+        let expires_at: Option<Timestamp> = end(key.expires_at.as_deref())?;
+        return read_minted_key(request, (key.id, &key.key, key.can_push), expires_at);
+    }
+    let token: DeployToken = read(progress, reply)?;
+    let expires_at = end(token.expires_at.as_deref())?;
+    // Whoever uses it shows the name that GitLab gave, which needn't be one that was asked for.
+    let value = token.token.unwrap_or_default();
+    read_minted_token(Some(token.id), Some(token.username), expires_at, value)
+}
+
+fn read_issue(issue: IssueAnswer) -> Result<Issue, Trouble> {
+    let is_url = issue.web_url.len() <= 2048 && issue.web_url.starts_with("http");
+    if !is_url || issue.web_url.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err(Trouble::NotUnderstood("an issue without an address".to_owned()));
+    }
+    Ok(Issue {
+        number: issue.iid,
+        url: issue.web_url,
+    })
+}

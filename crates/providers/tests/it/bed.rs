@@ -1,0 +1,176 @@
+//! Fakes with something in them, and what everybody asks of them.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use jiff::Timestamp;
+use tempfile::TempDir;
+use tenure_forge_server::{ForgeServer, Kind, Owner};
+use tenure_planner::access::host::{
+    Ask, CredentialKind, Found, HostKind, Listed, MintRequest, Role, Scope, Target, Told, Trouble,
+};
+use tenure_providers::{Answered, Authoriser, Host, RemoteHost, make_deploy_key};
+use tenure_sources::{Hidden, Policy, Reach, TlsOptions};
+use tokio::process::Command;
+
+/// A fake with a project, a group above it, and somebody who owns both.
+pub(crate) struct Bed {
+    pub(crate) folder: TempDir,
+    pub(crate) forge: ForgeServer,
+    pub(crate) host: RemoteHost,
+    pub(crate) owner: u64,
+    pub(crate) project: u64,
+    pub(crate) group: u64,
+    pub(crate) token: String,
+}
+
+pub(crate) const PROJECT: &str = "group-1/project-a";
+
+impl Bed {
+    pub(crate) async fn new(kind: HostKind) -> Self {
+        let folder = TempDir::new().unwrap();
+        let forge = ForgeServer::start(folder.path().join("repositories"), fake(kind))
+            .await
+            .unwrap();
+        let group = forge.add_group("group-1");
+        let project = forge.add_project(PROJECT).await.unwrap();
+        let repository = forge.git().repository(PROJECT).unwrap();
+        repository.commit([("a.yaml", "a")], "first").await.unwrap();
+        let owner = forge.add_person("owner");
+        forge.set_level(owner, Owner::Group(group), 50);
+        let token = forge.authorise(owner, &["api"], None);
+        let host = connect(kind, forge.url(), &token);
+        Self {
+            folder,
+            forge,
+            host,
+            owner,
+            project,
+            group,
+            token,
+        }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target {
+            scope: Scope::Project,
+            id: self.project,
+            path: PROJECT.to_owned(),
+        }
+    }
+
+    pub(crate) fn group_target(&self) -> Target {
+        Target {
+            scope: Scope::Group,
+            id: self.group,
+            path: "group-1".to_owned(),
+        }
+    }
+
+    /// Runs git in the bed's folder, with no configuration but what is said.
+    pub(crate) async fn git(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+        let mut command = Command::new("git");
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.folder.path())
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_TERMINAL_PROMPT", "0");
+        for (key, value) in environment {
+            command.env(key, value);
+        }
+        command.output().await.unwrap()
+    }
+}
+
+fn fake(kind: HostKind) -> Kind {
+    match kind {
+        HostKind::Gitlab => Kind::Gitlab,
+        HostKind::Github => Kind::Github,
+        HostKind::Gitea => Kind::Gitea,
+        HostKind::Static => panic!("nobody speaks for what is written by hand"),
+    }
+}
+
+/// A host that is reached at an address of this machine.
+pub(crate) fn connect(kind: HostKind, url: &str, token: &str) -> RemoteHost {
+    let authoriser = Authoriser::Token(Hidden::new(token));
+    RemoteHost::new(kind, url, authoriser, TlsOptions::default(), reach(&[url])).unwrap()
+}
+
+/// What an administrator has allowed to be connected to.
+pub(crate) fn reach(urls: &[&str]) -> Reach {
+    let endpoint = |url: &&str| {
+        let end = url.find("://").map_or(0, |at| at + 3);
+        let host = url[end..].split('/').next().unwrap();
+        let host = host.rsplit('@').next().unwrap();
+        format!("{}{host}", &url[..end]).parse().unwrap()
+    };
+    Reach::Here(Policy {
+        allow: urls.iter().map(endpoint).collect(),
+        cluster: Vec::new(),
+    })
+}
+
+/// An order for a credential; the private half of a key beside it.
+pub(crate) fn order(target: &Target, kind: CredentialKind, name: &str) -> (MintRequest, Option<Hidden>) {
+    let pair = (kind == CredentialKind::DeployKey).then(|| make_deploy_key(name).unwrap());
+    let request = MintRequest {
+        target: target.clone(),
+        kind,
+        role: Role::ReadRepository,
+        name: name.to_owned(),
+        expires_at: None,
+        public_key: pair.as_ref().map(|pair| pair.public.clone()),
+    };
+    (request, pair.map(|pair| pair.private))
+}
+
+pub(crate) async fn ask(host: &dyn Host, ask: Ask) -> Result<Answered, Trouble> {
+    host.ask(&ask, Timestamp::now()).await
+}
+
+pub(crate) async fn find(host: &dyn Host, what: Ask) -> Option<Found> {
+    match ask(host, what).await.unwrap().told {
+        Told::Found(found) => found,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn list(host: &dyn Host, target: &Target, kind: CredentialKind) -> Vec<Listed> {
+    let target = target.clone();
+    match ask(host, Ask::List { target, kind }).await.unwrap().told {
+        Told::Listed(listed) => listed,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Its number and, of a token, its user name and value.
+pub(crate) async fn mint(host: &dyn Host, request: &MintRequest) -> (u64, Option<(String, String)>) {
+    let answered = ask(host, Ask::Mint(request.clone())).await.unwrap();
+    let Told::Minted(minted) = answered.told else {
+        panic!("{:?}", answered.told);
+    };
+    let value = answered.value.map(|value| value.reveal().to_owned());
+    (minted.id.unwrap_or_default(), minted.username.zip(value))
+}
+
+pub(crate) async fn revoke(
+    host: &dyn Host,
+    target: &Target,
+    kind: CredentialKind,
+    id: u64,
+) -> Result<Answered, Trouble> {
+    let target = target.clone();
+    ask(host, Ask::Revoke { target, kind, id }).await
+}
+
+/// A program on `PATH`, or in a folder of `TENURE_BESIDE`.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let folders = ["PATH", "TENURE_BESIDE"].into_iter().filter_map(std::env::var_os);
+    let mut folders = folders.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
+    folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
+}

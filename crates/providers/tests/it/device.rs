@@ -1,0 +1,121 @@
+//! The device flow: what somebody shows of themselves, and that nothing else comes of it.
+
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use tenure_forge_server::{Fault, Misbehaviour, Owner};
+use tenure_planner::access::host::{AccessLevel, DeviceTold, HostKind, Membership, Target, Trouble};
+use tenure_providers::DeviceFlow;
+use tenure_sources::TlsOptions;
+
+use crate::bed::{Bed, reach};
+
+fn flow(bed: &Bed) -> DeviceFlow {
+    DeviceFlow::new(
+        bed.forge.url(),
+        "an-application",
+        TlsOptions::default(),
+        reach(&[bed.forge.url()]),
+    )
+    .unwrap()
+}
+
+/// What comes of it when somebody enters the code.
+async fn enter(bed: &Bed, person: u64, is_allowed: bool, target: &Target) -> Result<DeviceTold, Trouble> {
+    let (flow, now) = (flow(bed), Timestamp::now());
+    let (code, secret) = flow.start(now).await?;
+    assert!(bed.forge.enter_code(&code.user_code, person, is_allowed));
+    flow.poll(&secret, target, now).await
+}
+
+#[tokio::test]
+async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let maintainer = bed.forge.add_person("maintainer");
+    bed.forge.set_level(maintainer, Owner::Project(bed.project), 40);
+    let told = enter(&bed, maintainer, true, &bed.target()).await.unwrap();
+    let level = Some(AccessLevel::MAINTAINER);
+    assert_eq!(
+        told,
+        DeviceTold::Shown(Membership {
+            user_id: maintainer,
+            level
+        })
+    );
+    // By inheritance, and by the group itself.
+    for target in [bed.target(), bed.group_target()] {
+        let told = enter(&bed, bed.owner, true, &target).await.unwrap();
+        let level = Some(AccessLevel::OWNER);
+        assert_eq!(
+            told,
+            DeviceTold::Shown(Membership {
+                user_id: bed.owner,
+                level
+            })
+        );
+    }
+    let stranger = bed.forge.add_person("stranger");
+    let told = enter(&bed, stranger, true, &bed.target()).await.unwrap();
+    assert_eq!(
+        told,
+        DeviceTold::Shown(Membership {
+            user_id: stranger,
+            level: None
+        })
+    );
+    assert_eq!(bed.forge.count(&Method::POST, "/oauth/revoke"), 4);
+    // What was asked for is the least, and nothing of it is in a URL.
+    let heard = bed.forge.heard();
+    assert!(
+        heard
+            .iter()
+            .filter(|heard| heard.target.contains("authorize_device"))
+            .all(|heard| heard.body.ends_with("scope=read_api"))
+    );
+    assert!(heard.iter().all(|heard| !heard.target.contains('?')));
+}
+
+#[tokio::test]
+async fn a_code_waits_is_denied_and_ends() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let (flow, now) = (flow(&bed), Timestamp::now());
+    let (code, secret) = flow.start(now).await.unwrap();
+    assert!(code.verification_url.starts_with(bed.forge.url()) && code.interval_seconds == 5);
+    assert!(code.expires_at <= now + SignedDuration::from_mins(5));
+    assert!(!format!("{secret:?}").contains(secret.value().reveal()));
+    let poll = async || flow.poll(&secret, &bed.target(), now).await.unwrap();
+    assert_eq!(poll().await, DeviceTold::Pending);
+    assert_eq!(poll().await, DeviceTold::SlowDown);
+    bed.forge.advance(SignedDuration::from_secs(5));
+    assert_eq!(poll().await, DeviceTold::Pending);
+    bed.forge.advance(SignedDuration::from_mins(5));
+    assert_eq!(poll().await, DeviceTold::Expired);
+    let denied = enter(&bed, bed.owner, false, &bed.target()).await.unwrap();
+    assert_eq!(denied, DeviceTold::Denied);
+}
+
+#[tokio::test]
+async fn whatever_goes_wrong_nobody_is_shown_and_the_token_is_given_back() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    for (path, what) in [
+        ("/members/", Misbehaviour::server_error()),
+        ("/members/", Misbehaviour::html()),
+        ("/members/", Misbehaviour::ban()),
+        ("/user", Misbehaviour::huge(10 << 20)),
+        ("/user", Misbehaviour::Cut),
+    ] {
+        let before = bed.forge.count(&Method::POST, "/oauth/revoke");
+        bed.forge.misbehave(Fault::once(Method::GET, path, what));
+        enter(&bed, bed.owner, true, &bed.target()).await.unwrap_err();
+        assert_eq!(bed.forge.count(&Method::POST, "/oauth/revoke"), before + 1, "{path}");
+    }
+    // Somebody else's membership is not taken for theirs.
+    let body = "{\"id\":1,\"access_level\":50,\"state\":\"active\"}";
+    let answer = http::Response::builder().header("content-type", "application/json");
+    let forged = Misbehaviour::Answer(answer.body(body.into()).unwrap());
+    bed.forge.misbehave(Fault::once(Method::GET, "/members/", forged));
+    assert!(enter(&bed, bed.owner, true, &bed.target()).await.is_err());
+    bed.forge
+        .misbehave(Fault::always("/oauth/token", Misbehaviour::limited(30)));
+    let trouble = enter(&bed, bed.owner, true, &bed.target()).await.unwrap_err();
+    assert!(matches!(trouble, Trouble::Limited { .. }), "{trouble}");
+}

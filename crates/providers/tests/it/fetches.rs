@@ -1,0 +1,87 @@
+//! Tenure's own sources, with a Secret made of what a host gave out.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tempfile::TempDir;
+use tenure_planner::source::Fetched;
+use tenure_planner::{git_repository, oci_repository};
+use tenure_sources::{
+    Account, ArtifactStore, ByteBudget, GitRequest, GitSecrets, Limits, OciRequest, OciSecrets, Reach, Room,
+    SecretData, SourceKey, fetch, fetch_artifact,
+};
+
+struct Store {
+    _folder: TempDir,
+    artifacts: ArtifactStore,
+}
+
+impl Store {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let budget = ByteBudget::new(Room::unlimited("bytes of archives"));
+        Self {
+            artifacts: ArtifactStore::open(folder.path(), budget).unwrap(),
+            _folder: folder,
+        }
+    }
+}
+
+/// Which files a GitRepository gets, or why none.
+pub(crate) async fn fetch_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Vec<String>, String> {
+    let (store, limits) = (Store::new(), Limits::default());
+    let source = SourceKey::new("GitRepository", "team", "app", "1").unwrap();
+    let asked = git_repository::FetchRequest {
+        url: tenure_api::SourceUrl::new(url),
+        reference: serde_json::from_value(json!({ "branch": "main" })).unwrap(),
+        timeout: Duration::from_secs(60),
+        ..git_repository::FetchRequest::default()
+    };
+    let secrets = GitSecrets {
+        credentials: Some(secret.clone()),
+        ..GitSecrets::default()
+    };
+    let request = GitRequest::read(source.clone(), asked, &secrets).unwrap();
+    let fetched = fetch(&request, reach, &limits, &store.artifacts, &Account::unlimited()).await;
+    list(&source, fetched.map_err(|error| error.to_string())?, &store)
+}
+
+/// Which files an OCIRepository gets, or why none.
+pub(crate) async fn fetch_image(url: &str, secret: &SecretData, reach: &Reach) -> Result<Vec<String>, String> {
+    let (store, limits) = (Store::new(), Limits::default());
+    let source = SourceKey::new("OCIRepository", "team", "app", "1").unwrap();
+    let asked = oci_repository::FetchRequest {
+        url: tenure_api::SourceUrl::new(url),
+        reference: serde_json::from_value(json!({ "tag": "latest" })).unwrap(),
+        media_type: None,
+        operation: oci_repository::LayerOperation::Extract,
+        insecure: true,
+        secret: None,
+        service_account: None,
+        certificates: None,
+        proxy: None,
+        keys: None,
+        ignore: None,
+        timeout: Duration::from_secs(60),
+        known: None,
+        platform: false,
+    };
+    let secrets = OciSecrets {
+        credentials: vec![secret.clone()],
+        ..OciSecrets::default()
+    };
+    let request = OciRequest::read(source.clone(), asked, &secrets).unwrap();
+    let fetched = fetch_artifact(&request, reach, &limits, &store.artifacts, &Account::unlimited()).await;
+    list(&source, fetched.map_err(|error| error.to_string())?, &store)
+}
+
+fn list(source: &SourceKey, fetched: Fetched, store: &Store) -> Result<Vec<String>, String> {
+    let Fetched::Stored { artifact, .. } = fetched else {
+        return Err("there was one already".to_owned());
+    };
+    let tree = store
+        .artifacts
+        .load(source, &artifact.facts.digest, &Limits::default())
+        .unwrap();
+    Ok(tree.iter().map(|(path, _)| path.to_owned()).collect())
+}

@@ -1,0 +1,129 @@
+//! What GitHub has of its own: an App, and tokens of its installation.
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, Role, Told, Trouble};
+use tenure_providers::{Authoriser, Host as _, RemoteHost};
+use tenure_sources::{GitHubApp, SecretData, TlsOptions, probe_git};
+
+use crate::bed::{Bed, PROJECT, ask, list, mint, order, reach, revoke};
+
+const KEY: &str = include_str!("../../../sources/tests/data/github-app.pem");
+
+/// The public half of the App's key.
+fn public_key() -> Vec<u8> {
+    use base64::Engine as _;
+    let lines: String = KEY.lines().filter(|line| !line.starts_with('-')).collect();
+    let der = base64::engine::general_purpose::STANDARD.decode(lines).unwrap();
+    let pair = ring::signature::RsaKeyPair::from_der(&der).unwrap();
+    ring::signature::KeyPair::public_key(&pair).as_ref().to_vec()
+}
+
+fn app(bed: &Bed, installation: u64) -> RemoteHost {
+    let pairs = [
+        ("githubAppID", "42".to_owned()),
+        ("githubAppInstallationID", installation.to_string()),
+        ("githubAppPrivateKey", KEY.to_owned()),
+        ("githubAppBaseURL", bed.forge.url().to_owned()),
+    ];
+    let secret: SecretData = pairs.map(|(key, value)| (key.to_owned(), value.into_bytes())).into();
+    let app = GitHubApp::read(Some(&secret)).unwrap();
+    let authoriser = Authoriser::App(Box::new(app));
+    RemoteHost::new(
+        HostKind::Github,
+        bed.forge.url(),
+        authoriser,
+        TlsOptions::default(),
+        reach(&[bed.forge.url()]),
+    )
+    .unwrap()
+}
+
+fn token_order(bed: &Bed) -> MintRequest {
+    let (request, _) = order(&bed.target(), CredentialKind::InstallationToken, "fa/1");
+    request
+}
+
+#[tokio::test]
+async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
+    let bed = Bed::new(HostKind::Github).await;
+    bed.forge.add_app(42, public_key());
+    let installation = bed.forge.add_installation("group-1");
+    let other = bed.forge.add_project("group-1/other").await.unwrap();
+    let host = app(&bed, installation);
+    assert!(matches!(
+        ask(&host, Ask::ReadOwnCredential).await.unwrap().told,
+        Told::OwnCredential(None)
+    ));
+
+    let answered = ask(&host, Ask::Mint(token_order(&bed))).await.unwrap();
+    let Told::Minted(minted) = answered.told else { panic!() };
+    assert_eq!((minted.id, minted.username.as_deref()), (None, Some("x-access-token")));
+    let end = minted.expires_at.unwrap();
+    assert!(end > Timestamp::now() && end <= Timestamp::now() + SignedDuration::from_hours(1));
+    let value = answered.value.unwrap();
+    let secret: SecretData = [("username", "x-access-token"), ("password", value.reveal())]
+        .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
+        .into();
+    let probe = async |name: &str| {
+        let url = bed.forge.git().http_url(name);
+        probe_git(&url, &secret, &reach(&[&url])).await
+    };
+    use tenure_planner::access::host::Probed;
+    assert_eq!(probe(PROJECT).await, Probed::Accepted);
+    assert!(matches!(probe("group-1/other").await, Probed::Refused(_)));
+    bed.forge.advance(SignedDuration::from_hours(1));
+    assert!(matches!(probe(PROJECT).await, Probed::Refused(_)));
+    assert_ne!(other, bed.project);
+
+    let can = host.capabilities(CredentialKind::InstallationToken).unwrap();
+    assert!(!can.listed);
+    let revoked = revoke(&host, &bed.target(), CredentialKind::InstallationToken, 1).await;
+    assert!(matches!(revoked, Err(Trouble::Refused { status: 0, .. })));
+}
+
+#[tokio::test]
+async fn an_app_manages_keys_with_one_token_of_its_own() {
+    let bed = Bed::new(HostKind::Github).await;
+    bed.forge.add_app(42, public_key());
+    let installation = bed.forge.add_installation("group-1");
+    let host = app(&bed, installation);
+    let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+    let (id, _) = mint(&host, &request).await;
+    assert_eq!(list(&host, &bed.target(), CredentialKind::DeployKey).await.len(), 1);
+    revoke(&host, &bed.target(), CredentialKind::DeployKey, id)
+        .await
+        .unwrap();
+    assert_eq!(bed.forge.count(&http::Method::POST, "/access_tokens"), 1);
+}
+
+#[tokio::test]
+async fn an_app_that_is_not_let_in_is_told_so() {
+    let bed = Bed::new(HostKind::Github).await;
+    let unknown = app(&bed, 7);
+    let (key, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+    for request in [token_order(&bed), key] {
+        assert_eq!(
+            ask(&unknown, Ask::Mint(request)).await.unwrap_err(),
+            Trouble::Unauthenticated
+        );
+    }
+    bed.forge.add_app(42, public_key());
+    let trouble = ask(&unknown, Ask::Mint(token_order(&bed))).await.unwrap_err();
+    assert!(matches!(trouble, Trouble::Refused { status: 404, .. }), "{trouble}");
+    let installation = bed.forge.add_installation("somebody-else");
+    let trouble = ask(&app(&bed, installation), Ask::Mint(token_order(&bed)))
+        .await
+        .unwrap_err();
+    assert!(matches!(trouble, Trouble::Refused { status: 422, .. }), "{trouble}");
+    let registry = MintRequest {
+        role: Role::ReadRegistry,
+        ..token_order(&bed)
+    };
+    let trouble = ask(&app(&bed, installation), Ask::Mint(registry)).await.unwrap_err();
+    assert!(matches!(trouble, Trouble::Refused { status: 0, .. }), "{trouble}");
+    // A token of an App is not had for one of a person.
+    assert!(matches!(
+        ask(&bed.host, Ask::Mint(token_order(&bed))).await,
+        Err(Trouble::Refused { status: 0, .. })
+    ));
+}

@@ -1,0 +1,223 @@
+//! What GitLab has of its own.
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_forge_server::Owner;
+use tenure_planner::access::host::{Ask, CredentialKind, HostKind, Issue, Role, Scope, Target, Told, Trouble};
+
+use crate::bed::{Bed, ask, connect, find, list, mint, order, revoke};
+
+const TOKEN: CredentialKind = CredentialKind::DeployToken;
+
+#[tokio::test]
+async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    for target in [bed.target(), bed.group_target()] {
+        let (request, _) = order(&target, TOKEN, "fa/1");
+        let (id, credential) = mint(&bed.host, &request).await;
+        let (username, value) = credential.unwrap();
+        assert_eq!(username, format!("gitlab+deploy-token-{id}"));
+        assert!(value.starts_with("gldt-"));
+        let (registry, _) = order(&target, TOKEN, "fa/1");
+        let registry = tenure_planner::access::host::MintRequest {
+            role: Role::ReadRegistry,
+            ..registry
+        };
+        let (second, _) = mint(&bed.host, &registry).await;
+        let listed = list(&bed.host, &target, TOKEN).await;
+        let numbers: Vec<u64> = listed.iter().map(|known| known.id).collect();
+        assert_eq!(numbers, [id, second], "names need not differ");
+    }
+    let group = find(
+        &bed.host,
+        Ask::FindByPath {
+            scope: Scope::Group,
+            path: "group-1".to_owned(),
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(group.target, bed.group_target());
+    assert_eq!(bed.forge.count(&http::Method::POST, "/rotate"), 0);
+    // Numbers stand in paths, and nothing that was shown does.
+    let asked = bed.forge.heard();
+    assert!(
+        asked
+            .iter()
+            .filter(|heard| heard.target.contains("deploy_tokens"))
+            .all(|heard| !heard.target.contains("group-1"))
+    );
+}
+
+#[tokio::test]
+async fn what_was_revoked_in_the_web_pages_is_listed_and_what_was_deleted_is_not() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let target = bed.target();
+    let (request, _) = order(&target, TOKEN, "fa/1");
+    let (by_people, _) = mint(&bed.host, &request).await;
+    let (by_us, _) = mint(&bed.host, &request).await;
+    assert!(bed.forge.revoke_in_web_pages(Owner::Project(bed.project), by_people));
+    revoke(&bed.host, &target, TOKEN, by_us).await.unwrap();
+    let listed = list(&bed.host, &target, TOKEN).await;
+    let seen: Vec<(u64, bool)> = listed.iter().map(|known| (known.id, known.is_revoked)).collect();
+    assert_eq!(seen, [(by_people, true)]);
+    assert_eq!(bed.forge.live(), []);
+}
+
+#[tokio::test]
+async fn tokens_end_at_midnight_by_the_hosts_clock() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let at = |text: &str| text.parse::<Timestamp>().unwrap();
+    bed.forge.set_time(at("2030-05-01T12:00:00Z"));
+    let (mut request, _) = order(&bed.target(), TOKEN, "fa/1");
+    request.expires_at = Some(at("2030-05-03T18:30:00Z"));
+    let answered = ask(&bed.host, Ask::Mint(request)).await.unwrap();
+    assert_eq!(answered.date, Some(at("2030-05-01T12:00:00Z")));
+    let Told::Minted(minted) = answered.told else { panic!() };
+    assert_eq!(minted.expires_at, Some(at("2030-05-03T00:00:00Z")));
+    bed.forge.set_time(at("2030-05-02T23:59:59Z"));
+    assert_eq!(bed.forge.live().len(), 1);
+    bed.forge.advance(SignedDuration::from_secs(1));
+    assert_eq!(bed.forge.live(), []);
+    let listed = list(&bed.host, &bed.target(), TOKEN).await;
+    assert!(listed[0].is_expired && !listed[0].is_revoked);
+}
+
+#[tokio::test]
+async fn who_may_not_is_refused_before_anything_happens() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let forge = &bed.forge;
+    let [developer, maintainer, stranger] = ["developer", "maintainer", "stranger"].map(|name| forge.add_person(name));
+    forge.set_level(developer, Owner::Project(bed.project), 30);
+    forge.set_level(maintainer, Owner::Group(bed.group), 40);
+    let host = |person, scope| connect(HostKind::Gitlab, forge.url(), &forge.authorise(person, &[scope], None));
+    let (project, _) = order(&bed.target(), TOKEN, "fa/1");
+    let (group, _) = order(&bed.group_target(), TOKEN, "fa/1");
+    let forbidden = |trouble: Result<_, Trouble>| matches!(trouble, Err(Trouble::Forbidden(_)));
+    assert!(forbidden(
+        ask(&host(developer, "api"), Ask::Mint(project.clone())).await
+    ));
+    assert!(forbidden(ask(&host(maintainer, "api"), Ask::Mint(group)).await));
+    assert!(forbidden(
+        ask(&host(bed.owner, "read_api"), Ask::Mint(project.clone())).await
+    ));
+    mint(&host(maintainer, "api"), &project).await;
+    // To a stranger it reads as if there were none.
+    let by_id = Ask::FindById {
+        scope: Scope::Project,
+        id: bed.project,
+    };
+    assert_eq!(find(&host(stranger, "api"), by_id).await, None);
+    let trouble = ask(&host(stranger, "api"), Ask::Mint(project)).await.unwrap_err();
+    assert!(matches!(trouble, Trouble::Refused { status: 404, .. }));
+    // That one may not see the project any more isn't that the credential is gone.
+    let id = forge.live()[0].id;
+    let trouble = revoke(&host(stranger, "api"), &bed.target(), TOKEN, id)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&trouble, Trouble::Refused { status: 404, message } if message.contains("Project")),
+        "{trouble}"
+    );
+    assert_eq!(forge.live().len(), 1);
+}
+
+#[tokio::test]
+async fn an_authoriser_that_is_over_is_told_apart() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let end: Timestamp = "2031-01-01T00:00:00Z".parse().unwrap();
+    let token = bed.forge.authorise(bed.owner, &["api"], Some(end));
+    let host = connect(HostKind::Gitlab, bed.forge.url(), &token);
+    let own = ask(&host, Ask::ReadOwnCredential).await.unwrap().told;
+    assert_eq!(own, Told::OwnCredential(Some(end)));
+    bed.forge.set_time(end);
+    assert_eq!(
+        ask(&host, Ask::ReadOwnCredential).await.unwrap_err(),
+        Trouble::Unauthenticated
+    );
+    bed.forge.revoke_authoriser(&bed.token);
+    assert_eq!(
+        ask(&bed.host, Ask::ReadOwnCredential).await.unwrap_err(),
+        Trouble::Unauthenticated
+    );
+}
+
+#[tokio::test]
+async fn all_pages_of_a_list_are_read() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    bed.forge.set_page_size(3);
+    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    for _ in 0..8 {
+        mint(&bed.host, &request).await;
+    }
+    assert_eq!(list(&bed.host, &bed.target(), TOKEN).await.len(), 8);
+    assert_eq!(bed.forge.count(&http::Method::GET, "/deploy_tokens"), 3);
+}
+
+#[tokio::test]
+async fn a_key_that_was_there_and_may_write_is_not_taken_for_the_one_that_was_asked_for() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+    let key = request.public_key.clone().unwrap();
+    let body = serde_json::json!({ "title": "somebody's", "key": key, "can_push": true });
+    let target = format!("/api/v4/projects/{}/deploy_keys", bed.project);
+    let answer = crate::registry::send(
+        bed.forge.url(),
+        "POST",
+        &target,
+        &[("PRIVATE-TOKEN", &bed.token)],
+        "application/json",
+        body.to_string().as_bytes(),
+    )
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    let trouble = ask(&bed.host, Ask::Mint(request)).await.unwrap_err();
+    assert!(
+        matches!(&trouble, Trouble::Refused { message, .. } if message.contains("may write")),
+        "{trouble}"
+    );
+}
+
+#[tokio::test]
+async fn an_issue_is_confidential_and_there_once() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let (target, title) = (bed.target(), "Access for flux: request 1".to_owned());
+    let find = Ask::FindIssue {
+        target: target.clone(),
+        title: title.clone(),
+    };
+    assert_eq!(ask(&bed.host, find.clone()).await.unwrap().told, Told::Issue(None));
+    let open = Ask::OpenIssue {
+        target: target.clone(),
+        title: title.clone(),
+        body: "**who** asks".to_owned(),
+    };
+    let Told::Issue(Some(Issue { number, url })) = ask(&bed.host, open).await.unwrap().told else {
+        panic!()
+    };
+    assert!(url.ends_with(&format!("/issues/{number}")));
+    assert_eq!(
+        ask(&bed.host, find.clone()).await.unwrap().told,
+        Told::Issue(Some(Issue { number, url }))
+    );
+    let issues = bed.forge.issues();
+    assert!(issues.iter().all(|issue| issue.is_confidential && issue.is_open) && issues.len() == 1);
+    for number in [number, number, 99] {
+        let close = Ask::CloseIssue {
+            target: target.clone(),
+            number,
+        };
+        assert_eq!(ask(&bed.host, close).await.unwrap().told, Told::IssueClosed);
+    }
+    assert_eq!(ask(&bed.host, find).await.unwrap().told, Told::Issue(None));
+    let of_group = Ask::OpenIssue {
+        target: Target { ..bed.group_target() },
+        title,
+        body: String::new(),
+    };
+    let before = bed.forge.heard().len();
+    assert!(matches!(
+        ask(&bed.host, of_group).await,
+        Err(Trouble::Refused { status: 0, .. })
+    ));
+    assert_eq!(bed.forge.heard().len(), before, "nothing was sent");
+}

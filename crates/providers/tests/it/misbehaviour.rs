@@ -1,0 +1,247 @@
+//! Hosts that misbehave: what was ordered is done once or not, what isn't known is said so, and nothing is sent again.
+
+use http::{Method, StatusCode};
+use jiff::{SignedDuration, Timestamp};
+use tenure_forge_server::{Fault, Misbehaviour};
+use tenure_planner::access::host::{Ask, CredentialKind, HostKind, Scope, Told, Trouble};
+use tenure_providers::Host as _;
+
+use crate::bed::{Bed, ask, connect, list, order, revoke};
+
+const TOKEN: CredentialKind = CredentialKind::DeployToken;
+
+fn is_unknown(trouble: &Trouble) -> bool {
+    trouble.leaves_effect_unknown()
+}
+
+#[tokio::test]
+async fn an_order_whose_answer_is_lost_is_not_sent_again() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    for (at, (what, is_done)) in [
+        (Misbehaviour::EffectThenCut, true),
+        (Misbehaviour::effect_then_server_error(), true),
+        (Misbehaviour::Cut, false),
+        (Misbehaviour::server_error(), false),
+        (Misbehaviour::html(), false),
+        (Misbehaviour::huge(10 << 20), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (posts, live) = (bed.forge.count(&Method::POST, "/deploy_tokens"), bed.forge.live().len());
+        bed.forge.misbehave(Fault::once(Method::POST, "/deploy_tokens", what));
+        let trouble = ask(&bed.host, Ask::Mint(request.clone())).await.unwrap_err();
+        assert!(is_unknown(&trouble), "{at}: {trouble}");
+        assert_eq!(bed.forge.count(&Method::POST, "/deploy_tokens"), posts + 1, "{at}");
+        assert_eq!(bed.forge.live().len(), live + usize::from(is_done), "{at}");
+    }
+    // Whoever asked finds what was made, by its name, and ends it.
+    for known in list(&bed.host, &bed.target(), TOKEN).await {
+        assert_eq!(known.name, "fa/1");
+        let fault = Fault::once(Method::DELETE, "/deploy_tokens", Misbehaviour::EffectThenCut);
+        bed.forge.misbehave(fault);
+        assert!(is_unknown(
+            &revoke(&bed.host, &bed.target(), TOKEN, known.id).await.unwrap_err()
+        ));
+        assert!(revoke(&bed.host, &bed.target(), TOKEN, known.id).await.is_ok());
+    }
+    assert_eq!(bed.forge.live(), []);
+}
+
+#[tokio::test]
+async fn a_question_without_a_good_answer_is_no_answer() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let question = || Ask::List {
+        target: bed.target(),
+        kind: TOKEN,
+    };
+    let json = |body: &'static str| {
+        let answer = http::Response::builder().header("content-type", "application/json");
+        Misbehaviour::Answer(answer.body(body.into()).unwrap())
+    };
+    for (at, (what, is_unreachable)) in [
+        (Misbehaviour::Cut, true),
+        (Misbehaviour::server_error(), true),
+        (Misbehaviour::html(), false),
+        (Misbehaviour::huge(10 << 20), false),
+        (json("{}"), false),
+        (json("[{\"id\":\"7\"}]"), false),
+        (json("[1"), false),
+        (json(""), false),
+        (Misbehaviour::redirect(StatusCode::FOUND, "/users/sign_in"), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        bed.forge.misbehave(Fault::once(Method::GET, "/deploy_tokens", what));
+        let trouble = ask(&bed.host, question()).await.unwrap_err();
+        let expected = match &trouble {
+            Trouble::Unreachable(_) => is_unreachable,
+            Trouble::NotUnderstood(_) => !is_unreachable,
+            _ => false,
+        };
+        assert!(expected, "{at}: {trouble}");
+    }
+    assert!(ask(&bed.host, question()).await.is_ok());
+    let gone = connect(HostKind::Gitlab, "http://127.0.0.1:1", "x");
+    assert!(matches!(ask(&gone, question()).await, Err(Trouble::Unreachable(_))));
+    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    assert!(matches!(
+        ask(&gone, Ask::Mint(request)).await,
+        Err(Trouble::Unreachable(_))
+    ));
+}
+
+#[tokio::test]
+async fn limits_and_bans_are_times_and_say_nothing_of_credentials() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
+    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    for (what, expected) in [
+        (
+            Misbehaviour::limited(90),
+            Trouble::Limited {
+                until: now + SignedDuration::from_secs(90),
+            },
+        ),
+        (
+            Misbehaviour::limited_without_headers(),
+            Trouble::Limited {
+                until: now + SignedDuration::from_secs(60),
+            },
+        ),
+        (
+            Misbehaviour::ban(),
+            Trouble::Banned {
+                until: now + SignedDuration::from_hours(1),
+            },
+        ),
+    ] {
+        for what_is_asked in [Ask::Mint(request.clone()), Ask::ReadOwnCredential] {
+            bed.forge.misbehave(Fault::always("/api/v4/", what.clone()));
+            let before = bed.forge.heard().len();
+            assert_eq!(bed.host.ask(&what_is_asked, now).await.unwrap_err(), expected);
+            assert_eq!(bed.forge.heard().len(), before + 1, "it is not tried again");
+            bed.forge.behave();
+        }
+    }
+    assert_eq!(bed.forge.live(), []);
+}
+
+#[tokio::test]
+async fn a_limit_of_the_hosts_own_is_kept_by_its_own_clock() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let theirs: Timestamp = "2030-01-01T00:10:00Z".parse().unwrap();
+    bed.forge.set_time(theirs);
+    bed.forge.set_rate_limit(2, SignedDuration::from_secs(60));
+    let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
+    for _ in 0..2 {
+        assert!(bed.host.ask(&Ask::ReadOwnCredential, now).await.is_ok());
+    }
+    let until = now + SignedDuration::from_secs(60);
+    assert_eq!(
+        bed.host.ask(&Ask::ReadOwnCredential, now).await.unwrap_err(),
+        Trouble::Limited { until }
+    );
+    bed.forge.advance(SignedDuration::from_secs(60));
+    assert!(bed.host.ask(&Ask::ReadOwnCredential, until).await.is_ok());
+}
+
+/// An API that leads elsewhere is followed nowhere, and shown elsewhere nothing.
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let other = Bed::new(HostKind::Gitlab).await;
+    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    let to = format!("{}/api/v4/projects/1/deploy_tokens", other.forge.url());
+    for status in [301, 307, 308] {
+        let status = StatusCode::from_u16(status).unwrap();
+        bed.forge
+            .misbehave(Fault::always("/api/v4/", Misbehaviour::redirect(status, &to)));
+        assert_eq!(
+            ask(&bed.host, Ask::Mint(request.clone())).await.unwrap_err(),
+            Trouble::Moved
+        );
+        assert_eq!(
+            ask(&bed.host, Ask::ReadOwnCredential).await.unwrap_err(),
+            Trouble::Moved
+        );
+        bed.forge.behave();
+    }
+    for status in [302, 303] {
+        let status = StatusCode::from_u16(status).unwrap();
+        bed.forge
+            .misbehave(Fault::always("/api/v4/", Misbehaviour::redirect(status, &to)));
+        assert!(is_unknown(
+            &ask(&bed.host, Ask::Mint(request.clone())).await.unwrap_err()
+        ));
+        bed.forge.behave();
+    }
+    assert!(other.forge.heard().is_empty());
+}
+
+#[tokio::test]
+async fn a_list_that_leads_elsewhere_or_never_ends_is_no_list() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let other = Bed::new(HostKind::Gitlab).await;
+    let path = format!("/api/v4/projects/{}/deploy_tokens", bed.project);
+    let page = |next: String| {
+        let answer = http::Response::builder()
+            .header("content-type", "application/json")
+            .header("link", format!("<{next}>; rel=\"next\""));
+        Misbehaviour::Answer(answer.body("[]".into()).unwrap())
+    };
+    let question = || Ask::List {
+        target: bed.target(),
+        kind: TOKEN,
+    };
+    for next in [
+        format!("{}{path}?page=2", other.forge.url()),
+        format!("{}/api/v4/user?page=2", bed.forge.url()),
+    ] {
+        bed.forge.misbehave(Fault::always("/deploy_tokens", page(next)));
+        assert!(matches!(
+            ask(&bed.host, question()).await,
+            Err(Trouble::NotUnderstood(_))
+        ));
+        bed.forge.behave();
+    }
+    assert!(other.forge.heard().is_empty());
+    // Each page is another one, and there is always a next.
+    for number in 0..300 {
+        let next = page(format!("{}{path}?page={number}", bed.forge.url()));
+        bed.forge.misbehave(Fault::once(Method::GET, "/deploy_tokens", next));
+    }
+    let before = bed.forge.heard().len();
+    assert!(matches!(
+        ask(&bed.host, question()).await,
+        Err(Trouble::NotUnderstood(_))
+    ));
+    assert!(bed.forge.heard().len() - before <= 210);
+}
+
+#[tokio::test]
+async fn what_a_host_repeats_of_what_was_shown_is_in_no_message() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let body = format!("{{\"message\":\"\\u202eyou sent {}\\nand more\"}}", bed.token);
+    let answer = http::Response::builder()
+        .status(400)
+        .header("content-type", "application/json");
+    let what = Misbehaviour::Answer(answer.body(body.into()).unwrap());
+    bed.forge.misbehave(Fault::always("/api/v4/", what));
+    let by_path = Ask::FindByPath {
+        scope: Scope::Project,
+        path: "group-1/project-a".to_owned(),
+    };
+    let trouble = ask(&bed.host, by_path).await.unwrap_err();
+    for text in [trouble.to_string(), format!("{trouble:?}")] {
+        assert!(!text.contains(&bed.token) && text.contains("not shown"), "{text}");
+    }
+    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    bed.forge.behave();
+    let answered = ask(&bed.host, Ask::Mint(request)).await.unwrap();
+    assert!(matches!(answered.told, Told::Minted(_)));
+    let value = answered.value.clone().unwrap();
+    assert!(!format!("{answered:?}").contains(value.reveal()));
+}

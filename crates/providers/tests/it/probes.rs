@@ -1,0 +1,167 @@
+//! What a credential for Git opens: by the real git and the real ssh, and by the probe, which have to say the same.
+
+use tenure_forge_server::Owner;
+use tenure_planner::access::host::{CredentialKind, HostKind, Probed};
+use tenure_sources::{SecretData, probe_git};
+
+use crate::bed::{Bed, PROJECT, find_program, mint, order, reach, revoke};
+use crate::fetches::fetch_git;
+
+fn basic(username: &str, password: &str) -> SecretData {
+    let pairs = [("username", username), ("password", password)];
+    pairs
+        .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
+        .into()
+}
+
+async fn fetch(bed: &Bed, secret: &SecretData) -> Result<Vec<String>, String> {
+    let url = bed.forge.git().http_url(PROJECT);
+    fetch_git(&url, secret, &reach(&[&url])).await
+}
+
+async fn probe(bed: &Bed, name: &str, secret: &SecretData) -> Probed {
+    let url = bed.forge.git().http_url(name);
+    probe_git(&url, secret, &reach(&[&url])).await
+}
+
+#[tokio::test]
+async fn a_token_clones_and_does_not_push_until_it_is_revoked() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    bed.forge.add_project("group-1/other").await.unwrap();
+    let (request, _) = order(&bed.target(), CredentialKind::DeployToken, "fa/1");
+    let (id, credential) = mint(&bed.host, &request).await;
+    let (username, token) = credential.unwrap();
+    let secret = basic(&username, &token);
+    let url = format!(
+        "http://{}:{token}@{}/{PROJECT}.git",
+        username.replace('+', "%2B"),
+        bed.forge.git().http_address()
+    );
+    assert_eq!(probe(&bed, PROJECT, &secret).await, Probed::Accepted);
+    assert_eq!(fetch(&bed, &secret).await, Ok(vec!["a.yaml".to_owned()]));
+    assert!(bed.git(&["clone", "-q", &url, "work"], &[]).await.status.success());
+    let pushed = bed
+        .git(&["-C", "work", "push", "-q", "origin", "HEAD:other"], &[])
+        .await;
+    assert!(String::from_utf8_lossy(&pushed.stderr).contains("403"), "{pushed:?}");
+    let probed = probe(&bed, "group-1/other", &secret).await;
+    assert!(matches!(probed, Probed::Refused(_)), "{probed:?}");
+    assert!(bed.forge.live()[0].last_used_at.is_some());
+
+    revoke(&bed.host, &bed.target(), CredentialKind::DeployToken, id)
+        .await
+        .unwrap();
+    let probed = probe(&bed, PROJECT, &secret).await;
+    assert!(
+        matches!(&probed, Probed::Refused(why) if !why.contains(&token)),
+        "{probed:?}"
+    );
+    assert!(fetch(&bed, &secret).await.is_err_and(|why| !why.contains(&token)));
+    assert!(!bed.git(&["-C", "work", "fetch", "-q"], &[]).await.status.success());
+}
+
+#[tokio::test]
+async fn a_token_of_a_group_clones_all_below_it_and_ends_where_people_revoke_it() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    bed.forge.add_project("group-1/other").await.unwrap();
+    bed.forge.add_project("group-10/foreign").await.unwrap();
+    let (request, _) = order(&bed.group_target(), CredentialKind::DeployToken, "fa/1");
+    let (id, credential) = mint(&bed.host, &request).await;
+    let (username, token) = credential.unwrap();
+    let secret = basic(&username, &token);
+    for name in [PROJECT, "group-1/other"] {
+        assert_eq!(probe(&bed, name, &secret).await, Probed::Accepted);
+    }
+    assert!(matches!(
+        probe(&bed, "group-10/foreign", &secret).await,
+        Probed::Refused(_)
+    ));
+    assert!(bed.forge.revoke_in_web_pages(Owner::Group(bed.group), id));
+    assert!(matches!(probe(&bed, PROJECT, &secret).await, Probed::Refused(_)));
+}
+
+#[tokio::test]
+async fn a_key_clones_and_does_not_push_until_it_is_removed() {
+    for kind in [HostKind::Gitlab, HostKind::Github, HostKind::Gitea] {
+        let bed = Bed::new(kind).await;
+        bed.forge.add_project("group-1/other").await.unwrap();
+        let (request, private) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
+        let (id, _) = mint(&bed.host, &request).await;
+        let private = private.unwrap();
+        let known_hosts = bed.forge.git().known_hosts().unwrap();
+        let secret: SecretData = [("identity", private.reveal()), ("known_hosts", known_hosts.as_str())]
+            .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
+            .into();
+        let probe = async |name: &str| {
+            let url = bed.forge.git().ssh_url(name).unwrap();
+            probe_git(&url, &secret, &reach(&[&url])).await
+        };
+        assert_eq!(probe(PROJECT).await, Probed::Accepted, "{kind:?}");
+        assert!(matches!(probe("group-1/other").await, Probed::Refused(_)));
+        let url = bed.forge.git().ssh_url(PROJECT).unwrap();
+        let fetch = async || fetch_git(&url, &secret, &reach(&[&url])).await;
+        assert_eq!(fetch().await, Ok(vec!["a.yaml".to_owned()]));
+        clone_with_ssh(&bed, private.reveal(), &known_hosts, true).await;
+        revoke(&bed.host, &bed.target(), CredentialKind::DeployKey, id)
+            .await
+            .unwrap();
+        assert!(matches!(probe(PROJECT).await, Probed::Refused(_)));
+        assert!(fetch().await.is_err());
+        clone_with_ssh(&bed, private.reveal(), &known_hosts, false).await;
+    }
+}
+
+async fn clone_with_ssh(bed: &Bed, private: &str, known_hosts: &str, is_good: bool) {
+    if find_program("ssh").is_none() {
+        println!("skipped: ssh is not on PATH");
+        return;
+    }
+    let [key, hosts] = ["key", "known_hosts"].map(|name| bed.folder.path().join(name));
+    std::fs::write(&key, private).unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::write(&hosts, known_hosts).unwrap();
+    let ssh = format!(
+        "ssh -F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile={} -i {}",
+        hosts.display(),
+        key.display()
+    );
+    let environment = [("GIT_SSH_COMMAND", ssh.as_str())];
+    let url = bed.forge.git().ssh_url(PROJECT).unwrap();
+    let into = if is_good { "work" } else { "none" };
+    let cloned = bed.git(&["clone", "-q", &url, into], &environment).await;
+    assert_eq!(cloned.status.success(), is_good, "{cloned:?}");
+    if is_good {
+        let pushed = bed
+            .git(&["-C", "work", "push", "-q", "origin", "HEAD:other"], &environment)
+            .await;
+        assert!(!pushed.status.success());
+    }
+}
+
+/// What says nothing about a credential is taken for nothing about it.
+#[tokio::test]
+async fn a_server_that_is_down_or_another_one_proves_nothing() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let secret = basic("u", "p");
+    for url in [
+        "http://127.0.0.1:1/group-1/project-a.git".to_owned(),
+        // An API is no repository.
+        format!("{}/oauth/token", bed.forge.url()),
+    ] {
+        let probed = probe_git(&url, &secret, &reach(&[&url])).await;
+        assert!(matches!(probed, Probed::Unclear(_)), "{url}: {probed:?}");
+    }
+    use tenure_forge_server::{Fault, Misbehaviour};
+    let url = format!("{}/{PROJECT}.git", bed.forge.url());
+    for what in [
+        Misbehaviour::ban(),
+        Misbehaviour::limited(1),
+        Misbehaviour::html(),
+        Misbehaviour::server_error(),
+    ] {
+        bed.forge.misbehave(Fault::always("/info/refs", what));
+        let probed = probe_git(&url, &secret, &reach(&[&url])).await;
+        assert!(matches!(probed, Probed::Unclear(_)), "{probed:?}");
+        bed.forge.behave();
+    }
+}
