@@ -1,6 +1,7 @@
 //! Gitea's API, and Forgejo's: repositories, their deploy keys, organizations (`/api/swagger`).
 //!
-//! Kept to here: a key is at a repository once, and is answered with 422 the second time; lists come in pages of `limit`.
+//! Kept to here (`routers/api/v1/repo/key.go`): a key and a title are at a repository once, and answered with 422 the second time; deleting what
+//! isn't there is success; a list has `X-Total-Count`, and no link to its next page.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -81,7 +82,13 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
     };
     let missing = || refuse(StatusCode::NOT_FOUND, "The target couldn't be found.");
     match (&asked.method, rest) {
-        (&Method::GET, []) => asked.page(&shown(world), world.page_size, "limit"),
+        (&Method::GET, []) => {
+            let all = shown(world);
+            let mut answer = asked.page(&all, world.page_size, "limit");
+            answer.headers_mut().remove(http::header::LINK);
+            answer.headers_mut().insert("x-total-count", all.len().into());
+            answer
+        }
         (&Method::POST, []) => {
             let (title, key) = (asked.text("title"), asked.text("key"));
             let same = strip_comment(key);
@@ -91,14 +98,14 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
                 .iter()
                 .any(|known| known.project == project && known.key == same)
             {
-                return invalid("Key content has been used as non-deploy key");
+                return invalid("This key has already been added to this repository");
             }
             if world
                 .keys
                 .iter()
                 .any(|known| known.project == project && known.title == title)
             {
-                return invalid("Key title has been used");
+                return invalid("A key with the same name already exists");
             }
             let may_write = asked.body.get("read_only") != Some(&Value::Bool(true));
             match world.add_key(project, title, key, may_write, None) {
@@ -107,8 +114,8 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
             }
         }
         (&Method::DELETE, [id]) => {
-            let is_ended = id.parse().is_ok_and(|id| world.end_key(project, id));
-            if is_ended { nothing() } else { missing() }
+            world.end_key(project, id.parse().unwrap_or_default());
+            nothing()
         }
         _ => missing(),
     }

@@ -28,7 +28,7 @@ use crate::{gitea, github, gitlab};
 
 /// What a request may be long.
 const BODY_BYTES: usize = 1 << 20;
-/// How many requests are remembered with what was in them. All are counted.
+/// How many requests are remembered with what was in them, and how many paths are counted.
 const REMEMBERED: usize = 10_000;
 
 /// Whose API is spoken.
@@ -392,7 +392,10 @@ async fn serve(shared: &Shared, request: Request<Incoming>) -> Result<Answer, Cu
     let answer = answer(shared, &request);
     let mut traffic = shared.traffic.lock().unwrap_or_else(PoisonError::into_inner);
     let path = request.uri().path().to_owned();
-    *traffic.counts.entry((request.method().to_string(), path)).or_default() += 1;
+    let key = (request.method().to_string(), path);
+    if traffic.counts.len() < REMEMBERED || traffic.counts.contains_key(&key) {
+        *traffic.counts.entry(key).or_default() += 1;
+    }
     if traffic.heard.len() >= REMEMBERED {
         traffic.heard.pop_front();
     }

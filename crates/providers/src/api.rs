@@ -58,6 +58,11 @@ pub(crate) trait Api: Send + Sync {
     /// The first request.
     fn begin(&self, ask: &Ask) -> Result<Call, Trouble>;
 
+    /// The next page of a list where a host links to none, and says how many entries there are.
+    fn find_next_by_count(&self, _: &Progress, _: &Reply) -> Option<Call> {
+        None
+    }
+
     /// What an answer means that is no trouble; [`Outcome::Missing`] is one that the API has for what isn't there.
     fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble>;
 }
@@ -71,11 +76,14 @@ pub(crate) fn go_on(
     (base, now, secrets): (&BaseUrl, Timestamp, &[&Hidden]),
 ) -> Result<Step, Trouble> {
     let outcome = judge(reply, progress.call.is_order(), now, secrets)?;
+    let before = progress.listed.len();
     let step = api.read(ask, progress, &outcome, reply)?;
     // A list is whole when there is no next page.
     if let (Step::Done(Told::Listed(_), _), Outcome::Success) = (&step, &outcome) {
         let next = reply.next_page(&progress.call, base);
-        if let Some(call) = next.map_err(|why| Trouble::NotUnderstood(why.to_owned()))? {
+        let next = next.map_err(|why| Trouble::NotUnderstood(why.to_owned()))?;
+        let has_grown = progress.listed.len() > before;
+        if let Some(call) = next.or_else(|| has_grown.then(|| api.find_next_by_count(progress, reply))?) {
             if progress.calls >= PAGES {
                 let why = format!("its list has more than {PAGES} pages");
                 return Err(Trouble::NotUnderstood(why));

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tenure_planner::access::host::{Ask, Capabilities, CredentialKind, HostKind, Role, Scope, Told, Trouble};
 
 use crate::answer::Outcome;
-use crate::api::{Api, Progress, Step, read, read_public_key, refuse_missing, refuse_unsupported};
+use crate::api::{Api, PAGE, Progress, Step, read, read_public_key, refuse_missing, refuse_unsupported};
 use crate::call::{Call, Reply};
 use crate::github::{
     check_found, find_by_path, find_first, found_group, found_repository, key_capabilities, read_keys,
@@ -34,6 +34,15 @@ impl Api for Gitea {
 
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities> {
         (kind == CredentialKind::DeployKey).then(|| key_capabilities(false))
+    }
+
+    /// Lists of deploy keys have `X-Total-Count` and no `Link` (`ListDeployKeys` of `routers/api/v1/repo/key.go`), and shorter pages than are asked for.
+    fn find_next_by_count(&self, progress: &Progress, reply: &Reply) -> Option<Call> {
+        let total: usize = reply.header("x-total-count")?.parse().ok()?;
+        let path = progress.call.below.split('?').next()?;
+        // The first request is about the repository, so that the number of the next page is that of the requests.
+        let below = format!("{path}?limit={PAGE}&page={}", progress.calls);
+        (progress.listed.len() < total).then(|| Call::get(below))
     }
 
     fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, Scope, Target, Told, Trouble};
-use tenure_providers::{Host, RemoteHost, fingerprint_key, fingerprint_value};
+use tenure_providers::{Host, RemoteHost, StaticHost, fingerprint_key, fingerprint_value};
 use tenure_sources::Hidden;
 
 use crate::bed::{Bed, PROJECT, ask, connect, find, list, mint, order, revoke};
@@ -142,6 +142,40 @@ async fn what_was_sent_twice_is_there_once(host: &dyn Host, request: &MintReques
         (Err(Trouble::Refused { .. }), false) => {}
         (other, _) => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn all_pages_of_a_list_are_read_however_long_the_host_makes_them() {
+    for (kind, credential, path) in [
+        (HostKind::Gitlab, CredentialKind::DeployToken, "/deploy_tokens"),
+        (HostKind::Gitlab, CredentialKind::DeployKey, "/deploy_keys"),
+        (HostKind::Github, CredentialKind::DeployKey, "/keys"),
+        (HostKind::Gitea, CredentialKind::DeployKey, "/keys"),
+    ] {
+        let bed = Bed::new(kind).await;
+        bed.forge.set_page_size(3);
+        let mut expected = Vec::new();
+        for number in 0..6 {
+            let name = format!("fa/{number}");
+            let (request, _) = order(&bed.target(), credential, &name);
+            mint(&bed.host, &request).await;
+            expected.push(name);
+            let listed = list(&bed.host, &bed.target(), credential).await;
+            let names: Vec<String> = listed.into_iter().map(|known| known.name).collect();
+            assert_eq!(names, expected, "{kind:?}");
+        }
+        // One, one, one, two, two, two pages.
+        assert_eq!(bed.forge.count(&http::Method::GET, path), 9, "{kind:?}");
+    }
+}
+
+/// What is written by hand has nobody to ask.
+#[tokio::test]
+async fn nobody_is_asked_about_what_is_written_by_hand() {
+    let host = StaticHost;
+    assert!(KINDS.into_iter().all(|kind| host.capabilities(kind).is_none()));
+    let trouble = ask(&host, Ask::ReadOwnCredential).await.unwrap_err();
+    assert!(matches!(trouble, Trouble::Refused { status: 0, .. }));
 }
 
 #[tokio::test]

@@ -142,18 +142,6 @@ async fn an_authoriser_that_is_over_is_told_apart() {
 }
 
 #[tokio::test]
-async fn all_pages_of_a_list_are_read() {
-    let bed = Bed::new(HostKind::Gitlab).await;
-    bed.forge.set_page_size(3);
-    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
-    for _ in 0..8 {
-        mint(&bed.host, &request).await;
-    }
-    assert_eq!(list(&bed.host, &bed.target(), TOKEN).await.len(), 8);
-    assert_eq!(bed.forge.count(&http::Method::GET, "/deploy_tokens"), 3);
-}
-
-#[tokio::test]
 async fn a_key_that_was_there_and_may_write_is_not_taken_for_the_one_that_was_asked_for() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
