@@ -135,6 +135,8 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         1 => proptest::collection::vec(any::<u8>(), 0..200),
         1 => ".{0,100}".prop_map(|text| format!("{text}{SECRET}").into_bytes()),
+        1 => proptest::sample::select(vec!["message", "error", "errors", "error_description"])
+            .prop_map(|name| format!("{{\"{name}\":[{{\"field\":\"\\u0067{}\"}}]}}", &SECRET[1..]).into_bytes()),
         4 => value().prop_map(String::into_bytes),
     ]
 }
@@ -180,7 +182,7 @@ proptest! {
 
     #[test]
     fn no_answer_panics_or_has_what_was_shown_printed(
-        status in prop_oneof![4 => Just(200_u16), 1 => Just(201), 1 => Just(404), 2 => 100_u16..600],
+        status in prop_oneof![4 => Just(200_u16), 1 => Just(201), 1 => Just(404), 2 => proptest::sample::select(vec![400, 403, 409, 422]), 2 => 100_u16..600],
         headers in headers(),
         body in body(),
         calls in 1_usize..4,
