@@ -150,7 +150,9 @@ impl OciError {
             Self::Connection(error) if error.reason() == FetchReason::AuthenticationFailed => {
                 FetchReason::AuthenticationFailed
             }
-            Self::InvalidSecret { .. } | Self::Unauthorized { .. } => FetchReason::AuthenticationFailed,
+            Self::InvalidSecret { .. } | Self::Unauthorized { .. } | Self::HttpStatus { status: 403, .. } => {
+                FetchReason::AuthenticationFailed
+            }
             Self::NoMatch { .. } => FetchReason::ReadOperationFailed,
             Self::InvalidArtifact { .. } | Self::TooLarge { .. } => FetchReason::OciArtifactLayerOperationFailed,
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,

@@ -77,9 +77,13 @@ pub(super) async fn fetch_token(
         problem: problem.to_owned(),
     };
     if !status.is_success() {
+        let what = match is_kept_out {
+            true => "a token, in words that are no API's: it may keep this address out for a while",
+            false => "a token",
+        };
         return Err(OciError::HttpStatus {
             url: shown,
-            what: "a token".to_owned(),
+            what: what.to_owned(),
             status: code,
         });
     }

@@ -70,6 +70,33 @@ async fn credentials_are_shown_as_the_registry_asks() {
     );
 }
 
+/// Too many failed logins have an address kept out, which is no answer about the credentials that it shows.
+#[tokio::test]
+async fn who_is_kept_out_is_not_told_that_the_credentials_are_refused() {
+    let mut stand = Stand::new().await;
+    stand.push("latest", &[("a.yaml", "a")]);
+    let own = stand.host();
+    stand.give(&[(&own, "user:sesame")]);
+    stand.server.require(Access::Token {
+        realm: format!("http://{own}/token"),
+        pair: Some("user:sesame".to_owned()),
+    });
+    for (answer, expected) in [
+        (Answer::of(403, "Forbidden"), "keep this address out"),
+        (
+            Answer::of(403, "{}").with("Content-Type", "application/json"),
+            "not accepted for the right to pull",
+        ),
+    ] {
+        stand
+            .server
+            .answer_with(move |heard| heard.target.starts_with("/token").then(|| answer.clone()));
+        let (error, message) = stand.refuse(stand.ask(json!({}))).await;
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
+    }
+}
+
 /// The registry says where its tokens are given: that is not where its credentials go, unless they are plainly meant to.
 #[tokio::test]
 async fn a_foreign_realm_gets_no_credentials() {
