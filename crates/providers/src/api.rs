@@ -7,9 +7,10 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
 use tenure_planner::access::host::{
-    Ask, Capabilities, CredentialKind, HostKind, Listed, MintRequest, Minted, Told, Trouble,
+    Ask, Capabilities, CredentialKind, Found, HostKind, Listed, MintRequest, Minted, Told, Trouble,
 };
 use tenure_sources::{BaseUrl, Hidden};
+use url::Url;
 
 use crate::answer::{Outcome, judge, not_understood};
 use crate::call::{Call, Reply};
@@ -118,7 +119,7 @@ pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), Trouble> {
 pub(crate) fn refuse_unsupported(what: &str) -> Trouble {
     Trouble::Refused {
         status: 0,
-        message: format!("not asked: {what}"),
+        message: what.to_owned(),
     }
 }
 
@@ -128,6 +129,32 @@ pub(crate) fn take_page(progress: &mut Progress, page: impl IntoIterator<Item = 
     Step::Done(Told::Listed(Vec::new()), None)
 }
 
+/// A host's text that is shown and compared: a path, or a URL without a user.
+pub(crate) fn check_found(found: Found) -> Result<Found, Trouble> {
+    let is_plain = |text: &str| {
+        !text.is_empty() && text.len() <= 2048 && text.chars().all(|c| !c.is_control() && !c.is_whitespace())
+    };
+    let is_url = |url: &Option<String>| {
+        url.as_deref().is_none_or(|url| {
+            let read = Url::parse(url);
+            // ssh's shorter form, `git@host:path`, is no URL, and no secret stands in it.
+            is_plain(url) && read.map_or(true, |read| read.password().is_none())
+        })
+    };
+    let has_registry = found.registry_prefix.as_deref().is_none_or(is_plain);
+    if check_path(&found.target.path, 1..=21).is_ok()
+        && is_url(&found.http_url)
+        && is_url(&found.ssh_url)
+        && has_registry
+    {
+        Ok(found)
+    } else {
+        Err(Trouble::NotUnderstood(
+            "it holds a path or a URL that is none".to_owned(),
+        ))
+    }
+}
+
 /// What became of an order for a token.
 pub(crate) fn read_minted_token(
     id: Option<u64>,
@@ -135,6 +162,15 @@ pub(crate) fn read_minted_token(
     expires_at: Option<Timestamp>,
     token: String,
 ) -> Result<Step, Trouble> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.len() <= 255 && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+    };
+    if !username.as_deref().is_none_or(is_name) {
+        return Err(not_understood(
+            true,
+            "it holds a user name that can't be shown to a server",
+        ));
+    }
     let token = Hidden::new(token);
     let text = token.reveal();
     if text.is_empty() || text.len() > TOKEN_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -11,7 +11,7 @@ use crate::answer::Outcome;
 use crate::api::{Api, PAGE, Progress, Step, read, read_public_key, refuse_missing, refuse_unsupported};
 use crate::call::{Call, Reply};
 use crate::github::{
-    check_found, find_by_path, find_first, found_group, found_repository, key_capabilities, read_keys,
+    check_asked, find_by_path, find_first, found_group, found_repository, key_capabilities, read_keys,
 };
 
 /// Gitea's API of version 1.
@@ -88,9 +88,9 @@ impl Api for Gitea {
                 scope: Scope::Group, ..
             } => {
                 let Organization { id, name } = read(progress, reply)?;
-                check_found(ask, found_group(id, name))
+                check_asked(ask, found_group(id, name))
             }
-            Ask::FindByPath { .. } | Ask::FindById { .. } => check_found(ask, found_repository(read(progress, reply)?)),
+            Ask::FindByPath { .. } | Ask::FindById { .. } => check_asked(ask, found_repository(read(progress, reply)?)),
             _ => read_keys(ask, progress, outcome, reply, "limit"),
         }
     }

@@ -14,7 +14,7 @@ use tenure_sources::Hidden;
 
 use crate::answer::Outcome;
 use crate::api::{
-    Api, PAGE, Progress, Step, check_path, read, read_minted_key, read_minted_token, read_optional_time,
+    Api, PAGE, Progress, Step, check_found, check_path, read, read_minted_key, read_minted_token, read_optional_time,
     read_public_key, refuse_missing, refuse_unsupported, take_page,
 };
 use crate::call::{Call, Reply};
@@ -91,6 +91,7 @@ impl Api for Github {
     fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
         Ok(match ask {
             Ask::FindByPath { scope, path } => find_by_path(*scope, path)?,
+            // Where the documents' own redirects lead: an address by number is written there, and nowhere else.
             Ask::FindById { scope, id } => match scope {
                 Scope::Project => Call::get(format!("/repositories/{id}")),
                 Scope::Group => Call::get(format!("/organizations/{id}")),
@@ -153,7 +154,7 @@ impl Api for Github {
                         found_group(id, login)
                     }
                 };
-                check_found(ask, found)
+                check_asked(ask, found)
             }
             _ => read_keys(ask, progress, outcome, reply, "per_page"),
         }
@@ -224,13 +225,13 @@ pub(crate) fn found_group(id: u64, path: String) -> Found {
 }
 
 /// What was found is what was asked for: a host may follow a move by itself.
-pub(crate) fn check_found(ask: &Ask, found: Found) -> Result<Step, Trouble> {
+pub(crate) fn check_asked(ask: &Ask, found: Found) -> Result<Step, Trouble> {
     match ask {
         Ask::FindByPath { path, .. } if !found.target.path.eq_ignore_ascii_case(path) => Err(Trouble::Moved),
         Ask::FindById { id, .. } if found.target.id != *id => {
             Err(Trouble::NotUnderstood("it is about another number".to_owned()))
         }
-        _ => Ok(Step::Done(Told::Found(Some(found)), None)),
+        _ => Ok(Step::Done(Told::Found(Some(check_found(found)?)), None)),
     }
 }
 

@@ -13,7 +13,7 @@ use tenure_planner::access::host::{
 
 use crate::answer::Outcome;
 use crate::api::{
-    Api, PAGE, Progress, Step, check_path, read, read_minted_key, read_minted_token, read_optional_time,
+    Api, PAGE, Progress, Step, check_found, check_path, read, read_minted_key, read_minted_token, read_optional_time,
     read_public_key, refuse_missing, refuse_unsupported, take_page,
 };
 use crate::call::{Call, Reply, encode};
@@ -256,7 +256,7 @@ fn is_about_owner(message: &str) -> bool {
 }
 
 fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<Found, Trouble> {
-    Ok(match scope {
+    check_found(match scope {
         Scope::Project => {
             let project: Project = read(progress, reply)?;
             Found {

@@ -87,7 +87,7 @@ impl Host for StaticHost {
     }
 
     fn ask<'a>(&'a self, _: &'a Ask, _: Timestamp) -> BoxFuture<'a, Result<Answered, Trouble>> {
-        let message = "not asked: credentials of this kind are written by hand".to_owned();
+        let message = "credentials of this kind are written by hand".to_owned();
         Box::pin(std::future::ready(Err(Trouble::Refused { status: 0, message })))
     }
 }
@@ -233,7 +233,7 @@ impl Host for RemoteHost {
 fn sign_in(app: &GitHubApp, now: Timestamp) -> Result<Credentials, Trouble> {
     app.sign_in(now).map_err(|_| Trouble::Refused {
         status: 0,
-        message: "not asked: the App's private key can't sign".to_owned(),
+        message: "the App's private key can't sign".to_owned(),
     })
 }
 

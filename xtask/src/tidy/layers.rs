@@ -22,11 +22,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-git-server", "crates/git-server", &[]),
     ("tenure-registry-server", "crates/registry-server", &[]),
     ("tenure-bucket-server", "crates/bucket-server", &[]),
-    (
-        "tenure-forge-server",
-        "crates/forge-server",
-        &["tenure-git-server"],
-    ),
+    ("tenure-forge-server", "crates/forge-server", &["tenure-git-server"]),
     (
         "tenure-tenancy",
         "crates/tenancy",

@@ -318,7 +318,7 @@ pub enum Probed {
 pub enum Trouble {
     /// The host refused: what was asked had no effect.
     Refused {
-        /// The status of HTTP.
+        /// The status of HTTP; 0 where it was not asked at all, since the host has no such thing.
         status: u16,
         /// What it says, made harmless.
         message: String,
@@ -358,6 +358,7 @@ impl Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Refused { status: 0, message } => write!(formatter, "the host can't do that: {message}"),
             Self::Refused { status, message } => write!(formatter, "the host refused ({status}): {message}"),
             Self::Unauthenticated => formatter.write_str("the host does not accept the authoriser's credential (401)"),
             Self::Forbidden(message) => write!(

@@ -1,7 +1,8 @@
 //! What GitLab has of its own.
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_forge_server::Owner;
+use serde_json::json;
+use tenure_forge_server::{Fault, Misbehaviour, Owner};
 use tenure_planner::access::host::{Ask, CredentialKind, HostKind, Issue, Role, Scope, Target, Told, Trouble};
 
 use crate::bed::{Bed, ask, connect, find, list, mint, order, revoke};
@@ -141,12 +142,61 @@ async fn an_authoriser_that_is_over_is_told_apart() {
     );
 }
 
+/// What a host says of names ends in Secrets, headers and tables: it has to be what it says that it is.
+#[tokio::test]
+async fn names_that_are_none_are_not_taken() {
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let answer = |status: u16, body: serde_json::Value| {
+        let answer = http::Response::builder()
+            .status(status)
+            .header("content-type", "application/json");
+        Misbehaviour::Answer(answer.body(body.to_string().into()).unwrap())
+    };
+    let project =
+        |path: &str, url: &str| json!({ "id": bed.project, "path_with_namespace": path, "http_url_to_repo": url });
+    let url = "https://git.example/a/b.git";
+    let by_id = Ask::FindById {
+        scope: Scope::Project,
+        id: bed.project,
+    };
+    for (path, url, is_good) in [
+        ("a/b", url, true),
+        ("a/b\u{202e}", url, false),
+        ("a/../b", url, false),
+        ("a/b", "https://u:p@git.example/a/b.git", false),
+        ("a/b", "https://git.example/a b", false),
+        ("a/b", "https://git.example/\n", false),
+    ] {
+        bed.forge.misbehave(Fault::once(
+            http::Method::GET,
+            "/projects/",
+            answer(200, project(path, url)),
+        ));
+        assert_eq!(ask(&bed.host, by_id.clone()).await.is_ok(), is_good, "{path:?} {url:?}");
+    }
+    let (request, _) = order(&bed.target(), TOKEN, "fa/1");
+    for (username, token) in [
+        ("a:b", "t"),
+        ("", "t"),
+        ("a b", "t"),
+        ("a", ""),
+        ("a", "t\nu"),
+        ("a", "é"),
+    ] {
+        let body = json!({ "id": 1, "name": "fa/1", "username": username, "scopes": [], "token": token });
+        bed.forge
+            .misbehave(Fault::once(http::Method::POST, "/deploy_tokens", answer(201, body)));
+        let trouble = ask(&bed.host, Ask::Mint(request.clone())).await.unwrap_err();
+        assert!(trouble.leaves_effect_unknown(), "{username:?} {token:?}: {trouble}");
+    }
+}
+
 #[tokio::test]
 async fn a_key_that_was_there_and_may_write_is_not_taken_for_the_one_that_was_asked_for() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
     let key = request.public_key.clone().unwrap();
-    let body = serde_json::json!({ "title": "somebody's", "key": key, "can_push": true });
+    let body = json!({ "title": "somebody's", "key": key, "can_push": true });
     let target = format!("/api/v4/projects/{}/deploy_keys", bed.project);
     let answer = crate::registry::send(
         bed.forge.url(),
