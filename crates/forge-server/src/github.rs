@@ -41,7 +41,7 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
     let Some(authoriser) = world.find_authoriser(asked.token.as_deref()) else {
         return refuse(StatusCode::UNAUTHORIZED, "Bad credentials");
     };
-    let (person, scopes) = (authoriser.person, authoriser.scopes.clone());
+    let (person, scopes, end) = (authoriser.person, authoriser.scopes.clone(), authoriser.expires_at);
     let missing = || refuse(StatusCode::NOT_FOUND, "Not Found");
     let (owner, rest) = match &parts[..] {
         ["repos", owner, name, rest @ ..] => {
@@ -57,7 +57,16 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
             None => return missing(),
         },
         ["organizations", id] => (Owner::Group(id.parse().unwrap_or_default()), &[][..]),
-        ["user"] => return ok(&json!({ "id": person, "login": world.people.get(&person) })),
+        ["user"] => {
+            let mut answer = ok(&json!({ "id": person, "login": world.people.get(&person) }));
+            let end = end.and_then(|end| end.strftime("%Y-%m-%d %H:%M:%S UTC").to_string().parse().ok());
+            if let Some(end) = end {
+                answer
+                    .headers_mut()
+                    .insert("github-authentication-token-expiration", end);
+            }
+            return answer;
+        }
         _ => return missing(),
     };
     let may_administer = scopes.iter().any(|scope| scope == "administration") || world.level(person, owner) >= 40;

@@ -135,7 +135,7 @@ fn of_owner(world: &mut World, asked: &Asked, person: u64, owner: Owner, rest: &
         return refuse(StatusCode::FORBIDDEN, "403 Forbidden");
     }
     match (&asked.method, rest, owner) {
-        (&Method::GET, [], _) => describe(world, owner),
+        (&Method::GET, [], _) => describe(world, asked, owner),
         (&Method::GET, ["members", "all", user], _) => {
             let user = user.parse().unwrap_or_default();
             match world.level(user, owner) {
@@ -153,7 +153,7 @@ fn of_owner(world: &mut World, asked: &Asked, person: u64, owner: Owner, rest: &
     }
 }
 
-fn describe(world: &World, owner: Owner) -> Answer {
+fn describe(world: &World, asked: &Asked, owner: Owner) -> Answer {
     let Some(path) = world.find_path(owner) else {
         return refuse(StatusCode::NOT_FOUND, "404 Not Found");
     };
@@ -171,7 +171,21 @@ fn describe(world: &World, owner: Owner) -> Answer {
                 "container_registry_image_prefix": registry }),
             )
         }
-        Owner::Group(id) => ok(&json!({ "id": id, "name": name, "path": name, "full_path": path })),
+        Owner::Group(id) => {
+            let mut group = json!({ "id": id, "name": name, "path": name, "full_path": path });
+            // All its projects come with it unless somebody says that they don't want them.
+            if asked.query("with_projects") != Some("false")
+                && let Some(fields) = group.as_object_mut()
+            {
+                let projects = world
+                    .projects
+                    .iter()
+                    .filter(|(_, project)| project.starts_with(path.as_str()));
+                let projects = projects.map(|(id, path)| json!({ "id": id, "path_with_namespace": path }));
+                fields.insert("projects".to_owned(), projects.collect());
+            }
+            ok(&group)
+        }
     }
 }
 

@@ -118,9 +118,9 @@ impl Api for Gitlab {
                 if path.bytes().all(|byte| byte.is_ascii_digit()) {
                     return Err(refuse_unsupported("a path of digits alone would be taken for a number"));
                 }
-                Call::get(format!("{}/{}", collection(*scope), encode(path)))
+                find(*scope, &encode(path))
             }
-            Ask::FindById { scope, id } => Call::get(format!("{}/{id}", collection(*scope))),
+            Ask::FindById { scope, id } => find(*scope, &id.to_string()),
             Ask::List { target, kind } => Call::get(format!("{}?per_page={PAGE}", place(target, *kind)?)),
             Ask::Mint(request) => mint(request)?,
             Ask::Revoke { target, kind, id } => Call::delete(format!("{}/{id}", place(target, *kind)?)),
@@ -199,6 +199,15 @@ impl Api for Gitlab {
             Ask::CloseIssue { .. } => Step::Done(Told::IssueClosed, None),
         })
     }
+}
+
+/// A project or group by its number or path. Of a group's projects nothing is wanted, and there may be many.
+fn find(scope: Scope, name: &str) -> Call {
+    let query = match scope {
+        Scope::Project => "",
+        Scope::Group => "?with_projects=false",
+    };
+    Call::get(format!("{}/{name}{query}", collection(scope)))
 }
 
 fn collection(scope: Scope) -> &'static str {

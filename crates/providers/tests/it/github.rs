@@ -5,7 +5,7 @@ use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, R
 use tenure_providers::{Authoriser, Host as _, RemoteHost};
 use tenure_sources::{GitHubApp, SecretData, TlsOptions, probe_git};
 
-use crate::bed::{Bed, PROJECT, ask, list, mint, order, reach, revoke};
+use crate::bed::{Bed, PROJECT, ask, connect, list, mint, order, reach, revoke};
 
 const KEY: &str = include_str!("../../../sources/tests/data/github-app.pem");
 
@@ -79,6 +79,21 @@ async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
     assert!(!can.listed);
     let revoked = revoke(&host, &bed.target(), CredentialKind::InstallationToken, 1).await;
     assert!(matches!(revoked, Err(Trouble::Refused { status: 0, .. })));
+}
+
+#[tokio::test]
+async fn a_persons_token_says_when_it_ends() {
+    let bed = Bed::new(HostKind::Github).await;
+    let end: Timestamp = "2035-01-02T03:04:05Z".parse().unwrap();
+    for end in [Some(end), None] {
+        let host = connect(
+            HostKind::Github,
+            bed.forge.url(),
+            &bed.forge.authorise(bed.owner, &["repo"], end),
+        );
+        let own = ask(&host, Ask::ReadOwnCredential).await.unwrap().told;
+        assert_eq!(own, Told::OwnCredential(end));
+    }
 }
 
 #[tokio::test]

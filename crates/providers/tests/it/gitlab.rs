@@ -38,9 +38,19 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
     .await
     .unwrap();
     assert_eq!(group.target, bed.group_target());
+    let by_id = Ask::FindById {
+        scope: Scope::Group,
+        id: bed.group,
+    };
+    assert_eq!(find(&bed.host, by_id).await, Some(group));
     assert_eq!(bed.forge.count(&http::Method::POST, "/rotate"), 0);
-    // Numbers stand in paths, and nothing that was shown does.
+    // All projects of a group would come with it.
     let asked = bed.forge.heard();
+    let mut groups = asked
+        .iter()
+        .filter(|heard| heard.target.contains("/groups/") && !heard.target.contains("deploy"));
+    assert!(groups.all(|heard| heard.target.ends_with("?with_projects=false")));
+    // Numbers stand in paths, and nothing that was shown does.
     assert!(
         asked
             .iter()
