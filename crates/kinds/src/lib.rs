@@ -30,6 +30,7 @@ pub mod object;
 pub mod openapi_v2;
 mod policy;
 pub mod protobuf;
+pub mod quota;
 mod rbac;
 mod scheduling;
 pub mod schema;

@@ -5,7 +5,6 @@
 //! than the quota says, however many there are. Owns what a request owes, and whose turn it is. Refuses to write: that is the registry's,
 //! which also gives back what was charged for a write that failed.
 
-mod scopes;
 mod usage;
 
 use std::collections::HashMap;
@@ -14,6 +13,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_kinds::object::ObjectExt as _;
+use tenure_kinds::quota::Counted;
 use tenure_kinds::schema::resources::Resources;
 
 use super::{Action, Admission, Attributes};
@@ -21,7 +21,7 @@ use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::keys;
 
-use usage::Counted;
+use usage::is_about;
 pub(crate) use usage::recount;
 
 /// The turns of the namespaces that have quotas.
@@ -63,13 +63,23 @@ fn prefix(namespace: &str) -> String {
     keys::of_resource("", "resourcequotas", Some(namespace))
 }
 
+/// What a request would be charged as, if it is of a sort that is.
+fn find_counted(attributes: &Attributes<'_>) -> Option<Counted> {
+    let (group, plural) = &attributes.resource().stored_as;
+    let is_new = match attributes.action {
+        Action::Create => true,
+        Action::Update => false,
+        Action::Delete => return None,
+    };
+    Counted::of_write(group, plural, attributes.op.subresource.as_deref(), is_new)
+}
+
 /// Whether a request of this kind can be charged to somebody.
 pub(super) fn may_charge(contents: &Contents, attributes: &Attributes<'_>) -> bool {
     let namespace = attributes.namespace();
-    attributes.action != Action::Delete
-        && attributes.resource().namespaced
+    attributes.resource().namespaced
         && !namespace.is_empty()
-        && Counted::of(attributes).is_some()
+        && find_counted(attributes).is_some()
         && contents.view().entries(&prefix(namespace)).next().is_some()
 }
 
@@ -79,7 +89,7 @@ pub(super) async fn reckon(
     attributes: &Attributes<'_>,
     object: &Value,
 ) -> Result<Option<Owed>, ApiError> {
-    let Some(kind) = Counted::of(attributes).filter(|_| may_charge(&admission.contents, attributes)) else {
+    let Some(kind) = find_counted(attributes).filter(|_| may_charge(&admission.contents, attributes)) else {
         return Ok(None);
     };
     let namespace = attributes.namespace().to_owned();
@@ -109,20 +119,19 @@ fn owed(
     object: &Value,
 ) -> Result<Option<Resources>, ApiError> {
     if let Some(old) = attributes.old
-        && let Some(usage) = kind.behavior.usage
-        && !(usage.is_charged_anew)(attributes.op.subresource.as_deref(), old, object)
+        && !kind.is_charged_anew(attributes.op.subresource.as_deref(), old, object)
     {
         return Ok(None);
     }
     let hard = Resources::read(quota.pointer("/status/hard"));
     let used = Resources::read(quota.pointer("/status/used"));
     let restricted = hard.only(|name, _| kind.counts(name));
-    if restricted.0.is_empty() || !scopes::matches(quota, kind, object) {
+    if restricted.0.is_empty() || !is_about(quota, kind, object) {
         return Ok(None);
     }
     let name = quota.name();
     let refuse = |why: String| attributes.denied(Some(object), &why);
-    usage::check(kind, &restricted, object)
+    kind.check(&restricted, object)
         .map_err(|missing| refuse(format!("failed quota: {name}: must specify {missing}")))?;
     let uncounted: Vec<&str> = restricted
         .0
@@ -136,7 +145,7 @@ fn owed(
             uncounted.join(",")
         )));
     }
-    let mut requested = usage::of(kind, object);
+    let mut requested = kind.measure(object);
     let negative = requested.only(|_, amount| amount.is_negative());
     if !negative.0.is_empty() {
         let names: Vec<&str> = negative.0.keys().map(String::as_str).collect();
@@ -145,8 +154,8 @@ fn owed(
             names.join(",")
         )));
     }
-    if let Some(old) = attributes.old.filter(|old| scopes::matches(quota, kind, old)) {
-        requested = requested.less(&usage::of(kind, old));
+    if let Some(old) = attributes.old.filter(|old| is_about(quota, kind, old)) {
+        requested = requested.less(&kind.measure(old));
     }
     let requested = requested.only(|name, amount| !amount.is_zero() && hard.get(name).is_some());
     if requested.0.is_empty() {
