@@ -7,13 +7,19 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tenure_api::{ObjectMeta, Tenant};
-use tenure_apiserver::{Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Review, Ruling};
+use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardQuestion, GuardSurroundings, Review, Ruling};
+use tenure_tenancy::admission::quota;
 use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, Surroundings};
-use tenure_tenancy::{Claim, Facts, Ledger, NamespaceFacts, Settings, TenantFacts, ledger};
+use tenure_tenancy::{
+    Claim, Facts, Ledger, NamespaceFacts, QuotaClaim, QuotaLedger, Settings, TenantFacts, Usages, ledger,
+};
+
+use crate::counting;
 
 const TENANTS: Followed = ("capsule.clastix.io", "tenants");
 const NAMESPACES: Followed = ("", "namespaces");
-const FOLLOWED: [Followed; 2] = [TENANTS, NAMESPACES];
+const QUOTAS: Followed = ("", "resourcequotas");
+const FOLLOWED: [Followed; 3] = [TENANTS, NAMESPACES, QUOTAS];
 
 /// Judges what is written to the embedded control plane.
 #[derive(Debug)]
@@ -24,6 +30,10 @@ pub struct EmbeddedGuard {
     facts: RwLock<Arc<Facts>>,
     /// Places that are kept in Tenants for namespaces which were let through, by uid; of those alone that keep any.
     ledgers: Mutex<HashMap<String, Ledger>>,
+    /// What the namespaces of Tenants use, as far as Tenants bound it for all of theirs together.
+    usages: RwLock<Usages>,
+    /// What was let through in such Tenants, by uid; of those alone that keep any.
+    quota_ledgers: Mutex<HashMap<String, QuotaLedger>>,
 }
 
 impl EmbeddedGuard {
@@ -33,6 +43,8 @@ impl EmbeddedGuard {
         Self {
             facts: RwLock::new(Arc::new(Facts::new(settings.clone()))),
             ledgers: Mutex::default(),
+            usages: RwLock::default(),
+            quota_ledgers: Mutex::default(),
             settings,
         }
     }
@@ -98,12 +110,42 @@ impl EmbeddedGuard {
     }
 }
 
+impl EmbeddedGuard {
+    /// Lets an object through that is counted over a Tenant's namespaces, or says that there is no room. Nothing is kept of a dry run.
+    fn claim_quota(&self, claim: &QuotaClaim, facts: &Facts, is_dry_run: bool) -> Result<(), Refusal> {
+        let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        let mut ledgers = self.quota_ledgers.lock();
+        // Read under the lock: what another one was let through for is kept, or counted.
+        let sums = quota::add_up(facts, &self.usages.read(), claim)?;
+        ledgers.retain(|_, ledger| ledger.forget_old(now));
+        if is_dry_run {
+            let mut ledger = ledgers.get(&claim.tenant_uid).cloned().unwrap_or_default();
+            return ledger.check(claim, &sums, now);
+        }
+        let ledger = ledgers.entry(claim.tenant_uid.clone()).or_default();
+        ledger.claim(claim, &sums, now, ledger::KEPT)
+    }
+
+    /// What a ResourceQuota says, if it is one of Tenure's.
+    fn learn_quota(&self, place: GuardPlace<'_>, quota: Option<&Value>) {
+        let is_unknown = self.usages.read().is_unknown(place.namespace);
+        // Most of them are nobody's here.
+        if !(is_unknown && quota.is_none()) {
+            self.usages.write().learn(place.namespace, place.name, quota);
+        }
+    }
+}
+
 impl Guard for EmbeddedGuard {
     fn follows(&self) -> &[Followed] {
         &FOLLOWED
     }
 
-    fn learn(&self, resource: (&str, &str), name: &str, object: Option<&Value>) {
+    fn learn(&self, resource: (&str, &str), place: GuardPlace<'_>, object: Option<&Value>) {
+        if resource == QUOTAS {
+            return self.learn_quota(place, object);
+        }
+        let name = place.name;
         let metadata = object.and_then(|object| object.get("metadata")).cloned();
         let metadata = metadata.and_then(|metadata| serde_json::from_value::<ObjectMeta>(metadata).ok());
         match (resource == TENANTS, object, metadata) {
@@ -116,12 +158,18 @@ impl Guard for EmbeddedGuard {
                 self.learn_tenant(name, Some(tenant));
             }
             (false, Some(_), Some(metadata)) => self.learn_namespace(name, Some(NamespaceFacts::from(&metadata))),
-            (false, _, _) => self.learn_namespace(name, None),
+            (false, _, _) => {
+                self.learn_namespace(name, None);
+                if !self.usages.read().is_unknown(name) {
+                    self.usages.write().forget_namespace(name);
+                }
+            }
         }
     }
 
     fn forget(&self) {
         *self.facts.write() = Arc::new(Facts::new(self.settings.clone()));
+        *self.usages.write() = Usages::default();
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
@@ -143,7 +191,8 @@ impl Guard for EmbeddedGuard {
         let Some(request) = describe(review) else {
             return Ruling::Deny("nobody knows what this request does to its object".to_owned());
         };
-        let decision = admission::decide(&self.known(), &request, &Server(surroundings));
+        let facts = self.known();
+        let decision = admission::decide(&facts, &request, &Server(surroundings));
         match decision {
             Decision::Deny(refusal) => Ruling::Deny(refusal.to_string()),
             Decision::Allow {
@@ -153,6 +202,13 @@ impl Guard for EmbeddedGuard {
             } => {
                 let claimed = claim.map(|claim| self.claim_place(claim, request.is_dry_run));
                 if let Some(Err(refusal)) = claimed {
+                    return Ruling::Deny(refusal.to_string());
+                }
+                if review.is_settled
+                    && changes.is_empty()
+                    && let Some(claim) = counting::reckon(&facts, &request)
+                    && let Err(refusal) = self.claim_quota(&claim, &facts, request.is_dry_run)
+                {
                     return Ruling::Deny(refusal.to_string());
                 }
                 let object = review.object.filter(|_| !changes.is_empty()).cloned();

@@ -8,6 +8,7 @@
 //! AdmissionReview of another cluster ─────[webhook]───┘
 //! ```
 
+mod counting;
 mod embedded;
 pub mod webhook;
 

@@ -6,13 +6,14 @@
 //! It refuses to let a webhook that is dead stop more than it must. `Fail` stands only where nobody else keeps the rule, in namespaces that bear
 //! a tenant's label, for namespaces and Tenants themselves, and never for who may repair (the verb `adopt` on all Tenants, asked of the
 //! authorizer), for Kubernetes' own controllers and nodes, or for Tenure's accounts. Who may repair is asked about all the same, by a second
-//! webhook that is ignored while it is dead; and Kubernetes' controllers are where they make objects as others say.
+//! webhook that is ignored while it is dead; and Kubernetes' controllers are where they make objects as others say. What quotas of a whole Tenant
+//! count is the one thing that fails for them, too: a Deployment would else pass any quota while nobody counts.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::metadata::{
-    BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, OWNER_NAME,
+    BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, COUNTED_LABEL, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, OWNER_NAME,
     PLATFORM_NAMESPACE, TENANT_LABEL,
 };
 use crate::package::{SUPPLY_NAME, SUPPLY_NAMESPACE};
@@ -29,6 +30,9 @@ pub const SECRET: &str = "tenure-webhook";
 pub const LEDGER_PREFIX: &str = "tenure-ledger-";
 /// The annotation of such a Lease that says for which namespaces, and until when, in milliseconds since 1970.
 pub const LEDGER_ANNOTATION: &str = "tenure.dev/reserved";
+/// The annotation of such a Lease that says which objects were let through that quotas count over the Tenant's namespaces, and until when they
+/// count.
+pub const QUOTA_LEDGER_ANNOTATION: &str = "tenure.dev/reserved-quota";
 /// The paths of the two phases.
 pub const MUTATE_PATH: &str = "/mutate";
 /// See [`MUTATE_PATH`].
@@ -80,6 +84,8 @@ enum Topic {
     Objects,
     /// The same in other tenants' namespaces: nobody has to wait for an answer there.
     Unbounded,
+    /// What may be counted in namespaces of tenants with quotas for all of theirs together: what is made, and what grows, whoever does it.
+    Quotas,
     /// All that is written in tenants' namespaces: what Git manages there, and cordons.
     Writes,
     /// What Git manages elsewhere.
@@ -128,6 +134,7 @@ fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value
             Topic::Accounts,
             Topic::Flux,
             Topic::Objects,
+            Topic::Quotas,
         ],
     };
     for topic in topics {
@@ -201,6 +208,7 @@ impl Topic {
             Self::Flux => "flux",
             Self::Objects => "objects",
             Self::Unbounded => "unbounded",
+            Self::Quotas => "quotas",
             Self::Writes => "writes",
             Self::Managed => "managed",
             Self::Packages => "packages",
@@ -208,11 +216,12 @@ impl Topic {
         }
     }
 
-    /// A place is kept for a namespace that is let through. Nothing else that is answered leaves anything behind, however often it is asked.
+    /// A place is kept for a namespace that is let through, and for what quotas count, which others ask about as well. Nothing else that is answered
+    /// leaves anything behind, however often it is asked.
     fn side_effects(self, phase: Phase) -> &'static str {
         match (self, phase) {
-            (Self::Namespaces, Phase::Validating) => "NoneOnDryRun",
-            _ => "None",
+            (Self::Tenants | Self::Managed | Self::Packages, _) | (_, Phase::Mutating) => "None",
+            (_, Phase::Validating) => "NoneOnDryRun",
         }
     }
 
@@ -261,6 +270,15 @@ impl Topic {
                     "Namespaced"
                 )
             ]),
+            Self::Quotas => json!([
+                rule(&["*"], &["*"], &["CREATE"], "Namespaced"),
+                rule(
+                    &[""],
+                    &["pods", "pods/resize", "persistentvolumeclaims", "services"],
+                    &["UPDATE"],
+                    "Namespaced"
+                )
+            ]),
             Self::Writes => json!([rule(&["*"], &["*"], &all, "Namespaced")]),
             Self::Managed => json!([rule(&["*"], &["*"], &["UPDATE"], "*")]),
             Self::Packages => json!([
@@ -293,6 +311,9 @@ impl Topic {
                     {"key": TENANT_LABEL, "operator": "Exists"}, {"key": BOUNDED_LABEL, "operator": is_bounded}, never
                 ]})
             }
+            Self::Quotas => json!({"matchExpressions": [
+                {"key": TENANT_LABEL, "operator": "Exists"}, {"key": COUNTED_LABEL, "operator": "Exists"}, never
+            ]}),
             Self::Accounts | Self::Flux | Self::Writes => {
                 json!({"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}, never]})
             }
@@ -317,6 +338,13 @@ impl Topic {
             Audience::Repairers if self == Self::Objects => {
                 let expression = format!("!({not_of_the_system}) || {repairs}");
                 conditions = vec![json!({"name": "may-repair-or-is-of-the-system", "expression": expression})];
+            }
+            // Whoever makes it, as others say.
+            Audience::Others if self == Self::Quotas => {
+                conditions = vec![json!({"name": "may-not-repair", "expression": format!("!{repairs}")})];
+            }
+            Audience::Repairers if self == Self::Quotas => {
+                conditions = vec![json!({"name": "may-repair", "expression": repairs})];
             }
             Audience::Others => {
                 conditions.push(json!({"name": "may-not-repair", "expression": format!("!{repairs}")}));
@@ -389,6 +417,13 @@ impl Topic {
             Self::Packages => Some((
                 "is-of-the-platforms-supply",
                 format!("request.resource.group == 'cozystack.io' || request.?name.orValue('') == '{SUPPLY_NAME}'"),
+            )),
+            // The quotas themselves have to be there before anything is counted.
+            Self::Quotas => Some((
+                "may-be-counted",
+                "!(request.resource.resource in ['events', 'resourcequotas'] && request.resource.group in ['', 'events.k8s.io']) && \
+                 (request.operation == 'CREATE' || object.?spec != oldObject.?spec)"
+                    .to_owned(),
             )),
             Self::Tenants | Self::Flux => None,
         }

@@ -104,6 +104,9 @@ pub const CAPSULE_CONTROLLER: &str = "controller";
 pub const CORDONED_LABEL: &str = "projectcapsule.dev/cordoned";
 /// Label of namespaces whose Tenant says what objects there may be, with the value `true`: there a webhook that is dead lets none pass.
 pub const BOUNDED_LABEL: &str = "tenure.dev/bounded";
+/// Label of namespaces whose Tenant has quotas for all of its namespaces together, with the value `true`: there a webhook that is dead lets
+/// nothing pass that may be counted.
+pub const COUNTED_LABEL: &str = "tenure.dev/counted";
 /// Annotation on a namespace: labels of the nodes that its Pods run on, for the admission plugin PodNodeSelector.
 pub const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.

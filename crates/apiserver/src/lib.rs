@@ -50,7 +50,9 @@ mod webhook_client;
 mod yaml;
 
 pub use admission::OPTIONAL_PLUGINS;
-pub use admission::guard::{Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Review, Ruling};
+pub use admission::guard::{
+    Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Place as GuardPlace, Review, Ruling,
+};
 pub use answers::AnswerBounds;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};
 pub use http::{ApiError, Body, BoxError};

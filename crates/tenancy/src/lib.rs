@@ -15,7 +15,7 @@
 //!
 //! Tenants and namespaces ──[facts]──▶ Facts ──[admission]──▶ may somebody write this, before it is stored?
 //!                                                │
-//!                                                └──[admission::ledger]──▶ is there room for it, with what was let through just now?
+//!                                                └──[admission::ledger, quota]──▶ is there room for it, with what was let through just now?
 //! ```
 
 pub mod admission;
@@ -32,6 +32,7 @@ pub mod instance;
 pub mod inventory;
 pub mod lane;
 pub mod owner;
+pub mod quotas;
 pub mod reach;
 pub mod realm;
 pub mod record;
@@ -39,6 +40,7 @@ pub mod reference;
 pub mod surface;
 
 pub use admission::ledger::{self, Claim, Ledger};
+pub use admission::quota::{QuotaAmount, QuotaClaim, QuotaLedger, Sums};
 pub use bounds::Bounds;
 pub use denial::{Denial, DenialReason};
 pub use ending::Ending;
@@ -49,6 +51,7 @@ pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
+pub use quotas::{QuotaItem, TenantQuotas, Usages};
 pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement};
 pub use record::{RecordState, check_takeable};
 pub use reference::Referrer;

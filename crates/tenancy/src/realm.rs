@@ -20,6 +20,7 @@ use crate::bounds::Bounds;
 use crate::denial::{Denial, DenialReason};
 use crate::external::ExternalGrant;
 use crate::grant::ReferenceGrant;
+use crate::quotas::TenantQuotas;
 
 /// What an administrator sets for the whole installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +95,9 @@ pub struct TenantFacts {
     /// What objects in its namespaces may be.
     #[serde(skip_serializing_if = "Bounds::is_empty")]
     pub bounds: Bounds,
+    /// What they may use together.
+    #[serde(skip_serializing_if = "TenantQuotas::is_empty")]
+    pub quotas: TenantQuotas,
     /// The namespaces that its status has recorded as its: uids by names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub recorded: BTreeMap<String, String>,
@@ -153,6 +157,7 @@ impl From<&Tenant> for TenantFacts {
                 .is_some_and(|value| value == GITOPS_ACCOUNT_EXCLUSIVE),
             shard: read_shard(&tenant.metadata),
             bounds: Bounds::from(&tenant.spec),
+            quotas: TenantQuotas::from(&tenant.spec),
             recorded: tenant
                 .status
                 .as_ref()

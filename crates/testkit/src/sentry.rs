@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tenure_admission::EmbeddedGuard;
-use tenure_apiserver::{Asked, Followed, Guard, GuardSurroundings, Review, Ruling};
+use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardSurroundings, Review, Ruling};
 use tenure_tenancy::Settings;
 
 /// A guard that can be sent away.
@@ -33,8 +33,8 @@ impl Guard for Sentry {
         self.guard.follows()
     }
 
-    fn learn(&self, resource: (&str, &str), name: &str, object: Option<&Value>) {
-        self.guard.learn(resource, name, object);
+    fn learn(&self, resource: (&str, &str), place: GuardPlace<'_>, object: Option<&Value>) {
+        self.guard.learn(resource, place, object);
     }
 
     fn forget(&self) {

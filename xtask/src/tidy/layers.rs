@@ -110,6 +110,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-api",
             "tenure-tenancy",
             "tenure-apiserver",
+            "tenure-kinds",
             "tenure-cluster",
             "tenure-planner",
         ],

@@ -1,16 +1,22 @@
-//! What is known of Tenants and namespaces, from two watches. Owns when it counts as known: once both have told of everything that is there,
-//! and as long as none has been broken for long. Refuses to hold what was read for one review: a watch alone knows what is newer.
+//! What is known of Tenants and namespaces, and of what these use, from three watches. Owns when it counts as known: once a watch has told of
+//! everything that is there, and as long as it hasn't been broken for long. Refuses to hold what was read for one review: a watch alone knows what is newer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
+use serde_json::Value;
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_cluster::{Client, Seen, WatchEvent, watch};
-use tenure_tenancy::{Facts, NamespaceFacts, Settings, TenantFacts};
+use tenure_tenancy::admission::Refusal;
+use tenure_tenancy::admission::quota;
+use tenure_tenancy::{Facts, NamespaceFacts, QuotaClaim, Settings, Sums, TenantFacts, Usages};
 
 /// How long a watch may be broken before what it told is too old to judge by.
 const BROKEN: Duration = Duration::from_secs(30);
+/// The same of what namespaces use: less than what was let through is kept for, where it isn't proven who asks.
+const BROKEN_USAGES: Duration = Duration::from_secs(3);
 /// How soon a kind is looked for again that isn't served.
 const ABSENT: Duration = Duration::from_secs(1);
 
@@ -21,15 +27,16 @@ pub enum Unknown {
     #[error("not all {0} have been seen yet")]
     Unseen(&'static str),
     /// A watch is broken.
-    #[error("changes of {0} haven't been seen for more than half a minute")]
-    Old(&'static str),
+    #[error("changes of {0} haven't been seen for more than {1} seconds")]
+    Old(&'static str, u64),
 }
 
-/// One of the two watches.
+/// One of the watches.
 #[derive(Clone, Copy, Debug)]
 enum Followed {
     Tenants,
     Namespaces,
+    Quotas,
 }
 
 impl Followed {
@@ -37,6 +44,23 @@ impl Followed {
         match self {
             Self::Tenants => "Tenants",
             Self::Namespaces => "Namespaces",
+            Self::Quotas => "ResourceQuotas",
+        }
+    }
+
+    /// For how long it may be broken.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Tenants | Self::Namespaces => BROKEN,
+            Self::Quotas => BROKEN_USAGES,
+        }
+    }
+
+    /// Which objects it is about, by their labels.
+    fn labels(self) -> Option<String> {
+        match self {
+            Self::Tenants | Self::Namespaces => None,
+            Self::Quotas => Some(format!("{MANAGED_BY}={MANAGED_BY_TENURE}")),
         }
     }
 
@@ -44,6 +68,7 @@ impl Followed {
         match self {
             Self::Tenants => ("capsule.clastix.io/v1beta2", "Tenant"),
             Self::Namespaces => ("v1", "Namespace"),
+            Self::Quotas => ("v1", "ResourceQuota"),
         }
     }
 }
@@ -55,12 +80,27 @@ struct Health {
     broken_since: Option<Instant>,
 }
 
+impl Health {
+    fn check(self, followed: Followed) -> Result<(), Unknown> {
+        if !self.is_synced {
+            return Err(Unknown::Unseen(followed.plural()));
+        }
+        let patience = followed.patience();
+        if self.broken_since.is_some_and(|since| since.elapsed() > patience) {
+            return Err(Unknown::Old(followed.plural(), patience.as_secs()));
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 struct State {
     /// Changed object by object; who still judges by what was known keeps it, and then what changes is made anew.
     facts: Arc<Facts>,
+    usages: Usages,
     tenants: Health,
     namespaces: Health,
+    quotas: Health,
 }
 
 /// What is known now. Cheap to clone.
@@ -73,8 +113,10 @@ impl KnownFacts {
     pub fn new(settings: Settings) -> Self {
         Self(Arc::new(RwLock::new(State {
             facts: Arc::new(Facts::new(settings)),
+            usages: Usages::default(),
             tenants: Health::default(),
             namespaces: Health::default(),
+            quotas: Health::default(),
         })))
     }
 
@@ -84,25 +126,27 @@ impl KnownFacts {
     /// [`Unknown`].
     pub fn known(&self) -> Result<Arc<Facts>, Unknown> {
         let state = self.0.read();
-        for (health, followed) in [
-            (state.namespaces, Followed::Namespaces),
-            (state.tenants, Followed::Tenants),
-        ] {
-            if !health.is_synced {
-                return Err(Unknown::Unseen(followed.plural()));
-            }
-            if health.broken_since.is_some_and(|since| since.elapsed() > BROKEN) {
-                return Err(Unknown::Old(followed.plural()));
-            }
-        }
+        state.namespaces.check(Followed::Namespaces)?;
+        state.tenants.check(Followed::Tenants)?;
         Ok(Arc::clone(&state.facts))
     }
 
-    /// Follows Tenants and namespaces until it is dropped, as whoever the client is.
+    /// What was counted of what a claim is about.
+    ///
+    /// # Errors
+    /// [`Unknown`].
+    pub(super) fn add_up(&self, facts: &Facts, claim: &QuotaClaim) -> Result<Result<Sums, Refusal>, Unknown> {
+        let state = self.0.read();
+        state.quotas.check(Followed::Quotas)?;
+        Ok(quota::add_up(facts, &state.usages, claim))
+    }
+
+    /// Follows Tenants, namespaces and what they use until it is dropped, as whoever the client is.
     pub async fn follow(&self, client: Client) {
-        futures::future::join(
+        futures::future::join3(
             self.follow_one(&client, Followed::Namespaces),
             self.follow_one(&client, Followed::Tenants),
+            self.follow_one(&client, Followed::Quotas),
         )
         .await;
     }
@@ -115,27 +159,36 @@ impl KnownFacts {
                 Ok(resource) => break resource,
                 Err(error) if !told => {
                     told = true;
-                    tracing::warn!(%error, "admission webhooks judge nothing until {kind} can be watched");
+                    tracing::warn!(%error, "admission webhooks judge nothing that needs them until {kind} can be watched");
                 }
                 Err(_) => {}
             }
             tokio::time::sleep(ABSENT).await;
         };
         let sink = |event: WatchEvent| self.take(followed, event);
-        match watch(client, &resource, None, None, sink).await {}
+        match watch(client, &resource, None, followed.labels().as_deref(), sink).await {}
     }
 
     fn take(&self, followed: Followed, event: WatchEvent) {
         match event {
+            WatchEvent::Changed(seen) if matches!(followed, Followed::Quotas) => {
+                let quota = seen.read::<Value>().ok();
+                let usages = &mut self.0.write().usages;
+                usages.learn(&seen.namespace, &seen.name, quota.as_ref());
+            }
             WatchEvent::Changed(seen) => {
                 // Parsed before anybody has to wait for it.
                 let change = read_change(followed, &seen);
                 self.change(change);
             }
-            WatchEvent::Deleted { name, .. } => self.change(match followed {
-                Followed::Tenants => Change::TenantGone(name),
-                Followed::Namespaces => Change::NamespaceGone(name),
-            }),
+            WatchEvent::Deleted { namespace, name, .. } => match followed {
+                Followed::Tenants => self.change(Change::TenantGone(name)),
+                Followed::Namespaces => {
+                    self.0.write().usages.forget_namespace(&name);
+                    self.change(Change::NamespaceGone(name));
+                }
+                Followed::Quotas => self.0.write().usages.learn(&namespace, &name, None),
+            },
             WatchEvent::Synced { .. } => self.set_health(followed, |health| {
                 health.is_synced = true;
                 health.broken_since = None;
@@ -163,6 +216,7 @@ impl KnownFacts {
         set(match followed {
             Followed::Tenants => &mut state.tenants,
             Followed::Namespaces => &mut state.namespaces,
+            Followed::Quotas => &mut state.quotas,
         });
     }
 }
@@ -205,7 +259,7 @@ fn read_change(followed: Followed, seen: &Seen) -> Change {
             },
             |tenant| TenantFacts::from(&tenant),
         )),
-        Followed::Namespaces => {
+        Followed::Namespaces | Followed::Quotas => {
             let mut facts = NamespaceFacts::from(&head());
             facts.name.clone_from(&seen.name);
             Change::Namespace(facts)

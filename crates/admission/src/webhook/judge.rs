@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_cluster::{Client, ClusterError};
-use tenure_tenancy::admission::{self, Decision, Operation, Request};
-use tenure_tenancy::{Facts, NamespaceFacts, TenantFacts, ledger, owner};
+use tenure_tenancy::admission::{self, Decision, Operation, Refusal, Request};
+use tenure_tenancy::{Facts, NamespaceFacts, QuotaClaim, TenantFacts, ledger, owner};
 use tokio::sync::Semaphore;
 
 use super::facts::{Change, KnownFacts, Unknown};
@@ -15,6 +15,7 @@ use super::ledgers::{Keep, Ledgers};
 use super::patch::write_patch;
 use super::questions::{Answers, Asker, Place, Right};
 use super::review::{Phase, Verdict};
+use crate::counting;
 
 /// How many rounds a decision may take, and how much it may ask.
 const ROUNDS: usize = 8;
@@ -35,7 +36,7 @@ pub enum Unanswered {
     #[error("the decision asks for more than {QUESTIONS} things; ask an administrator, or change less at once")]
     TooMuch,
     /// Whoever else writes down what is reserved in the same Tenant is always faster.
-    #[error("too many namespaces of this Tenant are made at this moment; try again in a moment")]
+    #[error("too much is made in this Tenant at this moment; try again in a moment")]
     Contested,
     /// It takes too long.
     #[error("there are too many reviews, or the API server is slow; try again in a moment")]
@@ -119,14 +120,27 @@ impl Judge {
             }
             answers.fetch(&self.asker, user).await?;
         };
-        let is_plain = matches!(&decision, Decision::Allow { changes, warnings, claim: None } if changes.is_empty() && warnings.is_empty());
+        // What is counted is counted when all others have had their say.
+        let counted = match &decision {
+            Decision::Allow { changes, .. } if phase == Phase::Validating && changes.is_empty() => {
+                effort.work(|| counting::reckon(&facts, &request)).await
+            }
+            Decision::Allow { .. } | Decision::Deny(_) => None,
+        };
+        let is_plain = counted.is_none()
+            && matches!(&decision, Decision::Allow { changes, warnings, claim: None } if changes.is_empty() && warnings.is_empty());
         if !is_plain && !is_proven && !self.may_do_it(&request, user).await? {
             return Ok(Verdict::forbid(format!(
                 "{} may not do what this review says, so no API server that keeps to its rights asks about it: nothing is told about it",
                 request.actor.user
             )));
         }
-        let decision = self.settle_claim(phase, &request, decision, &facts, is_proven).await?;
+        let mut decision = self.settle_claim(phase, &request, decision, &facts, is_proven).await?;
+        if let (Some(claim), Decision::Allow { .. }) = (counted, &decision)
+            && let Err(refusal) = self.settle_quota(&claim, &request, &facts, is_proven).await?
+        {
+            decision = Decision::Deny(refusal);
+        }
         Ok(effort.work(|| answer(phase, &request, decision)).await)
     }
 
@@ -152,17 +166,28 @@ impl Judge {
             // It is asked about again, or refused.
             return Ok(decision);
         }
-        let keep = match (phase, is_proven) {
-            (Phase::Mutating, _) => return Ok(decision),
-            (Phase::Validating, _) if request.is_dry_run => Keep::Nothing,
-            (Phase::Validating, true) => Keep::For(ledger::KEPT),
-            (Phase::Validating, false) => Keep::For(ledger::KEPT_UNPROVEN),
-        };
+        if phase == Phase::Mutating {
+            return Ok(decision);
+        }
+        let keep = choose_keep(request, is_proven);
         let has_been_seen = |namespace: &str| facts.is_counted(&claim.tenant_uid, namespace);
         match self.ledgers.claim(claim, has_been_seen, keep).await? {
             Ok(()) => Ok(decision),
             Err(refusal) => Ok(Decision::Deny(refusal)),
         }
+    }
+
+    /// Whether there is room for what is counted over the Tenant's namespaces.
+    async fn settle_quota(
+        &self,
+        claim: &QuotaClaim,
+        request: &Request<'_>,
+        facts: &Facts,
+        is_proven: bool,
+    ) -> Result<Result<(), Refusal>, Unanswered> {
+        let add_up = || Ok(self.known.add_up(facts, claim)?);
+        let keep = choose_keep(request, is_proven);
+        self.ledgers.claim_quota(claim, add_up, keep).await
     }
 
     /// What is known, and of the namespaces that this is about what is there, even if no watch has told of it yet: whoever makes a namespace
@@ -224,6 +249,15 @@ impl Judge {
             }
         }
         Ok(false)
+    }
+}
+
+/// What is kept of what is let through.
+fn choose_keep(request: &Request<'_>, is_proven: bool) -> Keep {
+    match is_proven {
+        _ if request.is_dry_run => Keep::Nothing,
+        true => Keep::For(ledger::KEPT),
+        false => Keep::For(ledger::KEPT_UNPROVEN),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Where places in Tenants are kept that several webhooks give out: a Lease for each Tenant, in the platform's namespace, written only as it was read.
+//! Where it is kept what several webhooks let through in a Tenant, namespaces and what its quotas count: a Lease for each Tenant, in the platform's namespace, written only as it was read.
 //!
 //! Owns how it is read and written, and that within one process the claims of one Tenant come one after the other, and no other Tenant's wait for
-//! them. Refuses to say what counts: that is [`tenure_tenancy::admission::ledger`].
+//! them. Refuses to say what counts: that is [`tenure_tenancy::admission::ledger`] and [`tenure_tenancy::admission::quota`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -10,11 +10,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_api::admission_webhooks::{LEDGER_ANNOTATION, LEDGER_PREFIX};
+use tenure_api::admission_webhooks::{LEDGER_ANNOTATION, LEDGER_PREFIX, QUOTA_LEDGER_ANNOTATION};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 use tenure_cluster::{Client, ClusterError, Resource};
 use tenure_tenancy::admission::Refusal;
-use tenure_tenancy::{Claim, Ledger};
+use tenure_tenancy::{Claim, Ledger, QuotaClaim, QuotaLedger, Sums};
 
 use super::judge::Unanswered;
 use super::written_over::write_over;
@@ -29,6 +29,14 @@ pub(super) enum Keep {
     Nothing,
     /// The place, for so long.
     For(Duration),
+}
+
+/// Of which Tenant something is kept, and where.
+#[derive(Clone, Copy)]
+struct Of<'a> {
+    tenant: &'a str,
+    uid: &'a str,
+    annotation: &'static str,
 }
 
 /// Keeps places.
@@ -63,19 +71,74 @@ impl Ledgers {
         has_been_seen: impl Fn(&str) -> bool,
         keep: Keep,
     ) -> Result<Result<(), Refusal>, Unanswered> {
+        let of = Of {
+            tenant: &claim.tenant,
+            uid: &claim.tenant_uid,
+            annotation: LEDGER_ANNOTATION,
+        };
+        self.write_down(of, |text, now| {
+            let mut ledger = Ledger::read(text);
+            let claimed = match keep {
+                Keep::Nothing => return Ok((ledger.check(claim, &has_been_seen, now), None)),
+                Keep::For(time) => {
+                    let before = ledger.clone();
+                    let claimed = ledger.claim(claim, &has_been_seen, now, time);
+                    (claimed, (ledger != before).then(|| ledger.to_string()))
+                }
+            };
+            Ok(claimed)
+        })
+        .await
+    }
+
+    /// Lets an object through that is counted over a Tenant's namespaces, or says that there is no room. What was counted is asked for after it was
+    /// read what is kept: of what was kept too long ago to be still there, it knows.
+    pub(super) async fn claim_quota(
+        &self,
+        claim: &QuotaClaim,
+        add_up: impl Fn() -> Result<Result<Sums, Refusal>, Unanswered>,
+        keep: Keep,
+    ) -> Result<Result<(), Refusal>, Unanswered> {
+        let of = Of {
+            tenant: &claim.tenant,
+            uid: &claim.tenant_uid,
+            annotation: QUOTA_LEDGER_ANNOTATION,
+        };
+        self.write_down(of, |text, now| {
+            let sums = match add_up()? {
+                Ok(sums) => sums,
+                Err(refusal) => return Ok((Err(refusal), None)),
+            };
+            let mut ledger = QuotaLedger::read(text);
+            let claimed = match keep {
+                Keep::Nothing => return Ok((ledger.check(claim, &sums, now), None)),
+                Keep::For(time) => {
+                    let before = ledger.clone();
+                    let claimed = ledger.claim(claim, &sums, now, time);
+                    (claimed, (ledger != before).then(|| ledger.to_string()))
+                }
+            };
+            Ok(claimed)
+        })
+        .await
+    }
+
+    /// Reads what is kept, has it judged, and writes what comes of it, until nobody else has written in between.
+    async fn write_down(
+        &self,
+        of: Of<'_>,
+        judge: impl Fn(&str, u64) -> Result<(Result<(), Refusal>, Option<String>), Unanswered>,
+    ) -> Result<Result<(), Refusal>, Unanswered> {
         let resource = self.client.resource("coordination.k8s.io/v1", "Lease").await?;
-        let name = format!("{LEDGER_PREFIX}{}", claim.tenant_uid);
-        let _turn = self.wait_for_turn(&claim.tenant_uid).await;
+        let name = format!("{LEDGER_PREFIX}{}", of.uid);
+        let _turn = self.wait_for_turn(of.uid).await;
         for _ in 0..TRIES {
             let found = self.client.find(&resource, PLATFORM_NAMESPACE, &name).await?;
-            let before = Ledger::read(found.as_ref().map(read).unwrap_or_default());
-            let mut ledger = before.clone();
+            let kept = found.as_ref().map(|lease| read(lease, of.annotation));
             let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-            let (claimed, is_kept) = match keep {
-                Keep::Nothing => (ledger.check(claim, &has_been_seen, now), false),
-                Keep::For(time) => (ledger.claim(claim, &has_been_seen, now, time), true),
-            };
-            if !is_kept || ledger == before || self.write(&resource, found.as_ref(), (&name, claim), &ledger).await? {
+            let (claimed, changed) = judge(kept.unwrap_or_default(), now)?;
+            let Some(text) = changed else { return Ok(claimed) };
+            if self.write(&resource, found.as_ref(), (&name, of), &text).await? {
                 return Ok(claimed);
             }
         }
@@ -101,13 +164,13 @@ impl Ledgers {
         &self,
         resource: &Resource,
         found: Option<&Value>,
-        (name, claim): (&str, &Claim),
-        ledger: &Ledger,
+        (name, of): (&str, Of<'_>),
+        text: &str,
     ) -> Result<bool, ClusterError> {
-        let annotations = json!({ LEDGER_ANNOTATION: ledger.to_string() });
+        let annotations = json!({ (of.annotation): text });
         // It goes with its Tenant.
         let owner = json!({
-            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": claim.tenant, "uid": claim.tenant_uid
+            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": of.tenant, "uid": of.uid
         });
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -121,8 +184,8 @@ impl Ledgers {
     }
 }
 
-fn read(lease: &Value) -> &str {
+fn read<'a>(lease: &'a Value, annotation: &str) -> &'a str {
     let annotations = lease.pointer("/metadata/annotations");
-    let kept = annotations.and_then(|annotations| annotations.get(LEDGER_ANNOTATION));
+    let kept = annotations.and_then(|annotations| annotations.get(annotation));
     kept.and_then(Value::as_str).unwrap_or_default()
 }

@@ -16,6 +16,7 @@ mod laying;
 mod packages;
 mod places;
 mod policies;
+mod quotas;
 mod reviews;
 #[allow(dead_code, reason = "the policies' scenarios use the rest of it")]
 mod stage;

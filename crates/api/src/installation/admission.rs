@@ -32,6 +32,8 @@ pub fn admission() -> Vec<Value> {
                 {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": ["get"]},
                 {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get"]},
                 {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]},
+                // What tenants' namespaces use is what Kubernetes has counted.
+                {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "watch"]},
                 // Who may create is not bound to a name: a request to create has none that RBAC could look at.
                 {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["create", "list", "watch"]},
                 {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["get", "update", "patch"],

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use tenure_admission::EmbeddedGuard;
-use tenure_apiserver::{Guard as _, GuardQuestion, GuardSurroundings, Review, Ruling};
+use tenure_apiserver::{Guard as _, GuardPlace, GuardQuestion, GuardSurroundings, Review, Ruling};
 use tenure_tenancy::Settings;
 
 use crate::process::memory_of;
@@ -75,7 +75,7 @@ pub(super) fn measure(report: &mut Report) -> anyhow::Result<()> {
                 let name = format!("tenant-0-{}", changes / 2 % 50);
                 let namespace = write_namespace(&name, 0);
                 let made = changes.is_multiple_of(2).then_some(&namespace);
-                guard.learn(("", "namespaces"), &name, made);
+                guard.learn(("", "namespaces"), place(&name), made);
                 changes += 1;
                 std::thread::sleep(PAUSE);
             }
@@ -134,6 +134,7 @@ fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
             is_dry_run: true,
             object: Some(&write.object),
             old_object: None,
+            is_settled: true,
         };
         let began = Instant::now();
         let ruling = guard.judge(&review, &Nothing);
@@ -144,6 +145,11 @@ fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
         }
     }
     Ok(took)
+}
+
+/// The place of what is in no namespace.
+fn place(name: &str) -> GuardPlace<'_> {
+    GuardPlace { namespace: "", name }
 }
 
 fn learn_tenant(guard: &EmbeddedGuard, index: usize) {
@@ -162,9 +168,9 @@ fn learn_tenant(guard: &EmbeddedGuard, index: usize) {
         },
         "status": { "spaces": spaces }
     });
-    guard.learn(("capsule.clastix.io", "tenants"), &name, Some(&tenant));
+    guard.learn(("capsule.clastix.io", "tenants"), place(&name), Some(&tenant));
     for name in names {
-        guard.learn(("", "namespaces"), &name, Some(&write_namespace(&name, index)));
+        guard.learn(("", "namespaces"), place(&name), Some(&write_namespace(&name, index)));
     }
 }
 

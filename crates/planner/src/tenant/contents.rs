@@ -10,17 +10,14 @@ use go_words::quantity;
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{CAPSULE_CONTROLLER, CAPSULE_MANAGED_BY, CAPSULE_TENANT_LABEL};
 use tenure_api::{ObjectId, ObjectView};
+pub use tenure_tenancy::quotas::{LARGEST_ITEM, MOST_ITEMS};
+use tenure_tenancy::quotas::{is_too_large, name_content};
 
 use super::bindings::metadata;
 use super::namespaces::Taken;
 use super::{Snapshot, contains};
 use crate::dependents::{Memory, Wanted};
 use crate::digest::digest_value;
-
-/// How many items of a kind each namespace has.
-pub const MOST_ITEMS: usize = 16;
-/// Bytes of an item as JSON.
-pub const LARGEST_ITEM: usize = 16 << 10;
 
 /// A kind of which a Tenant has objects in its namespaces.
 struct ContentKind {
@@ -78,8 +75,9 @@ pub(super) fn list_contents(snapshot: &Snapshot, taken: &Taken, problems: &mut V
     if let Some(policies) = &spec.network_policies {
         add(&NETWORK_POLICY, &policies.items);
     }
+    // Of quotas for all namespaces together each says the whole: Kubernetes counts there, and what is written is judged by the sum.
     if let Some(quotas) = &spec.resource_quotas
-        && quotas.is_for_each_namespace()
+        && (quotas.is_for_each_namespace() || snapshot.realm.settings.is_guarded)
     {
         add(&RESOURCE_QUOTA, &quotas.items);
     }
@@ -103,7 +101,7 @@ impl Contents {
             ));
         }
         for (index, item) in items.iter().enumerate() {
-            let is_too_large = Value::Object(item.clone()).to_string().len() > LARGEST_ITEM;
+            let is_too_large = is_too_large(item);
             if is_too_large && index < MOST_ITEMS {
                 problems.push(format!(
                     "{}.items[{index}]: more than {LARGEST_ITEM} bytes: what was written of it before stays",
@@ -113,7 +111,7 @@ impl Contents {
             let mut spec = item.clone();
             (kind.complete)(&mut spec);
             for namespace in taken.owned.keys() {
-                let name = format!("capsule-{}-{index}", name_of(snapshot));
+                let name = name_content(name_of(snapshot), index);
                 let id = ObjectId {
                     namespace: namespace.to_string(),
                     name: name.clone(),

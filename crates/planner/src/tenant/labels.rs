@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use tenure_api::metadata::{BOUNDED_LABEL, CORDONED_LABEL, NODE_SELECTOR, TENANT_LABEL};
+use tenure_api::metadata::{BOUNDED_LABEL, CORDONED_LABEL, COUNTED_LABEL, NODE_SELECTOR, TENANT_LABEL};
 use tenure_api::names::NamespaceName;
 use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions, TenantBounds};
 use tenure_api::{ObjectId, ObjectView};
+use tenure_tenancy::TenantQuotas;
 
 use super::Snapshot;
 use crate::answer::Live;
@@ -118,6 +119,9 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
     }
     if spec.bounds != TenantBounds::default() && snapshot.realm.settings.is_guarded {
         marks.labels.insert(BOUNDED_LABEL.to_owned(), "true".to_owned());
+    }
+    if !TenantQuotas::from(spec).is_empty() && snapshot.realm.settings.is_guarded {
+        marks.labels.insert(COUNTED_LABEL.to_owned(), "true".to_owned());
     }
     marks
 }

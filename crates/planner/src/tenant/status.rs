@@ -165,7 +165,8 @@ pub(super) fn end_attempt(
     unacted.extend(list_unguarded(snapshot).map(|key| format!("spec.{key}")));
     unacted.extend(list_unbounded(snapshot).into_iter().map(|key| format!("spec.{key}")));
     let quotas = snapshot.tenant.spec.resource_quotas.as_ref();
-    if quotas.is_some_and(|quotas| !quotas.is_for_each_namespace() && !quotas.items.is_empty()) {
+    let is_guarded = snapshot.realm.settings.is_guarded;
+    if quotas.is_some_and(|quotas| !is_guarded && !quotas.is_for_each_namespace() && !quotas.items.is_empty()) {
         unacted.push("spec.resourceQuotas (scope Tenant)".to_owned());
     }
     if let Some(options) = &snapshot.tenant.spec.namespace_options {

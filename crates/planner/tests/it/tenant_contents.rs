@@ -1,8 +1,13 @@
 //! What a Tenant has in its namespaces to bound them, and what these bear: written once, put back, and taken away.
 
+use std::sync::Arc;
+
+use go_words::quantity::Quantity;
 use serde_json::{Value, json};
 use tenure_planner::tenant::{Attempt, LARGEST_ITEM, MOST_ITEMS, Snapshot};
 use tenure_planner::{Live, Object};
+use tenure_tenancy::quotas::Used;
+use tenure_tenancy::{TenantFacts, Usages};
 
 use crate::tenant::{now, record, settle};
 
@@ -183,9 +188,46 @@ fn what_the_tenant_no_longer_says_is_taken_away() {
     assert!(snapshot.memory.settled.is_empty(), "{:?}", snapshot.memory.settled);
 }
 
-/// One that bears its labels and isn't its own is left alone, and told.
 #[test]
-fn what_bounds_the_tenant_as_a_whole_is_not_written_into_each_namespace() {
+fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_marks_its_namespaces() {
+    let quotas = json!({ "items": [{ "hard": { "pods": "10" }, "scopes": ["NotTerminating"] }] });
+    let mut snapshot = snapshot(json!({ "resourceQuotas": quotas }), namespaces());
+    Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
+    for namespace in ["blue", "blue-dev"] {
+        see_namespace(&mut snapshot, namespace, json!({}));
+    }
+    again(&mut snapshot);
+    for namespace in ["blue", "blue-dev"] {
+        let quota = find(&mut snapshot, &format!("{namespace}_capsule-blue-0__ResourceQuota"));
+        assert_eq!(
+            quota["spec"],
+            json!({ "hard": { "pods": "10" }, "scopes": ["NotTerminating"] })
+        );
+        let mut seen = Usages::default();
+        let mut counted = quota.clone();
+        counted["status"] = json!({ "used": { "pods": "3" } });
+        seen.learn(namespace, "capsule-blue-0", Some(&counted));
+        let facts = TenantFacts::from(&snapshot.tenant);
+        let item = &facts.quotas.items()[0];
+        let found = seen.find(namespace, (&facts.name, &facts.uid), item, "pods", false);
+        assert_eq!(
+            found,
+            Used::Counted(Quantity::whole(3)),
+            "admission knows what is written"
+        );
+    }
+    let spaces = &snapshot.tenant.status.as_ref().unwrap().spaces;
+    for space in spaces {
+        let marks = space.metadata.as_ref().unwrap();
+        assert_eq!(marks.labels["tenure.dev/counted"], "true", "{}", space.name);
+    }
+    assert_eq!(spaces.len(), 2);
+    let (_, plan) = settle(&mut snapshot);
+    assert!(!plan.to_string().contains("resourceQuotas"), "{plan}");
+}
+
+#[test]
+fn what_bounds_the_tenant_as_a_whole_is_said_to_be_kept_where_nobody_judges() {
     let quotas = json!({ "items": [{ "hard": { "pods": "10" } }] });
     let mut snapshot = snapshot(json!({ "resourceQuotas": quotas }), namespaces());
     let steps = again(&mut snapshot);

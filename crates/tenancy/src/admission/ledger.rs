@@ -155,7 +155,7 @@ impl fmt::Display for Ledger {
     }
 }
 
-fn count_milliseconds(duration: Duration) -> u64 {
+pub(super) fn count_milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -27,6 +27,7 @@ mod namespace;
 mod package;
 mod pod;
 pub mod policy;
+pub mod quota;
 mod request;
 pub mod rights;
 mod service;
@@ -122,6 +123,8 @@ pub enum Rule {
     IngressOptions,
     /// Services are what the Tenant allows.
     ServiceOptions,
+    /// The namespaces of a Tenant use no more together than it has. It is no part of [`decide`]: whoever asks claims it ([`quota`]).
+    ResourceQuotas,
     /// A Tenant's home is its own, and it stays if it is to stay.
     Tenant,
     /// What a platform's chart has of its Packages stays the chart's.
@@ -132,7 +135,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
@@ -148,6 +151,7 @@ impl Rule {
         Self::StorageClasses,
         Self::IngressOptions,
         Self::ServiceOptions,
+        Self::ResourceQuotas,
         Self::Tenant,
         Self::FieldOwnership,
         Self::ControllerRights,
@@ -172,6 +176,7 @@ impl Rule {
             Self::StorageClasses => "storage-classes",
             Self::IngressOptions => "ingress-options",
             Self::ServiceOptions => "service-options",
+            Self::ResourceQuotas => "resource-quotas",
             Self::Tenant => "tenant",
             Self::FieldOwnership => "field-ownership",
             Self::ControllerRights => "controller-rights",
@@ -283,5 +288,7 @@ pub fn concerns(
     by_resource
         || old_object.is_some_and(|object| crate::owner::read_owner_labels(object).is_some())
         || user.starts_with(request::SERVICE_ACCOUNT_PREFIX)
-        || facts.tenant_of(namespace).is_some_and(|tenant| tenant.cordoned)
+        || facts
+            .tenant_of(namespace)
+            .is_some_and(|tenant| tenant.cordoned || tenant.quotas.concerns(resource.group, resource.name))
 }

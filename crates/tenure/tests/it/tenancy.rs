@@ -254,3 +254,51 @@ async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
     let (_, message) = ask(&data, "rita", Method::POST, maps, &map).await.unwrap_err();
     assert!(message.contains("Tenant red is cordoned"), "{message}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_for_all_namespaces_of_a_tenant_is_counted_and_kept() {
+    let place = Place::new();
+    let data = place.folder.path().join("data");
+    let spec = json!({
+        "owners": [{ "kind": "User", "name": "alice" }], "resourceQuotas": { "items": [{ "hard": { "services": "3" } }] }
+    });
+    make_tenant(&data, "crew", spec).await;
+    let binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capsule:crew:namespace-provisioner";
+    until(&data, binding, |binding| binding["subjects"].is_array()).await;
+    ask(&data, "alice", Method::POST, NAMESPACES, &namespace("crew-two", None))
+        .await
+        .unwrap();
+    for namespace in ["crew", "crew-two"] {
+        let quota = format!("/api/v1/namespaces/{namespace}/resourcequotas/capsule-crew-0");
+        let found = until(&data, &quota, |quota| quota["status"]["used"]["services"] == "0").await;
+        assert_eq!(found["spec"]["hard"], json!({ "services": "3" }), "each says the whole");
+        let marked = format!("{NAMESPACES}/{namespace}");
+        until(&data, &marked, |namespace| {
+            namespace["metadata"]["labels"]["tenure.dev/counted"] == "true"
+        })
+        .await;
+        let members = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+        until(&data, &members, |bindings| {
+            !bindings["items"].as_array().unwrap_or(&Vec::new()).is_empty()
+        })
+        .await;
+    }
+    let tenant = "/apis/capsule.clastix.io/v1beta2/tenants/crew";
+    let ready = until(&data, tenant, |tenant| tenant["status"]["size"] == 2).await;
+    assert!(!ready.to_string().contains("not acted on"), "{ready}");
+
+    let service = |name: &str| json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": { "ports": [{ "port": 80 }] } });
+    // One after the other, in one namespace and the other.
+    for (namespace, name) in [("crew", "one"), ("crew-two", "two"), ("crew", "three")] {
+        let path = format!("/api/v1/namespaces/{namespace}/services");
+        ask(&data, "alice", Method::POST, &path, &service(name)).await.unwrap();
+    }
+    let path = "/api/v1/namespaces/crew-two/services";
+    let refused = ask(&data, "alice", Method::POST, path, &service("four")).await;
+    let (code, message) = refused.unwrap_err();
+    assert_eq!(code, 403, "{message}");
+    assert!(
+        message.contains("exceeded quota: Tenant crew, requested: services=1, used: services=3, limited: services=3"),
+        "{message}"
+    );
+}

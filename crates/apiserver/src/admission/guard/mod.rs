@@ -30,7 +30,7 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     fn follows(&self) -> &[Followed];
 
     /// An object of what it [`follows`](Self::follows) is so from now on; without one, it is no more.
-    fn learn(&self, resource: (&str, &str), name: &str, object: Option<&Value>);
+    fn learn(&self, resource: (&str, &str), place: Place<'_>, object: Option<&Value>);
 
     /// What it has learned is nothing any more: it is told everything again.
     fn forget(&self);
@@ -40,6 +40,15 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
 
     /// What it says about a request.
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling;
+}
+
+/// Where an object is that a guard learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Namespace; empty where there is none.
+    pub namespace: &'a str,
+    /// Name.
+    pub name: &'a str,
 }
 
 /// What a guard can ask for while it judges.
@@ -95,6 +104,8 @@ pub struct Review<'a> {
     pub object: Option<&'a Value>,
     /// The object as it is stored.
     pub old_object: Option<&'a Value>,
+    /// Whether the object is as it would be stored: nobody changes it any more.
+    pub is_settled: bool,
 }
 
 /// A question about the rights of the one who asks.
@@ -173,7 +184,7 @@ fn learn_since(guard: &dyn Guard, store: &Store, position: u64) -> Option<u64> {
     for event in &events {
         let Some(parts) = keys::read(&event.key) else { continue };
         if guard.follows().contains(&(parts.group, parts.plural)) {
-            learn_event(guard, event, (parts.group, parts.plural), parts.name);
+            learn_event(guard, event, &parts);
         }
     }
     Some(reached)
@@ -186,19 +197,26 @@ fn learn_all(guard: &dyn Guard, store: &Store) -> u64 {
     for (group, plural) in guard.follows() {
         for (key, entry) in snapshot.range(&keys::of_resource(group, plural, None), None) {
             if let (Some(parts), Ok(object)) = (keys::read(key), decode_stored(entry)) {
-                guard.learn((group, plural), parts.name, Some(&object));
+                guard.learn((group, plural), place_of(&parts), Some(&object));
             }
         }
     }
     snapshot.revision()
 }
 
-fn learn_event(guard: &dyn Guard, event: &Event, resource: (&str, &str), name: &str) {
+fn learn_event(guard: &dyn Guard, event: &Event, parts: &keys::Parts<'_>) {
     let object = match event.kind {
         EventKind::Put => decode_stored(&event.entry).ok(),
         EventKind::Delete => None,
     };
-    guard.learn(resource, name, object.as_ref());
+    guard.learn((parts.group, parts.plural), place_of(parts), object.as_ref());
+}
+
+fn place_of<'a>(parts: &keys::Parts<'a>) -> Place<'a> {
+    Place {
+        namespace: parts.namespace.unwrap_or_default(),
+        name: parts.name,
+    }
 }
 
 /// Asks the guard in the mutating phase. The object goes on as it says.
@@ -207,7 +225,7 @@ pub(super) fn mutate(
     attributes: &Attributes<'_>,
     object: Option<&mut Value>,
 ) -> Result<(), ApiError> {
-    let Some(Ruled { object: changed, .. }) = ask(admission, attributes, object.as_deref())? else {
+    let Some(Ruled { object: changed, .. }) = ask(admission, attributes, object.as_deref(), false)? else {
         return Ok(());
     };
     if let (Some(object), Some(changed)) = (object, changed) {
@@ -225,7 +243,7 @@ pub(super) fn validate(
     let Some(Ruled {
         object: changed,
         warnings,
-    }) = ask(admission, attributes, object)?
+    }) = ask(admission, attributes, object, true)?
     else {
         return Ok(());
     };
@@ -246,7 +264,12 @@ struct Ruled {
     warnings: Vec<String>,
 }
 
-fn ask(admission: &Admission, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<Option<Ruled>, ApiError> {
+fn ask(
+    admission: &Admission,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+    is_settled: bool,
+) -> Result<Option<Ruled>, ApiError> {
     if !admission.is_open() {
         return Ok(None);
     }
@@ -277,6 +300,7 @@ fn ask(admission: &Admission, attributes: &Attributes<'_>, object: Option<&Value
         is_dry_run: attributes.dry_run(),
         object,
         old_object: asked.old_object,
+        is_settled,
     };
     match guard.judge(&review, &Asking { contents, user }) {
         Ruling::Allow { object, warnings } => Ok(Some(Ruled { object, warnings })),

@@ -1,0 +1,323 @@
+//! `resourceQuotas` with scope `Tenant`: what the namespaces of a Tenant may use together, and what each of them was seen to use.
+//!
+//! Owns which ResourceQuotas count. In each namespace the controllers keep one for each item, with the Tenant's own `hard`, so that Kubernetes
+//! counts there, exactly; what it has counted is taken from its status. Refuses to count anything itself: a watch of everything that can be
+//! counted would be a watch of Secrets, too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use go_words::quantity::Quantity;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
+use tenure_api::{ObjectView, TenantSpec};
+
+/// How many items of a kind each namespace has.
+pub const MOST_ITEMS: usize = 16;
+/// Bytes of an item as JSON.
+pub const LARGEST_ITEM: usize = 16 << 10;
+/// How many ResourceQuotas are remembered of a namespace: whoever may make some there makes nobody remember more.
+const MOST_REMEMBERED: usize = 64;
+
+/// The name of the object that a namespace has for an item of its Tenant, as in Capsule.
+#[must_use]
+pub fn name_content(tenant: &str, index: usize) -> String {
+    format!("capsule-{tenant}-{index}")
+}
+
+/// What a Tenant's namespaces may use together. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<QuotaItem>", into = "Vec<QuotaItem>")]
+pub struct TenantQuotas(Arc<[QuotaItem]>);
+
+/// One item of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaItem {
+    /// Which item it is.
+    pub index: usize,
+    /// How much there may be, by the names that quotas have for resources.
+    pub hard: BTreeMap<String, String>,
+    /// Which objects it is about: `scopes` and `scopeSelector` of a ResourceQuota's spec, where they say something.
+    pub scopes: Value,
+}
+
+impl QuotaItem {
+    /// How much there may be of a resource. Of what can't be read, nothing.
+    #[must_use]
+    pub fn limit(&self, resource: &str) -> Quantity {
+        let text = self.hard.get(resource);
+        let read = text.and_then(|text| Quantity::parse(text).ok());
+        read.unwrap_or_else(Quantity::zero)
+    }
+}
+
+impl From<Vec<QuotaItem>> for TenantQuotas {
+    fn from(items: Vec<QuotaItem>) -> Self {
+        Self(items.into())
+    }
+}
+
+impl From<TenantQuotas> for Vec<QuotaItem> {
+    fn from(quotas: TenantQuotas) -> Self {
+        quotas.0.to_vec()
+    }
+}
+
+impl From<&TenantSpec> for TenantQuotas {
+    /// Those that are written into namespaces: what is beyond them, the Tenant's Ready condition says.
+    fn from(spec: &TenantSpec) -> Self {
+        let quotas = spec.resource_quotas.as_ref();
+        let quotas = quotas.filter(|quotas| !quotas.is_for_each_namespace());
+        let items = quotas.map(|quotas| quotas.items.as_slice()).unwrap_or_default();
+        let written = items.iter().enumerate().take(MOST_ITEMS);
+        let written = written.filter(|(_, item)| !is_too_large(item));
+        let read = written.map(|(index, item)| QuotaItem {
+            index,
+            hard: read_hard(item),
+            scopes: read_scopes(item),
+        });
+        read.collect::<Vec<_>>().into()
+    }
+}
+
+impl TenantQuotas {
+    /// Whether they bound nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The items.
+    #[must_use]
+    pub fn items(&self) -> &[QuotaItem] {
+        &self.0
+    }
+
+    /// Whether writes of these may be counted: all but of the quotas themselves, without which nothing is.
+    #[must_use]
+    pub fn concerns(&self, group: &str, resource: &str) -> bool {
+        let is_never = group.is_empty() && matches!(resource, "resourcequotas" | "events");
+        !self.is_empty() && !is_never
+    }
+}
+
+/// Whether an item is larger than what is written.
+#[must_use]
+pub fn is_too_large(item: &Map<String, Value>) -> bool {
+    serde_json::to_string(item).map_or(usize::MAX, |text| text.len()) > LARGEST_ITEM
+}
+
+fn read_hard(item: &Map<String, Value>) -> BTreeMap<String, String> {
+    let hard = item.get("hard").and_then(Value::as_object);
+    let texts = hard.into_iter().flatten().filter_map(|(name, amount)| {
+        let text = match amount {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => return None,
+        };
+        Some((name.clone(), text))
+    });
+    texts.collect()
+}
+
+/// The part of a spec that says which objects it is about, without what says nothing.
+fn read_scopes(spec: &Map<String, Value>) -> Value {
+    let says_something = |value: &&Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+    let part = ["scopes", "scopeSelector"].into_iter().filter_map(|field| {
+        let value = spec.get(field).filter(says_something)?;
+        Some((field.to_owned(), value.clone()))
+    });
+    Value::Object(part.collect())
+}
+
+/// What the namespaces of Tenants were seen to use, as Kubernetes has counted it.
+#[derive(Clone, Debug, Default)]
+pub struct Usages(HashMap<String, BTreeMap<String, CountedQuota>>);
+
+/// One ResourceQuota of Tenure's.
+#[derive(Clone, Debug)]
+struct CountedQuota {
+    /// The Tenants that own it, by uid.
+    owners: Vec<String>,
+    scopes: Value,
+    used: BTreeMap<String, Quantity>,
+    is_there: bool,
+}
+
+/// What a namespace uses of a quota.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Used {
+    /// So much.
+    Counted(Quantity),
+    /// Nobody has counted it.
+    Uncounted,
+}
+
+impl Usages {
+    /// A ResourceQuota is, from now on, so, or is no more. Those that aren't Tenure's count for nothing.
+    pub fn learn(&mut self, namespace: &str, name: &str, quota: Option<&Value>) {
+        let read = quota.and_then(CountedQuota::read);
+        let (Some(usage), false) = (read, namespace.is_empty()) else {
+            // What was used there is remembered until the namespace is gone: a namespace that is being deleted loses its quota before all else.
+            let known = self.0.get_mut(namespace).and_then(|known| known.get_mut(name));
+            if let Some(usage) = known {
+                usage.is_there = false;
+            }
+            return;
+        };
+        let known = self.0.entry(namespace.to_owned()).or_default();
+        if known.len() < MOST_REMEMBERED || known.contains_key(name) {
+            known.insert(name.to_owned(), usage);
+        }
+    }
+
+    /// A namespace is no more.
+    pub fn forget_namespace(&mut self, namespace: &str) {
+        self.0.remove(namespace);
+    }
+
+    /// Whether nothing is known of a namespace.
+    #[must_use]
+    pub fn is_unknown(&self, namespace: &str) -> bool {
+        !self.0.contains_key(namespace)
+    }
+
+    /// What a namespace uses of an item of a Tenant. `is_ending` says that the namespace is being deleted: nothing more is made there, and what was
+    /// there counts until it is gone.
+    #[must_use]
+    pub fn find(
+        &self,
+        namespace: &str,
+        (tenant, uid): (&str, &str),
+        quota: &QuotaItem,
+        resource: &str,
+        is_ending: bool,
+    ) -> Used {
+        let known = self.0.get(namespace);
+        let usage = known.and_then(|known| known.get(&name_content(tenant, quota.index)));
+        let usage = usage.filter(|usage| {
+            usage.owners.iter().any(|owner| owner == uid)
+                && (usage.is_there || is_ending)
+                && usage.scopes == quota.scopes
+        });
+        match usage.and_then(|usage| usage.used.get(resource)) {
+            Some(used) => Used::Counted(*used),
+            None if is_ending => Used::Counted(Quantity::zero()),
+            None => Used::Uncounted,
+        }
+    }
+}
+
+impl CountedQuota {
+    fn read(quota: &Value) -> Option<Self> {
+        let view = ObjectView::of(quota);
+        if view.find_label(MANAGED_BY) != Some(MANAGED_BY_TENURE) {
+            return None;
+        }
+        let owners = view.list("/metadata/ownerReferences").iter();
+        let owners = owners.map(ObjectView::of).filter(|owner| {
+            owner.read_text("/kind") == "Tenant" && owner.read_text("/apiVersion").starts_with("capsule.clastix.io/")
+        });
+        let used = view.find("/status/used").and_then(Value::as_object);
+        let used = used.into_iter().flatten().filter_map(|(name, amount)| {
+            let amount = Quantity::parse(amount.as_str()?).ok()?;
+            Some((name.clone(), amount))
+        });
+        let spec = view.find("/spec").and_then(Value::as_object);
+        Some(Self {
+            owners: owners.map(|owner| owner.read_text("/uid").to_owned()).collect(),
+            scopes: spec.map(read_scopes).unwrap_or_default(),
+            used: used.collect(),
+            is_there: true,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn quotas(spec: Value) -> TenantQuotas {
+        let spec: TenantSpec = serde_json::from_value(json!({ "owners": [], "resourceQuotas": spec })).unwrap();
+        TenantQuotas::from(&spec)
+    }
+
+    fn quota(uid: &str, spec: &Value, used: &Value) -> Value {
+        let owner = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue", "uid": uid });
+        json!({
+            "metadata": { "labels": { "app.kubernetes.io/managed-by": "tenure" }, "ownerReferences": [owner] },
+            "spec": spec, "status": { "used": used }
+        })
+    }
+
+    #[test]
+    fn those_of_the_whole_tenant_are_read_as_far_as_they_are_written() {
+        let items = json!([{ "hard": { "pods": 5, "limits.cpu": "8" }, "scopes": [] }, { "hard": { "pods": "x" } }]);
+        let read = quotas(json!({ "items": items }));
+        let [first, second] = read.items() else {
+            panic!("{read:?}")
+        };
+        assert_eq!(first.limit("pods"), Quantity::whole(5));
+        assert_eq!(first.scopes, json!({}));
+        assert_eq!(
+            second.limit("pods"),
+            Quantity::zero(),
+            "what can't be read leaves no room"
+        );
+        assert!(quotas(json!({ "scope": "Namespace", "items": items })).is_empty());
+        let many: Vec<Value> = (0..20).map(|_| json!({ "hard": { "pods": "1" } })).collect();
+        assert_eq!(quotas(json!({ "items": many })).items().len(), MOST_ITEMS);
+        let large = json!([{ "hard": { "x".repeat(LARGEST_ITEM): "1" } }, { "hard": { "pods": "1" } }]);
+        let read = quotas(json!({ "items": large }));
+        assert_eq!(read.items().first().map(|item| item.index), Some(1));
+    }
+
+    #[test]
+    fn what_is_used_is_taken_of_the_tenants_own_quota_with_its_own_scopes() {
+        let own = quotas(json!({ "items": [{ "hard": { "pods": 5 }, "scopes": ["Terminating"] }] }));
+        let item = &own.items()[0];
+        let mut usages = Usages::default();
+        let mut seen = |uid: &str, spec: Value, used: Value| {
+            usages.learn("blue-a", "capsule-blue-0", Some(&quota(uid, &spec, &used)));
+            usages.find("blue-a", ("blue", "t-blue"), item, "pods", false)
+        };
+        let scoped = json!({ "scopes": ["Terminating"], "hard": { "pods": "5" } });
+        assert_eq!(
+            seen("t-blue", scoped.clone(), json!({ "pods": "2" })),
+            Used::Counted(Quantity::whole(2))
+        );
+        assert_eq!(seen("t-red", scoped.clone(), json!({ "pods": "0" })), Used::Uncounted);
+        assert_eq!(seen("t-blue", json!({}), json!({ "pods": "0" })), Used::Uncounted);
+        assert_eq!(seen("t-blue", scoped, json!({})), Used::Uncounted);
+    }
+
+    #[test]
+    fn what_a_namespace_used_counts_until_it_is_gone() {
+        let own = quotas(json!({ "items": [{ "hard": { "pods": 5 } }] }));
+        let item = &own.items()[0];
+        let mut usages = Usages::default();
+        let seen = quota("t-blue", &json!({}), &json!({ "pods": "2" }));
+        usages.learn("blue-a", "capsule-blue-0", Some(&seen));
+        usages.learn("blue-a", "capsule-blue-0", None);
+        let find = |usages: &Usages, is_ending| usages.find("blue-a", ("blue", "t-blue"), item, "pods", is_ending);
+        assert_eq!(find(&usages, true), Used::Counted(Quantity::whole(2)));
+        assert_eq!(find(&usages, false), Used::Uncounted);
+        usages.forget_namespace("blue-a");
+        assert_eq!(find(&usages, true), Used::Counted(Quantity::zero()));
+        assert!(usages.is_unknown("blue-a"));
+    }
+
+    #[test]
+    fn nobody_makes_more_be_remembered_than_so_many() {
+        let mut usages = Usages::default();
+        let seen = quota("t-blue", &json!({}), &json!({ "pods": "2" }));
+        for number in 0..1000 {
+            usages.learn("blue-a", &format!("capsule-blue-{number}"), Some(&seen));
+        }
+        assert_eq!(usages.0["blue-a"].len(), MOST_REMEMBERED);
+    }
+}
