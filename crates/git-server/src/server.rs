@@ -209,6 +209,7 @@ pub struct GitServer {
     scheme: &'static str,
     http: SocketAddr,
     ssh: Option<(SocketAddr, String)>,
+    authorized: ssh::Authorized,
     listeners: Vec<JoinHandle<()>>,
 }
 
@@ -243,14 +244,15 @@ impl GitServer {
         let (listener, http_address) = listen(options.http).await?;
         let mut listeners = vec![tokio::spawn(http::serve(listener, tls, Arc::clone(&shared)))];
         let mut ssh_address = None;
+        let authorized = ssh::Authorized::default();
         if let Some(ssh) = options.ssh {
             let (listener, address) = listen(ssh.address).await?;
             let (config, host_key) = ssh::configure()?;
-            let authorized = ssh::authorized(&ssh.authorized_keys)?;
+            ssh.authorized_keys.iter().try_for_each(|key| authorized.add(key))?;
             listeners.push(tokio::spawn(ssh::serve(
                 listener,
                 config,
-                authorized,
+                authorized.clone(),
                 Arc::clone(&shared),
             )));
             ssh_address = Some((address, host_key));
@@ -260,6 +262,7 @@ impl GitServer {
             scheme,
             http: http_address,
             ssh: ssh_address,
+            authorized,
             listeners,
         })
     }
@@ -345,6 +348,19 @@ impl GitServer {
         self.ssh
             .as_ref()
             .map(|(address, key)| format!("[{}]:{} {key}\n", address.ip(), address.port()))
+    }
+
+    /// Lets one more public key in over ssh, in OpenSSH's form, from now on.
+    ///
+    /// # Errors
+    /// [`GitServerError::Keys`].
+    pub fn authorize(&self, key: &str) -> Result<(), GitServerError> {
+        self.authorized.add(key)
+    }
+
+    /// Lets no public key in any more, over connections that come from now on.
+    pub fn revoke_all(&self) {
+        self.authorized.clear();
     }
 
     /// Pushes from now on.

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -47,18 +47,35 @@ pub(crate) fn configure() -> Result<(Arc<russh::server::Config>, String), GitSer
     Ok((Arc::new(config), public))
 }
 
-/// Reads the public keys that are let in.
-pub(crate) fn authorized(keys: &[String]) -> Result<Arc<[PublicKey]>, GitServerError> {
-    keys.iter()
-        .map(|key| PublicKey::from_openssh(key).map_err(|error| GitServerError::Keys(error.to_string())))
-        .collect()
+/// The public keys that are let in. They can be changed while the server runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Authorized(Arc<RwLock<Vec<PublicKey>>>);
+
+impl Authorized {
+    /// Lets one more in.
+    pub(crate) fn add(&self, key: &str) -> Result<(), GitServerError> {
+        let key = PublicKey::from_openssh(key).map_err(|error| GitServerError::Keys(error.to_string()))?;
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(key);
+        Ok(())
+    }
+
+    /// Lets nobody in any more.
+    pub(crate) fn clear(&self) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Whether a key is let in. The comment of a key is no part of who it is.
+    fn has(&self, key: &PublicKey) -> bool {
+        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().any(|known| known.key_data() == key.key_data())
+    }
 }
 
 /// Accepts connections until the task is aborted.
 pub(crate) async fn serve(
     listener: TcpListener,
     config: Arc<russh::server::Config>,
-    authorized: Arc<[PublicKey]>,
+    authorized: Authorized,
     shared: Arc<Shared>,
 ) {
     let mut connections = tokio::task::JoinSet::new();
@@ -79,7 +96,7 @@ pub(crate) async fn serve(
         let config = Arc::clone(&config);
         let client = Client {
             shared: Arc::clone(&shared),
-            authorized: Arc::clone(&authorized),
+            authorized: authorized.clone(),
             key: None,
             channels: HashMap::new(),
             protocols: HashMap::new(),
@@ -99,7 +116,7 @@ pub(crate) async fn serve(
 
 struct Client {
     shared: Arc<Shared>,
-    authorized: Arc<[PublicKey]>,
+    authorized: Authorized,
     /// Who logged in, unless it is somebody who may do everything: what it may is looked up when it asks for something.
     key: Option<KeyData>,
     channels: HashMap<ChannelId, Channel<Msg>>,
@@ -110,12 +127,11 @@ impl Handler for Client {
     type Error = russh::Error;
 
     async fn auth_publickey(&mut self, _user: &str, key: VerifiedPublicKey<'_>) -> Result<Auth, Self::Error> {
-        // The comment of a key is no part of who it is.
-        let shown = key.public_key.key_data();
-        if self.authorized.iter().any(|known| known.key_data() == shown) {
+        if self.authorized.has(key.public_key) {
             self.key = None;
             return Ok(Auth::Accept);
         }
+        let shown = key.public_key.key_data();
         if self
             .shared
             .access
