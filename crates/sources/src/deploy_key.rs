@@ -1,0 +1,164 @@
+//! The keys that Tenure makes for a source: a pair of ed25519, and which public half belongs to a private one.
+//!
+//! Owns how such a key is made and read again. It refuses every other form of key, since nobody but Tenure should have written one where it
+//! looks, and nothing that it says of a private half quotes it.
+
+use std::fmt;
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use russh::keys::ssh_key::private::{Ed25519Keypair, KeypairData};
+use russh::keys::ssh_key::{HashAlg, LineEnding};
+use russh::keys::{PrivateKey, PublicKey};
+use zeroize::Zeroizing;
+
+/// More than a key of ed25519 takes in any form.
+const LONGEST: usize = 4 << 10;
+
+/// A pair. Its private half is wiped from memory with it, and is never printed.
+pub struct DeployKey {
+    private: Zeroizing<String>,
+    public: PublicHalf,
+}
+
+/// The public half of a pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicHalf {
+    /// One line of `authorized_keys`.
+    pub line: String,
+    /// As `ssh-keygen -l` writes it: `SHA256:…`.
+    pub fingerprint: String,
+}
+
+impl DeployKey {
+    /// Makes a pair; `comment` stands behind its public half, and tells whoever sees it where it comes from.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub fn generate(comment: &str) -> Result<Self, String> {
+        let mut seed = Zeroizing::new([0_u8; 32]);
+        SystemRandom::new()
+            .fill(seed.as_mut())
+            .map_err(|_| "the system gives no random bytes".to_owned())?;
+        let pair = KeypairData::Ed25519(Ed25519Keypair::from_seed(&seed));
+        // What a library says could quote the key; it is left out.
+        let unwritable = || "the key can't be written in OpenSSH's form".to_owned();
+        let key = PrivateKey::new(pair, comment).map_err(|_| unwritable())?;
+        Ok(Self {
+            private: key.to_openssh(LineEnding::LF).map_err(|_| unwritable())?,
+            public: PublicHalf::of(key.public_key()).ok_or_else(unwritable)?,
+        })
+    }
+
+    /// The public half.
+    #[must_use]
+    pub fn public(&self) -> &PublicHalf {
+        &self.public
+    }
+
+    /// The private half in OpenSSH's form, for the Secret and nothing else.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.private
+    }
+}
+
+impl fmt::Debug for DeployKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("DeployKey");
+        shown.field("public", &self.public).finish_non_exhaustive()
+    }
+}
+
+impl PublicHalf {
+    fn of(key: &PublicKey) -> Option<Self> {
+        Some(Self {
+            line: key.to_openssh().ok()?,
+            fingerprint: key.fingerprint(HashAlg::Sha256).to_string(),
+        })
+    }
+}
+
+/// The public half of what stands under `identity` and `identity.pub` of a Secret that Tenure has written.
+///
+/// # Errors
+/// What is wrong with it, without a word of it: either half is no key of ed25519, or they don't belong together.
+pub fn read_pair(identity: &[u8], public: &[u8]) -> Result<PublicHalf, &'static str> {
+    if identity.len() > LONGEST || public.len() > LONGEST {
+        return Err("what it holds is longer than any key of ed25519");
+    }
+    let key = PrivateKey::from_openssh(identity).map_err(|_| "identity is no private key in OpenSSH's form")?;
+    let KeypairData::Ed25519(pair) = key.key_data() else {
+        return Err("identity is no key of ed25519 without a passphrase");
+    };
+    // A file says twice what its public half is, and neither has to be true.
+    let made = Ed25519Keypair::from_seed(&pair.private.to_bytes());
+    let named = std::str::from_utf8(public).ok().map(PublicKey::from_openssh);
+    let Some(Ok(named)) = named else {
+        return Err("identity.pub is no public key in OpenSSH's form");
+    };
+    let is_pair = named.key_data().ed25519() == Some(&made.public) && key.public_key().key_data() == named.key_data();
+    if !is_pair {
+        return Err("identity.pub is not the public half of identity");
+    }
+    PublicHalf::of(&named).ok_or("identity.pub is no public key in OpenSSH's form")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn make() -> DeployKey {
+        DeployKey::generate("tenure:alpha/shop-app").unwrap()
+    }
+
+    #[test]
+    fn what_is_made_is_read_again_and_never_made_twice() {
+        let (one, other) = (make(), make());
+        assert_ne!(one.public(), other.public());
+        assert!(one.public().line.starts_with("ssh-ed25519 AAAA"), "{one:?}");
+        assert!(one.public().line.ends_with(" tenure:alpha/shop-app"), "{one:?}");
+        assert!(one.public().fingerprint.starts_with("SHA256:"), "{one:?}");
+        let read = read_pair(one.reveal().as_bytes(), one.public().line.as_bytes());
+        assert_eq!(read.as_ref(), Ok(one.public()));
+        // A source reads it, too.
+        let key = russh::keys::decode_secret_key(one.reveal(), None).unwrap();
+        assert_eq!(key.public_key().to_openssh().unwrap(), one.public().line);
+    }
+
+    #[test]
+    fn nothing_private_is_printed() {
+        let key = make();
+        let shown = format!("{key:?}");
+        let inside = key.reveal().lines().nth(1).unwrap();
+        assert!(!shown.contains(inside) && !shown.contains("PRIVATE"), "{shown}");
+    }
+
+    #[test]
+    fn halves_of_two_pairs_and_what_is_no_key_are_refused() {
+        let (one, other) = (make(), make());
+        let read = |identity: &str, public: &str| read_pair(identity.as_bytes(), public.as_bytes()).unwrap_err();
+        assert_eq!(
+            read(one.reveal(), &other.public().line),
+            "identity.pub is not the public half of identity"
+        );
+        assert_eq!(
+            read("", &one.public().line),
+            "identity is no private key in OpenSSH's form"
+        );
+        assert_eq!(
+            read(one.reveal(), "ssh-ed25519 AAAA"),
+            "identity.pub is no public key in OpenSSH's form"
+        );
+        let long = "x".repeat(LONGEST + 1);
+        assert!(read(&long, "").contains("longer") && read("", &long).contains("longer"));
+        // A private half under another one's public half, as whoever edits the file by hand may write it.
+        let seed = [7_u8; 32];
+        let mut pair = Ed25519Keypair::from_seed(&seed);
+        pair.public = Ed25519Keypair::from_seed(&[8_u8; 32]).public;
+        if let Ok(key) = PrivateKey::new(KeypairData::Ed25519(pair), "") {
+            let text = key.to_openssh(LineEnding::LF).unwrap();
+            let public = key.public_key().to_openssh().unwrap();
+            assert!(read_pair(text.as_bytes(), public.as_bytes()).is_err());
+        }
+    }
+}
