@@ -11,8 +11,8 @@ use crate::enforcement::ENFORCEMENT;
 use crate::metadata::{
     CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
     LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
-    NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE, PLATFORM_NAMESPACE, SHARD_LEASE_PREFIX,
-    SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
+    NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE, PLATFORM_NAMESPACE, SECRET_WRITER,
+    SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 pub use admission::{ADMISSION_ROLE, admission};
@@ -63,7 +63,8 @@ pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Res
     objects.extend(cluster_roles(&choice));
     objects.extend([
         namespace(),
-        service_account(),
+        service_account(CONTROLLER_SERVICE_ACCOUNT),
+        secret_writer(),
         controller_cluster_role(&choice),
         controller_cluster_role_binding_to(CONTROLLER_SERVICE_ACCOUNT),
         leader_role(shards),
@@ -87,9 +88,18 @@ fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLATFORM_NAMESPACE, "labels": labels}})
 }
 
-fn service_account() -> Value {
+fn service_account(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount",
-           "metadata": {"name": CONTROLLER_SERVICE_ACCOUNT, "namespace": PLATFORM_NAMESPACE, "labels": labels()}})
+           "metadata": {"name": name, "namespace": PLATFORM_NAMESPACE, "labels": labels()}})
+}
+
+/// The account that writes credentials. An installation binds it nowhere, and no Pod runs as it.
+fn secret_writer() -> Value {
+    let mut account = service_account(SECRET_WRITER);
+    if let Some(account) = account.as_object_mut() {
+        account.insert("automountServiceAccountToken".to_owned(), json!(false));
+    }
+    account
 }
 
 /// What the controller may do with its own rights, in the whole cluster: see what is reconciled, keep Tenants, and give each lane its

@@ -140,6 +140,14 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY`].
 pub const MANAGED_BY_TENURE: &str = "tenure";
 
+/// The ServiceAccount that writes credentials, in the platform namespace, and the ClusterRole that an administrator binds it to where it may.
+/// It has no right anywhere else.
+pub const SECRET_WRITER: &str = "tenure-secret-writer";
+/// Label on the credentials that this account writes, and on what lets somebody read one; its value says what sort of credential it is.
+pub const CREDENTIAL_LABEL: &str = "tenure.dev/credential";
+/// Value of [`CREDENTIAL_LABEL`]: the key of a Surface's source.
+pub const CREDENTIAL_DEPLOY_KEY: &str = "deploy-key";
+
 /// What the ServiceAccounts of lanes are called begins with this, in the platform namespace. Nobody else's may be acted as by such a name.
 pub const LANE_PREFIX: &str = "tenure-lane-";
 /// Label on the ServiceAccounts and RoleBindings of lanes; its value says what sort of lane it is.

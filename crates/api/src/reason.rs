@@ -31,6 +31,9 @@ pub const SUSPENDED: &str = "Suspended";
 /// Something was applied, changed or deleted (events).
 pub const RECONCILIATION_PROGRESSED: &str = "Progressing";
 
+/// The key of a source can't be made, or isn't the one that was made. Ours.
+pub const DEPLOY_KEY_UNAVAILABLE: &str = "DeployKeyUnavailable";
+
 /// The URL of a source is not valid.
 pub const URL_INVALID: &str = "URLInvalid";
 /// The credentials were refused, or could not be read.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::installation::ControllerChoice;
 use crate::metadata::{
     LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
-    TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
 /// What a tenant's GitOps ServiceAccount may do in each of the tenant's namespaces: the kinds that applications are made of.
@@ -47,6 +47,7 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
         namespace_deleter_cluster_role(),
         tenant_gitops_cluster_role(),
         view_cluster_role(),
+        secret_writer_cluster_role(choice),
     ]
 }
 
@@ -69,6 +70,24 @@ pub(crate) fn lane_cluster_role(choice: &ControllerChoice) -> Value {
 /// administrator has to bind the lane to more.
 pub(crate) fn lane_books_cluster_role(choice: &ControllerChoice) -> Value {
     cluster_role(LANE_BOOKS_CLUSTER_ROLE, &choice.limit_lanes(list_book_rules()))
+}
+
+/// What the account that writes credentials does where an administrator has bound it: the Secrets, and for each the Role and the RoleBinding that
+/// let one account read it.
+///
+/// What they are called follows from Surfaces, so that no `resourceNames` can stand here; and nobody may create a Role with a right that he doesn't
+/// hold, so that who lets somebody `get` a Secret has to be able to `get` it. What it may write of all that, the policy above it says. It lists and
+/// watches nothing.
+fn secret_writer_cluster_role(choice: &ControllerChoice) -> Value {
+    let mut rules = Vec::new();
+    if choice.has_surfaces() {
+        let kept = json!(["get", "create", "patch", "delete"]);
+        rules.push(json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": kept }));
+        rules.push(
+            json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": kept }),
+        );
+    }
+    cluster_role(SECRET_WRITER, &rules)
 }
 
 /// What is written to objects of the kinds that lanes reconcile, and about them; and, for a Surface, what it generates.

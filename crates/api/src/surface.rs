@@ -73,6 +73,9 @@ pub struct SurfaceSource {
     /// Secret with the credentials, in the surface's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
+    /// A key that is made for this source, for a repository that is reached over ssh. Not together with `secretRef`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deploy_key: Option<SurfaceDeployKey>,
     /// How often the repository is asked and everything is looked at again; 1m when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<DurationText>,
@@ -120,6 +123,17 @@ pub struct SurfaceSource {
     pub force: bool,
 }
 
+/// An ed25519 key that Tenure makes. Its private half is written into a Secret beside the surface and nowhere else; its public half stands in the
+/// surface's status, to be added to the repository as a deploy key that may only read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct SurfaceDeployKey {
+    /// The host keys of the server, as `ssh-keyscan` writes them: no other server is believed, and none on first use.
+    #[schemars(length(min = 1, max = 16384))]
+    pub known_hosts: String,
+}
+
 /// One folder of a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -151,6 +165,9 @@ pub struct SurfaceStatus {
     /// Conditions: Ready, Reconciling and Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// The keys that were made for sources.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deploy_keys: Vec<SurfaceDeployKeyStatus>,
     /// Who the surface acts as: `system:serviceaccount:<namespace>:<name>`. Absent when nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
@@ -189,4 +206,19 @@ pub struct SurfaceSourceStatus {
     /// What there is to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// A key that was made for a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct SurfaceDeployKeyStatus {
+    /// Name of the source.
+    pub source: String,
+    /// The public half, as one line of `authorized_keys`.
+    pub public_key: String,
+    /// Fingerprint of the public half, as `ssh-keygen -l` writes it: `SHA256:…`.
+    pub fingerprint: String,
+    /// The Secret that holds the private half, beside the surface.
+    pub secret_name: String,
 }

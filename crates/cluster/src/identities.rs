@@ -1,5 +1,5 @@
-//! Clients for identities: tokens by TokenRequest, cached, renewed before they end. The controller asks for the tokens of lanes, and each
-//! lane for those of the ServiceAccounts in its namespaces, with its own. Refuses to serve an identity whose ServiceAccount does not exist.
+//! Clients for identities: tokens by TokenRequest, cached, renewed before they end. The controller asks for the tokens of lanes and for that of
+//! the account that writes credentials, and each lane for those of the ServiceAccounts in its namespaces, with its own. Refuses to serve an identity whose ServiceAccount does not exist.
 
 mod foreign;
 mod minting;
@@ -21,7 +21,7 @@ use crate::token::Token;
 use crate::transport::{self, Answer, Call, Route};
 use crate::turns::{SharedTurns, WorkTurns};
 use crate::wire::{Channel, Holder, Purpose, Wire};
-use tenure_tenancy::{Identity, LaneAccount, ServiceAccount, identity};
+use tenure_tenancy::{Identity, LaneAccount, SecretWriter, ServiceAccount, identity};
 
 pub use foreign::{ForeignToken, TokenTrouble};
 
@@ -81,9 +81,13 @@ impl Sender {
     fn channel(&self, purpose: Purpose) -> Channel {
         let holder = match (&self.identity, &self.lane) {
             (Identity::Lane(lane), _) | (_, Some(lane)) => Holder::Lane(lane.clone()),
-            (Identity::Controller(_) | Identity::ServiceAccount(_) | Identity::Elsewhere(_), None) => {
-                Holder::Controller
-            }
+            (
+                Identity::Controller(_)
+                | Identity::SecretWriter(_)
+                | Identity::ServiceAccount(_)
+                | Identity::Elsewhere(_),
+                None,
+            ) => Holder::Controller,
         };
         Channel { holder, purpose }
     }
@@ -207,6 +211,17 @@ impl ClientPool {
     pub fn for_lane(&self, lane: &LaneAccess) -> Client {
         let sender = Identity::from(lane.account.clone()).into();
         Client::new(Arc::clone(&self.shared), sender, lane.turns.clone())
+    }
+
+    /// The client of the account that writes credentials, for a namespace of this lane, after making sure that there is a token for it: the
+    /// controller asks for that, and no lane. It works in the lane's turns.
+    ///
+    /// # Errors
+    /// [`ClusterError::IdentityMissing`] when the API server says that the account does not exist; whatever else TokenRequest can fail with.
+    pub async fn for_secret_writer(&self, writer: &SecretWriter, lane: &LaneAccess) -> Result<Client, ClusterError> {
+        let sender = Sender::from(Identity::from(writer.clone()));
+        self.shared.token(&sender).await?;
+        Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
     }
 
     /// The client of a ServiceAccount, after making sure that there is a token for it. The lane asks for that, and it works in its turns.

@@ -162,6 +162,7 @@ impl Hub {
                 ..lane.access()
             })),
             Identity::ServiceAccount(account) => lane.act_as(account).await,
+            Identity::SecretWriter(writer) => self.means.clients.for_secret_writer(writer, &lane.access()).await,
             // What it says here is nobody's: its rights are another cluster's.
             Identity::Elsewhere(_) => Err(ClusterError::Unauthorized {
                 identity: who.clone(),

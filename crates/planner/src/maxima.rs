@@ -67,6 +67,8 @@ pub const RECEIVER_WORDS: usize = 100;
 pub const RECEIVER_REQUESTS: usize = 1000;
 /// Objects that are looked at for one request to a Receiver: the same one counts for each entry that names it.
 pub const RECEIVER_CANDIDATES: usize = 5000;
+/// Bytes of the host keys of a Surface's source.
+pub const KNOWN_HOSTS: usize = 16 << 10;
 /// An Alert's `spec.eventSources`, and labels of one of them.
 pub const EVENT_SOURCES: usize = 100;
 /// Entries of an Alert's `spec.inclusionList`, and of its `spec.exclusionList`.

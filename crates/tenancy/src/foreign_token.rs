@@ -199,7 +199,7 @@ mod tests {
             default_service_account: "default".to_owned(),
         };
         let acting = identity::decide_for_kustomization(&platform, "tenure-system", None).unwrap();
-        for name in ["tenure-controller", "tenure-lane-pool"] {
+        for name in ["tenure-controller", "tenure-lane-pool", "tenure-secret-writer"] {
             let ordered = order_token(&platform, "tenure-system", &acting, Some(name), vec!["x".to_owned()]);
             assert!(ordered.unwrap_err().message.contains("Tenure's own"));
         }

@@ -1,6 +1,6 @@
 //! Who acts. An [`Identity`] is made here and nowhere else, and nothing can be written to a cluster without one. A [`ServiceAccount`] acts
-//! for what somebody asked for; an [`ElsewhereUser`] in the cluster of a kubeconfig that it has read; a [`LaneAccount`] keeps the books of one lane; the [`Controller`] those that are above all lanes. Where one
-//! of them is wanted no other can stand.
+//! for what somebody asked for; an [`ElsewhereUser`] in the cluster of a kubeconfig that it has read; a [`LaneAccount`] keeps the books of one lane; the [`Controller`] those that are above all lanes; the
+//! [`SecretWriter`] writes credentials where an administrator lets it. Where one of them is wanted no other can stand.
 //!
 //! It refuses empty, unknown and malformed names, refuses to act as an account of Tenure's own for a repository, and never falls back to
 //! the rights of a lane or of the controller.
@@ -8,7 +8,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, PLATFORM_NAMESPACE};
+use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, PLATFORM_NAMESPACE, SECRET_WRITER};
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use crate::denial::{Denial, DenialReason};
@@ -101,6 +101,38 @@ impl Serialize for Controller {
     }
 }
 
+/// The account that writes credentials, in the platform namespace: the Secrets that Tenure makes, and what lets one account read one of them.
+/// It has no right but where an administrator has bound it, and reads and writes nothing else. Only this module makes one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretWriter(());
+
+impl SecretWriter {
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &'static str {
+        PLATFORM_NAMESPACE
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        SECRET_WRITER
+    }
+}
+
+impl fmt::Display for SecretWriter {
+    /// The user name that the cluster sees.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "system:serviceaccount:{PLATFORM_NAMESPACE}:{SECRET_WRITER}")
+    }
+}
+
+impl Serialize for SecretWriter {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Whom a kubeconfig makes its bearer in another cluster. It has no rights here: what it is sent with is what a Secret holds that the
 /// ServiceAccount may read, and never a token of this cluster. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,6 +174,8 @@ pub enum Identity {
     Lane(LaneAccount),
     /// The controller itself.
     Controller(Controller),
+    /// The account that writes credentials, by a token that TokenRequest gave for it.
+    SecretWriter(SecretWriter),
     /// The user of a kubeconfig, in another cluster.
     Elsewhere(ElsewhereUser),
 }
@@ -164,6 +198,12 @@ impl From<Controller> for Identity {
     }
 }
 
+impl From<SecretWriter> for Identity {
+    fn from(writer: SecretWriter) -> Self {
+        Self::SecretWriter(writer)
+    }
+}
+
 impl From<ElsewhereUser> for Identity {
     fn from(user: ElsewhereUser) -> Self {
         Self::Elsewhere(user)
@@ -176,7 +216,7 @@ impl Identity {
     pub fn service_account(&self) -> Option<&ServiceAccount> {
         match self {
             Self::ServiceAccount(account) => Some(account),
-            Self::Lane(_) | Self::Controller(_) | Self::Elsewhere(_) => None,
+            Self::Lane(_) | Self::Controller(_) | Self::SecretWriter(_) | Self::Elsewhere(_) => None,
         }
     }
 }
@@ -187,6 +227,7 @@ impl fmt::Display for Identity {
             Self::ServiceAccount(account) => account.fmt(formatter),
             Self::Lane(account) => account.fmt(formatter),
             Self::Controller(controller) => controller.fmt(formatter),
+            Self::SecretWriter(writer) => writer.fmt(formatter),
             Self::Elsewhere(user) => user.fmt(formatter),
         }
     }
@@ -216,6 +257,15 @@ pub fn decide_for_lane(placement: &Placement, namespace: &str) -> LaneAccount {
 #[must_use]
 pub fn use_for_bookkeeping() -> Controller {
     Controller(())
+}
+
+/// Who writes the credentials of what lives in a namespace, into that namespace: the keys of a Surface's sources, where the Surface may live.
+///
+/// # Errors
+/// Wherever no Surface may live.
+pub fn decide_for_credentials(placement: &Placement, namespace: &str) -> Result<SecretWriter, Denial> {
+    crate::surface::decide_tier(placement, namespace)?;
+    Ok(SecretWriter(()))
 }
 
 /// Whom a kubeconfig that a ServiceAccount has read makes its bearer, in the cluster that it names.
@@ -326,7 +376,8 @@ fn nobody_acts(message: &str) -> Denial {
 
 fn service_account(namespace: &str, name: &str, field: &str) -> Result<ServiceAccount, Denial> {
     let refused = |error: tenure_api::names::NameError| Denial::access(format!("{field}: {error}"));
-    if namespace == PLATFORM_NAMESPACE && (name == CONTROLLER_SERVICE_ACCOUNT || name.starts_with(LANE_PREFIX)) {
+    let is_own = [CONTROLLER_SERVICE_ACCOUNT, SECRET_WRITER].contains(&name) || name.starts_with(LANE_PREFIX);
+    if namespace == PLATFORM_NAMESPACE && is_own {
         return Err(Denial::access(format!(
             "{field}: ServiceAccount {namespace}/{name} is Tenure's own, and nothing that comes from a repository acts as it: name another"
         )));

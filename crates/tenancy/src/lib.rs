@@ -48,7 +48,7 @@ pub use external::ExternalGrant;
 pub use facts::{Concerned, Facts};
 pub use foreign_token::{OwnAnswer, TokenClaims, TokenOrder};
 pub use grant::ReferenceGrant;
-pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, ServiceAccount};
+pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, SecretWriter, ServiceAccount};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
 pub use quotas::{QuotaItem, TenantQuotas, Usages};

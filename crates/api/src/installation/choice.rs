@@ -87,6 +87,11 @@ impl ControllerChoice {
         self.is_on(TENANT)
     }
 
+    /// Whether Surfaces are reconciled, for whose sources keys are made.
+    pub(crate) fn has_surfaces(&self) -> bool {
+        self.is_on(SURFACE)
+    }
+
     /// Whether something is reconciled for which a lane needs a token of a ServiceAccount: a source, or what is applied.
     pub(crate) fn has_accounts(&self) -> bool {
         let mut on = self.kinds.iter().filter(|kind| kind.is_on);

@@ -226,3 +226,32 @@ fn who_keeps_policies_has_no_more_than_that() {
         assert!(of(refused).is_empty(), "{refused}: {rights:?}");
     }
 }
+
+/// Where it may write Secrets, an administrator says: nothing of an installation binds it, it lists and watches nothing, and without Surfaces
+/// it has nothing to do.
+#[test]
+fn who_writes_credentials_lists_nothing_and_is_bound_nowhere() {
+    let objects = objects().expect("objects");
+    let named = |objects: &[Value]| -> Vec<Value> {
+        let is_named = |object: &&Value| object["metadata"]["name"] == SECRET_WRITER;
+        objects.iter().filter(is_named).cloned().collect()
+    };
+    let kinds: Vec<Value> = named(&objects).iter().map(|object| object["kind"].clone()).collect();
+    assert_eq!(kinds, ["ClusterRole", "ServiceAccount"]);
+    let is_bound = |object: &Value| {
+        let subjects = object["subjects"].as_array().into_iter().flatten();
+        object["roleRef"]["name"] == SECRET_WRITER
+            || subjects.into_iter().any(|subject| subject["name"] == SECRET_WRITER)
+    };
+    assert!(!objects.iter().any(is_bound));
+    let rights: Vec<String> = list_rights(&named(&objects)).into_iter().collect();
+    assert_eq!(rights.len(), 12, "{rights:?}");
+    for right in rights {
+        let resources = [" secrets ", " roles ", " rolebindings "];
+        assert!(resources.iter().any(|resource| right.contains(resource)), "{right}");
+        let verbs = ["get", "create", "patch", "delete"].map(|verb| format!(" {verb} any"));
+        assert!(verbs.iter().any(|verb| right.ends_with(verb)), "{right}");
+    }
+    let without = objects_for(&|kind| kind != "Surface").expect("objects");
+    assert!(list_rights(&named(&without)).is_empty());
+}

@@ -94,6 +94,17 @@ impl Shared {
                 *held = Some(minted.clone());
                 Ok(Some(minted))
             }
+            // A lane that is apart has only its own, and nobody to ask for this one.
+            (Identity::SecretWriter(_), _) if self.is_apart() => Err(ClusterError::Unauthorized {
+                identity: identity.clone(),
+                message: "no lane has a token of it".to_owned(),
+            }),
+            (Identity::SecretWriter(writer), _) => {
+                let target = (writer.namespace(), writer.name());
+                let minted = self.mint_as(&controller().into(), target, &[]).await?;
+                *held = Some(minted.clone());
+                Ok(Some(minted))
+            }
             (Identity::Controller(_), old) if self.issuer().is_some() => self.issue(&mut held, old, now),
             (Identity::Controller(_), Some(old)) => {
                 let target = (PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT);
@@ -267,7 +278,8 @@ impl Shared {
         match (identity, &self.connection.controller) {
             // Whoever it is for has no other credentials.
             (Identity::ServiceAccount(_), ControllerCredentials::Account(..)) => false,
-            (Identity::ServiceAccount(_) | Identity::Lane(_), _) | (_, ControllerCredentials::Token(_, Some(_))) => {
+            (Identity::ServiceAccount(_) | Identity::Lane(_) | Identity::SecretWriter(_), _)
+            | (_, ControllerCredentials::Token(_, Some(_))) => {
                 if matches!(identity, Identity::Lane(_)) {
                     self.lane_refused.store(true, Ordering::Release);
                 }

@@ -86,6 +86,7 @@ async fn ask(clients: &ClientPool, identity: &Identity) -> Result<(), ClusterErr
         Identity::Controller(_) => clients.controller(),
         Identity::Lane(account) => clients.for_lane(&lane(clients, account.clone())),
         Identity::ServiceAccount(account) => clients.for_account(account, &lane(clients, pool())).await?,
+        Identity::SecretWriter(writer) => clients.for_secret_writer(writer, &lane(clients, pool())).await?,
         Identity::Elsewhere(_) => unreachable!("it is nobody here"),
     };
     let namespaces = Resource {

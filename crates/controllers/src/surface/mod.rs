@@ -1,6 +1,7 @@
 //! Reconciles Surfaces: observe → plan → execute → write. What a Surface generates is written as the controller, and applied by the
-//! Kustomizations among it as the surface's identity.
+//! Kustomizations among it as the surface's identity; the keys of its sources are written by the account that writes credentials.
 
+mod keys;
 mod reconcile;
 mod trial;
 

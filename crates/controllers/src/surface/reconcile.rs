@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, Surface};
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::surface::{Attempt, Memory, Snapshot, ownership, plan};
+use tenure_planner::surface::{Attempt, Memory, Snapshot, deploy_key, ownership, plan};
 use tenure_planner::{Answered, Live, Next, Object};
 use tokio::sync::Semaphore;
 
-use super::trial;
+use super::{keys, trial};
 use crate::dependents::carry_out;
 use crate::drive::Reconciler;
 use crate::hub::Hub;
@@ -61,6 +61,7 @@ impl SurfaceReconciler {
             live: BTreeMap::new(),
             lane_trouble: None,
             ownership: None,
+            keys: BTreeMap::new(),
             attempt: Attempt::begin(Timestamp::now(), &surface.metadata),
             memory: Memory::default(),
         });
@@ -99,6 +100,7 @@ impl Reconciler for SurfaceReconciler {
                 answer: trial::try_it(&hub, &account, &namespace).await,
             });
         }
+        keys::keep(&hub, snapshot, &namespace).await;
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");
@@ -117,7 +119,10 @@ impl Reconciler for SurfaceReconciler {
     fn restart(&mut self) {
         self.answered.clear();
         match (self.current(), &mut self.snapshot) {
-            (Some(surface), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &surface.metadata),
+            (Some(surface), Some(snapshot)) => {
+                snapshot.attempt = Attempt::begin(Timestamp::now(), &surface.metadata);
+                deploy_key::begin(snapshot);
+            }
             _ => self.snapshot = None,
         }
     }

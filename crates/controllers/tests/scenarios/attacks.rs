@@ -12,6 +12,7 @@ mod bombs;
 mod bounds;
 mod buckets;
 mod contents;
+mod credentials;
 mod expressions;
 mod fetches;
 mod fields;

@@ -16,6 +16,7 @@ mod attacks;
 mod buckets;
 mod decryption;
 mod deleting;
+mod deploy_keys;
 mod elsewhere;
 mod elsewhere_by_token;
 mod expressions;

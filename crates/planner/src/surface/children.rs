@@ -8,6 +8,8 @@ use tenure_api::surface::{SurfacePath, SurfaceSource};
 use tenure_api::{ObjectId, Surface};
 use tenure_tenancy::surface::Tier;
 
+use super::Snapshot;
+use super::deploy_key::{self, Standing};
 use crate::dependents::Wanted;
 
 const SOURCE_API: &str = "source.toolkit.fluxcd.io";
@@ -22,6 +24,16 @@ pub(super) struct Child {
     /// Name of the source.
     pub(super) source: String,
     pub(super) wanted: Wanted,
+}
+
+impl Child {
+    fn annotate(&mut self, key: &str, value: &str) {
+        let metadata = self.wanted.object.get_mut("metadata").and_then(Value::as_object_mut);
+        let annotations = metadata.map(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})));
+        if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+            annotations.insert(key.to_owned(), json!(value));
+        }
+    }
 }
 
 /// Name of a source's GitRepository.
@@ -43,11 +55,12 @@ pub fn name_kustomizations(surface: &str, source: &SurfaceSource) -> Vec<String>
 }
 
 /// Everything that a Surface generates, acting as a ServiceAccount of its namespace.
-pub(super) fn list_children(surface: &Surface, tier: Tier<'_>, service_account: &str) -> Vec<Child> {
+pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account: &str) -> Vec<Child> {
+    let surface = &snapshot.surface;
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut children = Vec::new();
     for source in &surface.spec.sources {
-        children.push(repository(surface, source));
+        children.push(repository(surface, source, deploy_key::judge(snapshot, &source.name)));
         let single = SurfacePath {
             name: String::new(),
             path: source.path.clone().unwrap_or_default(),
@@ -65,7 +78,9 @@ pub(super) fn list_children(surface: &Surface, tier: Tier<'_>, service_account: 
     children
 }
 
-fn repository(surface: &Surface, source: &SurfaceSource) -> Child {
+/// What asks the repository of a source. With a key that was made anew it is asked at once, and with one that isn't known to be the Surface's own it
+/// is not asked at all.
+fn repository(surface: &Surface, source: &SurfaceSource, key: Option<Standing>) -> Child {
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut spec = Map::new();
     spec.insert("url".to_owned(), json!(source.url));
@@ -85,17 +100,29 @@ fn repository(surface: &Surface, source: &SurfaceSource) -> Child {
     if let Some(ignore) = &source.ignore {
         spec.insert("ignore".to_owned(), json!(ignore));
     }
-    if surface.spec.suspend {
+    if let Some(key) = &key {
+        spec.insert("secretRef".to_owned(), json!({ "name": key.secret }));
+    }
+    if surface.spec.suspend || key.as_ref().is_some_and(|key| key.is_held) {
         spec.insert("suspend".to_owned(), json!(true));
     }
-    child(
+    let mut child = child(
         surface,
         source,
         SOURCE_API,
         "GitRepository",
         name_repository(name, &source.name),
         spec,
-    )
+    );
+    if let Some(pair) = key.and_then(|key| key.pair) {
+        let asked = crate::read_requested_at(&surface.metadata);
+        let asked = asked.map_or_else(
+            || pair.fingerprint.clone(),
+            |asked| format!("{asked} {}", pair.fingerprint),
+        );
+        child.annotate(REQUESTED_AT, &asked);
+    }
+    child
 }
 
 fn kustomization(
@@ -157,12 +184,8 @@ fn kustomization(
         set("dependsOn", Value::Array(depends_on));
     }
     let mut child = child(surface, source, KUSTOMIZE_API, "Kustomization", child_name, spec);
-    let metadata = child.wanted.object.get_mut("metadata").and_then(Value::as_object_mut);
-    if let (Some(mode), Some(metadata)) = (&source.apply, metadata) {
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-        if let Some(annotations) = annotations.as_object_mut() {
-            annotations.insert(APPLY_MODE.to_owned(), json!(mode));
-        }
+    if let Some(mode) = &source.apply {
+        child.annotate(APPLY_MODE, mode);
     }
     child
 }

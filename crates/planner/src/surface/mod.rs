@@ -2,9 +2,11 @@
 //!
 //! What it generates is written by the account of its lane, with its narrow rights on these two kinds; what the repositories contain is
 //! applied by the Kustomizations, as the surface's identity. A Surface needs no finalizer: what it generates is owned by it and
-//! collected with it, and what the Kustomizations then do with their objects is their deletion policy's to say.
+//! collected with it, and what the Kustomizations then do with their objects is their deletion policy's to say. The keys of its sources are
+//! written by an account of their own ([`deploy_key`]), and never by the lane.
 
 mod children;
+pub mod deploy_key;
 pub mod ownership;
 mod status;
 mod validate;
@@ -67,6 +69,9 @@ pub struct Snapshot {
     /// What came of the last try to take from a platform's chart what is its own ([`ownership::find_due`]).
     #[serde(default)]
     pub ownership: Option<ownership::Tried>,
+    /// What is known of the keys of its sources, by the sources' names ([`deploy_key::list_due`]).
+    #[serde(default)]
+    pub keys: BTreeMap<String, deploy_key::KeyFacts>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.
@@ -133,7 +138,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     if let Some(trouble) = &snapshot.lane_trouble {
         return status::tell_lane_trouble(snapshot, now, trouble);
     }
-    let children = children::list_children(&snapshot.surface, tier, account.name());
+    let children = children::list_children(snapshot, tier, account.name());
     plan.identity = Some(identity::decide_for_lane(&snapshot.placement, namespace));
     plan.watch = children.iter().map(|child| child.wanted.watched()).collect();
     match write(snapshot, now, &children, &mut plan) {
@@ -144,6 +149,15 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         }
         Ok(()) => status::tell_written(snapshot, now, tier, &account, &children, plan),
     }
+}
+
+/// Whether the Surface may live where it does, somebody acts for it, and its spec makes sense: what nothing is made from otherwise.
+fn is_valid(snapshot: &Snapshot) -> bool {
+    let surface = &snapshot.surface;
+    let namespace = surface.metadata.namespace.as_deref().unwrap_or_default();
+    let named = surface.spec.service_account_name.as_deref();
+    identity::decide_for_surface(&snapshot.placement, namespace, named).is_ok()
+        && validate::validate_surface(surface, &snapshot.placement).is_ok()
 }
 
 /// What to write and delete; an error names what cannot be.

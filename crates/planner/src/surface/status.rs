@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tenure_api::ObjectView;
 use tenure_api::condition::{self, ConditionStatus};
+use tenure_api::metadata::REQUESTED_AT;
 use tenure_api::reason;
 use tenure_api::surface::{SurfaceSourceStatus, SurfaceStatus};
 use tenure_tenancy::ServiceAccount;
 use tenure_tenancy::surface::Tier;
 
 use super::children::Child;
-use super::{Plan, RETRY_INTERVAL, Snapshot, name_subject, ownership};
+use super::deploy_key::Standing;
+use super::{Plan, RETRY_INTERVAL, Snapshot, deploy_key, name_subject, ownership};
 use crate::answer::{Live, WriteAnswer};
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{EventKind, Next, Withheld};
@@ -128,6 +131,7 @@ pub(super) fn tell_not_written(
         .into_iter()
         .map(|source| source.status)
         .collect();
+    tell_keys(&mut status, snapshot, &mut plan);
     condition::remove(&mut status.conditions, condition::STALLED);
     set(
         &mut status,
@@ -164,7 +168,8 @@ pub(super) fn tell_not_written(
     plan.steps.clear();
     plan.status = changed(snapshot, &status);
     let at = add_duration(now, RETRY_INTERVAL);
-    plan.next = Next::Done(Some(plan.memory.next().map_or(at, |next| next.min(at))));
+    let key = deploy_key::find_next_time(snapshot, now);
+    plan.next = Next::Done(plan.memory.next().into_iter().chain(key).chain([at]).min());
     plan
 }
 
@@ -279,12 +284,21 @@ pub(super) fn tell_written(
         }
     }
     status.sources = sources.into_iter().map(|source| source.status).collect();
+    tell_keys(&mut status, snapshot, &mut plan);
     status.observed_generation = snapshot.surface.metadata.generation;
     handled(&mut status, snapshot);
     ownership::tell(&mut status, snapshot, now);
     plan.status = changed(snapshot, &status);
-    plan.next = Next::Done(snapshot.ownership.as_ref().map(ownership::find_next));
+    let tried = snapshot.ownership.as_ref().map(ownership::find_next);
+    let key = deploy_key::find_next_time(snapshot, now);
+    plan.next = Next::Done(tried.into_iter().chain(key).min());
     plan
+}
+
+/// The keys of its sources, and what is new of them.
+fn tell_keys(status: &mut SurfaceStatus, snapshot: &Snapshot, plan: &mut Plan) {
+    status.deploy_keys = deploy_key::list_statuses(snapshot);
+    plan.events.extend(deploy_key::list_news(snapshot, status));
 }
 
 struct SourceState {
@@ -344,6 +358,10 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
             _ => status.ready = false,
         }
     }
+    let key = deploy_key::judge(snapshot, source);
+    if let Some(key) = &key {
+        tell_key(snapshot, key, children, &mut status, (&mut failure, &mut messages));
+    }
     let applied = revisions.first().cloned().flatten();
     if applied.is_some() && revisions.iter().all(|revision| *revision == applied) {
         status.applied_revision = applied;
@@ -366,4 +384,59 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
         failure = None;
     }
     SourceState { status, failure }
+}
+
+/// What its key means for a source: it is ready with nothing but the one that was made, and until a server takes that, the message says what to
+/// give the server.
+fn tell_key(
+    snapshot: &Snapshot,
+    key: &Standing,
+    children: &[Child],
+    status: &mut SurfaceSourceStatus,
+    (failure, messages): (&mut Option<String>, &mut Vec<String>),
+) {
+    if let Some(problem) = &key.problem {
+        status.ready = false;
+        *failure = Some(reason::DEPLOY_KEY_UNAVAILABLE.to_owned());
+        if key.is_held {
+            messages.clear();
+        }
+        messages.insert(0, problem.clone());
+        return;
+    }
+    let mut children = children.iter();
+    let child = children.find(|child| child.source == status.name && child.wanted.id.kind == "GitRepository");
+    let is_taken = child.is_some_and(|child| {
+        let wanted = ObjectView::of(&child.wanted.object);
+        let live = snapshot
+            .live
+            .get(&child.wanted.id)
+            .and_then(Live::object)
+            .map(ObjectView::of);
+        live.is_some_and(|live| {
+            let ready = live.find_condition(condition::READY);
+            ready.is_some_and(|ready| ready.status == "True")
+                && live.find_number("/status/observedGeneration") == live.find_number("/metadata/generation")
+                && live.find_text("/status/lastHandledReconcileAt") == wanted.find_annotation(REQUESTED_AT)
+        })
+    });
+    if is_taken {
+        return;
+    }
+    status.ready = false;
+    if let Some(pair) = &key.pair {
+        let mut sources = snapshot.surface.spec.sources.iter();
+        let url = sources
+            .find(|source| source.name == status.name)
+            .map(|source| source.url.shown());
+        messages.insert(
+            0,
+            format!(
+                "add this deploy key, for reading only, to {}: {} ({})",
+                url.unwrap_or_default(),
+                pair.public_key,
+                pair.fingerprint
+            ),
+        );
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::Surface;
 use tenure_api::names::{ObjectName, is_dns_label};
-use tenure_api::surface::SurfaceSource;
+use tenure_api::surface::{SurfaceDeployKey, SurfaceSource};
 use tenure_tenancy::{Denial, DenialReason, Placement, reach};
 
 use super::children::name_kustomizations;
@@ -58,6 +58,9 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
         if let Some(secret) = &source.secret_ref {
             ObjectName::new(secret.name.clone()).map_err(|error| invalid(format!("{field}.secretRef: {error}")))?;
         }
+        if let Some(key) = &source.deploy_key {
+            check_deploy_key(source, key).map_err(|problem| invalid(format!("{field}.deployKey: {problem}")))?;
+        }
         for (name, duration) in [
             ("interval", &source.interval),
             ("timeout", &source.timeout),
@@ -84,6 +87,39 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
         }
     }
     dependencies(sources).map_err(invalid)
+}
+
+/// A key is for a server that is reached over ssh, and whose own keys somebody has named.
+fn check_deploy_key(source: &SurfaceSource, key: &SurfaceDeployKey) -> Result<(), String> {
+    if source.secret_ref.is_some() {
+        return Err("secretRef names other credentials of the same source; use one".to_owned());
+    }
+    if !source.url.reveal().starts_with("ssh://") {
+        return Err(format!(
+            "{} is not reached over ssh, which is what a deploy key is for: use an address that begins with ssh://",
+            source.url
+        ));
+    }
+    if key.known_hosts.trim().is_empty() {
+        return Err(
+            "knownHosts is empty, and without it the server could be anybody: put the output of ssh-keyscan there, once you have compared it".to_owned(),
+        );
+    }
+    if key.known_hosts.len() > maxima::KNOWN_HOSTS {
+        return Err(format!(
+            "knownHosts has {} bytes, and {} is the most: leave out other servers",
+            key.known_hosts.len(),
+            maxima::KNOWN_HOSTS
+        ));
+    }
+    if key
+        .known_hosts
+        .chars()
+        .any(|letter| letter.is_control() && !matches!(letter, '\n' | '\r' | '\t'))
+    {
+        return Err("knownHosts has characters in it that no text has".to_owned());
+    }
+    Ok(())
 }
 
 fn within(field: &str, denial: Denial) -> Denial {

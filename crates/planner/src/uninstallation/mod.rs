@@ -17,7 +17,7 @@ use tenure_api::admission_webhooks::CONFIGURATION;
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, SECRET_WRITER,
     TENANT_GITOPS_CLUSTER_ROLE, TENURE_FINALIZER, VIEW_CLUSTER_ROLE,
 };
 use tenure_tenancy::admission::policy::FACTS_PREFIX;
@@ -532,7 +532,7 @@ fn is_in_every_namespace(kind: &str, object: &Value) -> bool {
     let name = ObjectView::of(object).read_text("/metadata/name");
     matches!(
         (kind, name),
-        ("ServiceAccount", "default" | CONTROLLER_SERVICE_ACCOUNT) | ("ConfigMap", "kube-root-ca.crt")
+        ("ServiceAccount", "default" | CONTROLLER_SERVICE_ACCOUNT | SECRET_WRITER) | ("ConfigMap", "kube-root-ca.crt")
     )
 }
 

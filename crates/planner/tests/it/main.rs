@@ -12,6 +12,7 @@
 mod alert;
 mod artifact_generator;
 mod bucket;
+mod deploy_keys;
 mod external_artifact;
 mod git_repository;
 mod health;

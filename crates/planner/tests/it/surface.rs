@@ -34,6 +34,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
         live: std::collections::BTreeMap::new(),
         lane_trouble: None,
         ownership: None,
+        keys: std::collections::BTreeMap::new(),
         attempt: Attempt::begin(now(), &surface.metadata),
         memory: Memory::default(),
         surface,

@@ -131,6 +131,8 @@ pub enum Rule {
     FieldOwnership,
     /// The controllers' own account makes nobody an administrator. A policy alone says so ([`policy::list_bounds`]).
     ControllerRights,
+    /// The account that writes credentials writes nothing else, and nobody else has its tokens. Policies alone say so ([`policy::list_bounds`]).
+    SecretWriter,
 }
 
 impl Rule {
@@ -155,6 +157,7 @@ impl Rule {
         Self::Tenant,
         Self::FieldOwnership,
         Self::ControllerRights,
+        Self::SecretWriter,
     ];
 
     /// Its name.
@@ -180,6 +183,7 @@ impl Rule {
             Self::Tenant => "tenant",
             Self::FieldOwnership => "field-ownership",
             Self::ControllerRights => "controller-rights",
+            Self::SecretWriter => "secret-writer",
         }
     }
 }

@@ -104,7 +104,12 @@ fn an_owner_is_believed_within_its_reach_only() {
 fn nothing_from_a_repository_acts_as_tenure_itself() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let place = |namespace: &str| matrix.realm.place(namespace);
-    for name in ["tenure-controller", "tenure-lane-pool", "tenure-lane-tenant-blue"] {
+    for name in [
+        "tenure-controller",
+        "tenure-lane-pool",
+        "tenure-secret-writer",
+        "tenure-lane-tenant-blue",
+    ] {
         let decided = identity::decide_for_kustomization(&place("tenure-system"), "tenure-system", Some(name));
         let denial = decided.unwrap_err();
         assert_eq!(denial.reason, DenialReason::AccessDenied, "{name}");

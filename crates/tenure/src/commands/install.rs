@@ -83,7 +83,7 @@ impl Install {
         if !serves_policies(&client).await? {
             objects.retain(|object| !is_bound(ObjectView::of(object).read_text("/metadata/name")));
             output::print_note(
-                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30): nothing bounds what the controllers' account may bind in kube-* namespaces, and which Tenants it may delete",
+                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30): nothing bounds what the controllers' account may bind in kube-* namespaces, which Tenants it may delete, and which Secrets tenure-secret-writer may write where an administrator binds it",
             );
         }
         let installation = Installation::new(client.clone(), identity::use_for_installation());

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use tenure_git_server::{GitServer, Options, SshOptions};
+
 use crate::process::{free_port, named};
 
 /// The shell blocks of a page, in their order.
@@ -211,6 +213,69 @@ fn admission_webhooks_on_a_cluster_that_has_tenants() {
     ] {
         assert!(said.contains(words), "no {words:?} in:\n{said}");
     }
+}
+
+/// The shell blocks of a page one by one, for a page on which somebody does something elsewhere between them.
+fn split_shell_blocks(page: &str) -> Vec<&str> {
+    let blocks = page.split("```sh\n").skip(1);
+    blocks.filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// Between what the page says, its reader adds the public half to the repository, as far as it was printed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deploy_key_for_a_private_repository() {
+    if !has_program("kubectl") {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        ssh: Some(SshOptions::loopback(Vec::new())),
+        ..Options::default()
+    };
+    let git = GitServer::start(folder.path().join("git"), options).await.unwrap();
+    let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: fetched, namespace: team-a}\n";
+    let repository = git.create("app").await.unwrap();
+    repository.commit([("a.yaml", manifest)], "first").await.unwrap();
+    let data = folder.path().join("cluster");
+    let endpoint = format!("ssh://{}", git.ssh_address().unwrap());
+    let _up = crate::process::Up::start(&data, &["--allow-source", &endpoint]);
+    let page =
+        read_page("deploy-keys.md").replace("ssh://git@git.example/team-a/app.git", &git.ssh_url("app").unwrap());
+    let blocks = split_shell_blocks(&page);
+    let [bind, ask, show, fetch, renew] = blocks.as_slice() else {
+        panic!("{blocks:#?}");
+    };
+    let hosts = ask
+        .lines()
+        .find(|line| line.contains("git.example ssh-ed25519"))
+        .unwrap();
+    let ask = ask.replace(hosts.trim(), git.known_hosts().unwrap().trim());
+    let run = |script: &str| {
+        run_script(folder.path(), script, |command| {
+            command.env("KUBECONFIG", data.join("kubeconfig"));
+        })
+    };
+    let tenant = "kubectl apply -f - <<'YAML'\napiVersion: capsule.clastix.io/v1beta2\nkind: Tenant\nmetadata: {name: team-a}\n\
+                  spec: {owners: [{kind: User, name: alice}]}\nYAML\nkubectl wait tenant/team-a --for=condition=Ready --timeout=60s\n";
+    let public = |said: &str| {
+        said.lines()
+            .find(|line| line.starts_with("ssh-ed25519 "))
+            .unwrap()
+            .to_owned()
+    };
+    let first = public(&run(&[tenant, bind, &ask, show].join("\n")));
+    git.authorize(&first).unwrap();
+    let said = run(&format!("{fetch}\nkubectl get configmap fetched -n team-a"));
+    assert!(said.contains("surface.tenure.dev/app condition met"), "{said}");
+
+    git.revoke_all();
+    let gone = "until kubectl get events -n team-a | grep -q DeployKeyGone; do sleep 0.2; done\n\
+                until [ \"$(kubectl get events -n team-a | grep -c DeployKeyMade)\" -ge 2 ]; do sleep 0.2; done\n";
+    let second = public(&run(&[renew, gone, show].join("\n")));
+    assert_ne!(first, second);
+    git.authorize(&second).unwrap();
+    run(fetch);
 }
 
 /// The YAML blocks of a page, as data.

@@ -1,7 +1,7 @@
 //! What the controllers' own account may bind and write, whatever RBAC lets it: a tenant's namespaces may be any, and RBAC knows no "all but".
 //!
-//! Owns the one policy that stands above the controllers: who installs Tenure applies it, and the controllers have no right to change or
-//! delete it, as they have to those that they keep in force. It refuses what could make whoever has the controllers' token an
+//! Owns the policy that stands above the controllers, and with [`credentials`] which policies stand above Tenure's own accounts: who installs Tenure
+//! applies them, and the controllers have no right to change or delete them, as they have to those that they keep in force. It refuses what could make whoever has the controllers' token an
 //! administrator: anything but their bookkeeping in Kubernetes' own namespaces and in the platform's, and in the whole cluster anything but
 //! what owners are known by. What an administrator binds meets it not.
 
@@ -11,7 +11,7 @@ use tenure_api::metadata::{
     LANE_CLUSTER_ROLE, LANE_PREFIX, NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
 };
 
-use super::{About, Policy, USER, Validation, Where, phrase, quote, variable};
+use super::{About, Policy, USER, Validation, Where, credentials, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::OWN;
 
@@ -20,16 +20,22 @@ const NAME: &str = "controller-rights";
 /// The lane that works in Kubernetes' own namespaces and in the platform's.
 const PLATFORM_LANE: &str = "platform";
 
-/// The policy above the controllers, and its binding.
+/// The policies above Tenure's own accounts, each with its binding.
 #[must_use]
 pub fn list_bounds(platform: &str) -> Vec<Value> {
-    bounds(platform).write(platform).into()
+    let policies = [
+        bounds(platform),
+        credentials::written(platform),
+        credentials::minted(platform),
+    ];
+    policies.into_iter().flat_map(|policy| policy.write(platform)).collect()
 }
 
-/// Whether a policy or a binding of this name is the one above the controllers.
+/// Whether a policy or a binding of this name is one above Tenure's own accounts.
 #[must_use]
 pub fn is_bound(name: &str) -> bool {
-    name.strip_prefix(super::POLICY_PREFIX) == Some(NAME)
+    let own = name.strip_prefix(super::POLICY_PREFIX);
+    own.is_some_and(|own| own == NAME || credentials::NAMES.contains(&own))
 }
 
 fn bounds(platform: &str) -> Policy {

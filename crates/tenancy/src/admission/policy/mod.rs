@@ -14,6 +14,7 @@
 mod account;
 mod bounds;
 mod cordon;
+mod credentials;
 mod expression;
 mod facts;
 mod flux;

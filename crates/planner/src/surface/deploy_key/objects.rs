@@ -1,0 +1,174 @@
+//! What is written for a key: the Secret in the form that Flux's sources read, and the Role and RoleBinding that let one account read that one. All
+//! three have one name, and are owned by the Surface, so that they go with it.
+
+use serde_json::{Value, json};
+use tenure_api::metadata::{
+    CREDENTIAL_DEPLOY_KEY, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE, SURFACE_LABEL, SURFACE_SOURCE_LABEL,
+};
+use tenure_api::{ObjectId, ObjectView, Surface};
+use tenure_tenancy::ServiceAccount;
+
+use super::super::children::name_repository;
+use crate::dependents::{Verdict, Wanted, is_owned_by};
+use crate::plan::{Delete, Propagation, Request, Watched};
+
+use super::Work;
+
+/// The entry of the Secret with the private half.
+pub const PRIVATE_HALF: &str = "identity";
+/// The entry with the public half.
+pub const PUBLIC_HALF: &str = "identity.pub";
+/// The entry with the host keys.
+pub const KNOWN_HOSTS: &str = "known_hosts";
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// One of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Secret,
+    Role,
+    RoleBinding,
+}
+
+impl Sort {
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Secret => "Secret",
+            Self::Role => "Role",
+            Self::RoleBinding => "RoleBinding",
+        }
+    }
+
+    fn group(self) -> &'static str {
+        match self {
+            Self::Secret => "",
+            Self::Role | Self::RoleBinding => RBAC,
+        }
+    }
+}
+
+/// What the Secret of a source's key is called, by the name of its Surface.
+#[must_use]
+pub fn name_key(surface: &str, source: &str) -> String {
+    format!("{}-deploy-key", name_repository(surface, source))
+}
+
+/// Whether an object was written for a key of this Surface: by labels and by ownerReference with its uid.
+#[must_use]
+pub fn is_ours(object: &Value, surface: &Surface) -> bool {
+    let view = ObjectView::of(object);
+    view.find_label(CREDENTIAL_LABEL) == Some(CREDENTIAL_DEPLOY_KEY)
+        && view.find_label(SURFACE_LABEL) == surface.metadata.name.as_deref()
+        && is_owned_by(object, "Surface", &surface.metadata)
+}
+
+fn id(surface: &Surface, source: &str, sort: Sort) -> ObjectId {
+    ObjectId {
+        namespace: surface.metadata.namespace.clone().unwrap_or_default(),
+        name: name_key(surface.metadata.name.as_deref().unwrap_or_default(), source),
+        group: sort.group().to_owned(),
+        kind: sort.kind().to_owned(),
+    }
+}
+
+pub(super) fn target(surface: &Surface, source: &str, sort: Sort) -> Watched {
+    Watched {
+        id: id(surface, source, sort),
+        version: "v1".to_owned(),
+    }
+}
+
+fn write_metadata(surface: &Surface, source: &str) -> Value {
+    let id = id(surface, source, Sort::Secret);
+    json!({
+        "name": id.name,
+        "namespace": id.namespace,
+        "labels": {
+            CREDENTIAL_LABEL: CREDENTIAL_DEPLOY_KEY,
+            SURFACE_LABEL: surface.metadata.name,
+            SURFACE_SOURCE_LABEL: source,
+            MANAGED_BY: MANAGED_BY_TENURE,
+        },
+        "ownerReferences": [{
+            "apiVersion": "tenure.dev/v1alpha1",
+            "kind": "Surface",
+            "name": surface.metadata.name,
+            "uid": surface.metadata.uid,
+            "controller": true,
+        }],
+    })
+}
+
+/// The Secret, without the pair.
+pub(super) fn write_secret(surface: &Surface, source: &str, hosts: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": write_metadata(surface, source),
+        "stringData": { KNOWN_HOSTS: hosts },
+    })
+}
+
+/// What stands behind the public half: whoever sees it among a repository's keys has to know whose it is.
+pub(super) fn write_comment(surface: &Surface, source: &str) -> String {
+    let namespace = surface.metadata.namespace.as_deref().unwrap_or_default();
+    let name = surface.metadata.name.as_deref().unwrap_or_default();
+    format!("tenure:{namespace}/{}", name_repository(name, source))
+}
+
+/// The patch of the host keys.
+pub(super) fn write_hosts_patch(uid: &str, resource_version: &str, hosts: &str) -> Value {
+    json!({
+        "metadata": { "uid": uid, "resourceVersion": resource_version },
+        "stringData": { KNOWN_HOSTS: hosts },
+    })
+}
+
+/// The Role and the RoleBinding: nothing but `get` of this one Secret, and for this one account.
+pub(super) fn write_access(surface: &Surface, source: &str, reader: &ServiceAccount) -> [Wanted; 2] {
+    let metadata = write_metadata(surface, source);
+    let name = id(surface, source, Sort::Secret).name;
+    let wanted = |sort: Sort, object: Value| Wanted {
+        id: id(surface, source, sort),
+        version: "v1",
+        object,
+    };
+    let role = json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata,
+        "rules": [{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["get"] }],
+    });
+    let binding = json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": { "apiGroup": RBAC, "kind": "Role", "name": name },
+        "subjects": [{ "kind": "ServiceAccount", "name": reader.name(), "namespace": reader.namespace() }],
+    });
+    [wanted(Sort::Role, role), wanted(Sort::RoleBinding, binding)]
+}
+
+/// What is to be done with a Role or a RoleBinding that is there.
+pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface) -> Verdict {
+    let same = |field: &str| live.get(field) == wanted.object.get(field);
+    if !is_ours(live, surface) {
+        Verdict::Foreign("was not made for this source's deploy key: rename the source, or delete it")
+    } else if wanted.id.kind == "RoleBinding" && !same("roleRef") {
+        Verdict::Foreign("binds another role: delete it, so that the right one can be made")
+    } else if ObjectView::of(live).is_being_deleted() {
+        // Made again when it is gone; a look tells.
+        Verdict::AsWanted
+    } else if same("rules") && same("subjects") {
+        Verdict::AsWanted
+    } else {
+        Verdict::Differs
+    }
+}
+
+/// The end of one of the three.
+pub(super) fn write_end(surface: &Surface, source: &str, sort: Sort, uid: &str) -> Work {
+    Work::Request(Request::Delete(Delete {
+        target: target(surface, source, sort),
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+        propagation: Propagation::Background,
+        why: "the source has no deploy key any more".to_owned(),
+    }))
+}

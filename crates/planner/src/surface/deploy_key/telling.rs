@@ -1,0 +1,238 @@
+//! How the key of a source stands, as a Surface's status and events say it. Says of a key what anybody may know: its public half, its fingerprint, and
+//! the name of its Secret.
+
+use tenure_api::SurfaceStatus;
+use tenure_api::metadata::{PLATFORM_NAMESPACE, SECRET_WRITER};
+use tenure_api::surface::SurfaceDeployKeyStatus;
+
+use super::objects::{judge_access, name_key, write_access};
+use super::{Case, Pair, STEPS, SecretFacts, Snapshot, Step, list_cases};
+use crate::answer::{Failure, Live};
+use crate::dependents::{Verdict, Wanted};
+use crate::plan::{Event, EventKind, EventPlace};
+use crate::refusal::Reason;
+
+/// The reason of events about a key that was made, and about one that is gone.
+const MADE: &str = "DeployKeyMade";
+const GONE: &str = "DeployKeyGone";
+
+/// How the key of a source stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::surface) struct Standing {
+    /// The Secret that the source is to fetch with.
+    pub(in crate::surface) secret: String,
+    /// The public half that a server has to know.
+    pub(in crate::surface) pair: Option<Pair>,
+    /// What is wrong.
+    pub(in crate::surface) problem: Option<String>,
+    /// Whether nothing may be fetched with what the Secret holds.
+    pub(in crate::surface) is_held: bool,
+}
+
+/// Whether a pair is the one that the status tells of, if it tells of one.
+pub(super) fn is_as_recorded(recorded: Option<&SurfaceDeployKeyStatus>, pair: &Pair) -> bool {
+    recorded.is_none_or(|recorded| recorded.fingerprint == pair.fingerprint)
+}
+
+/// How the key of a source stands, if it wants one.
+pub(in crate::surface) fn judge(snapshot: &Snapshot, source: &str) -> Option<Standing> {
+    let cases = list_cases(snapshot);
+    let case = cases
+        .iter()
+        .find(|case| case.source == source && case.wanting.is_some())?;
+    Some(case.judge())
+}
+
+/// The keys that the status tells of.
+pub(in crate::surface) fn list_statuses(snapshot: &Snapshot) -> Vec<SurfaceDeployKeyStatus> {
+    let told = |case: &Case<'_>| -> Option<SurfaceDeployKeyStatus> {
+        let recorded = case.recorded().cloned();
+        if case.wanting.is_none() {
+            return recorded.filter(|_| !case.is_over());
+        }
+        match (case.facts(), recorded) {
+            (Some(facts), None) => facts.pair().map(|pair| case.write_status(pair)),
+            (Some(facts), Some(_)) if facts.secret == SecretFacts::Absent => None,
+            (_, recorded) => recorded,
+        }
+    };
+    list_cases(snapshot).iter().filter_map(told).collect()
+}
+
+/// What is new between what the status said of keys and what it says now.
+pub(in crate::surface) fn list_news(snapshot: &Snapshot, new: &SurfaceStatus) -> Vec<Event> {
+    let old = snapshot.surface.status.as_ref();
+    let old = old.map(|status| status.deploy_keys.as_slice()).unwrap_or_default();
+    let has = |keys: &[SurfaceDeployKeyStatus], key: &SurfaceDeployKeyStatus| {
+        keys.iter()
+            .any(|other| other.source == key.source && other.fingerprint == key.fingerprint)
+    };
+    let event = |kind, reason: &str, message| Event {
+        kind,
+        reason: reason.to_owned(),
+        message,
+        annotations: std::collections::BTreeMap::new(),
+        place: EventPlace::default(),
+    };
+    let wants = |key: &SurfaceDeployKeyStatus| {
+        let mut sources = snapshot.surface.spec.sources.iter();
+        sources.any(|source| source.name == key.source && source.deploy_key.is_some())
+    };
+    let gone = old.iter().filter(|key| !has(&new.deploy_keys, key)).map(|key| {
+        let what = format!("the deploy key {} of source {}", key.fingerprint, key.source);
+        if wants(key) {
+            let message = format!(
+                "{what} is gone with Secret {}: a new one is made, and fetches once it is added to the repository; take the old one off there",
+                key.secret_name
+            );
+            event(EventKind::Warning, GONE, message)
+        } else {
+            let message = format!("{what} was deleted: take it off the repository");
+            event(EventKind::Normal, GONE, message)
+        }
+    });
+    let made = new.deploy_keys.iter().filter(|key| !has(old, key)).map(|key| {
+        let message = format!(
+            "the deploy key {} of source {} was made; its public half is in the status, to be added to the repository: {}",
+            key.fingerprint, key.source, key.public_key
+        );
+        event(EventKind::Normal, MADE, message)
+    });
+    gone.chain(made).collect()
+}
+
+impl Case<'_> {
+    fn secret_name(&self) -> String {
+        let surface = self.snapshot.surface.metadata.name.as_deref().unwrap_or_default();
+        name_key(surface, self.source)
+    }
+
+    fn namespace(&self) -> &str {
+        self.snapshot.surface.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn write_status(&self, pair: &Pair) -> SurfaceDeployKeyStatus {
+        SurfaceDeployKeyStatus {
+            source: self.source.to_owned(),
+            public_key: pair.public_key.clone(),
+            fingerprint: pair.fingerprint.clone(),
+            secret_name: self.secret_name(),
+        }
+    }
+
+    fn judge(&self) -> Standing {
+        let secret = self.secret_name();
+        let recorded = self.recorded().map(|recorded| Pair {
+            public_key: recorded.public_key.clone(),
+            fingerprint: recorded.fingerprint.clone(),
+        });
+        let standing = |pair: Option<Pair>, problem: Option<String>, is_held: bool| Standing {
+            secret: secret.clone(),
+            pair,
+            problem,
+            is_held,
+        };
+        let delete = format!(
+            "delete it, and a new key is made, which has to be added to the repository: kubectl delete secret {secret} -n {}",
+            self.namespace()
+        );
+        let held = |problem: String| standing(None, Some(problem), true);
+        let Some(facts) = self.facts() else {
+            // Not looked at yet.
+            let is_held = recorded.is_none();
+            return standing(recorded, None, is_held);
+        };
+        match &facts.secret {
+            SecretFacts::Foreign => held(format!(
+                "Secret {secret} exists and was not made by this surface, so nothing is written into it and nothing is fetched with it: rename the source, or delete the Secret"
+            )),
+            SecretFacts::Ours { is_going: true, .. } => held(format!(
+                "Secret {secret} is being deleted; a new key is made when it is gone"
+            )),
+            SecretFacts::Ours { pair: Err(why), .. } => held(format!(
+                "Secret {secret} no longer holds the key that was made: {why}; nothing is fetched with it: {delete}"
+            )),
+            SecretFacts::Ours { pair: Ok(pair), .. } => match &recorded {
+                Some(recorded) if recorded.fingerprint != pair.fingerprint => held(format!(
+                    "Secret {secret} holds another key ({}) than the one that was made ({}); nothing is fetched with it: {delete}",
+                    pair.fingerprint, recorded.fingerprint
+                )),
+                _ => standing(Some(pair.clone()), self.find_trouble(facts), false),
+            },
+            SecretFacts::Absent => match (&facts.refused, &recorded) {
+                (Some((what, failure)), _) => held(self.explain(what, failure)),
+                (None, Some(_)) => held(format!(
+                    "Secret {secret} is gone, and the deploy key with it; a new one is made"
+                )),
+                (None, None) if facts.steps >= STEPS => held(never_stays()),
+                (None, None) => held(format!("Secret {secret} is being made")),
+            },
+            // What can't be looked at now and was good before goes on, unless it is known that nobody may look.
+            SecretFacts::Failed(failure) if recorded.is_some() && !is_grant(failure) => standing(recorded, None, false),
+            SecretFacts::Failed(failure) => {
+                let what = format!("look at Secret/{}/{secret}", self.namespace());
+                let is_held = recorded.is_none();
+                standing(recorded, Some(self.explain(&what, failure)), is_held)
+            }
+        }
+    }
+
+    /// What is wrong besides, with a key that is good.
+    fn find_trouble(&self, facts: &super::KeyFacts) -> Option<String> {
+        if let Some((what, failure)) = &facts.refused {
+            return Some(self.explain(what, failure));
+        }
+        let reader = match self.find_reader() {
+            Ok(reader) => reader,
+            Err(denial) => return Some(format!("nobody may be given the deploy key: {}", denial.message)),
+        };
+        let [role, binding] = write_access(&self.snapshot.surface, self.source, &reader);
+        let trouble = |live: &Live, wanted: &Wanted| match live {
+            Live::Failed(failure) => Some(self.explain(&format!("look at {}", wanted.id.subject()), failure)),
+            Live::Present(live) => match judge_access(&live.0, wanted, &self.snapshot.surface) {
+                Verdict::Foreign(why) => Some(format!("{} exists and {why}", wanted.id.subject())),
+                Verdict::AsWanted => None,
+                Verdict::Differs if facts.steps < STEPS => None,
+                Verdict::Differs => Some(never_stays()),
+            },
+            Live::Absent | Live::Unserved => None,
+        };
+        trouble(&facts.role, &role).or_else(|| trouble(&facts.binding, &binding))
+    }
+
+    /// Why something could not be done, and who can change that.
+    fn explain(&self, what: &str, failure: &Failure) -> String {
+        let namespace = self.namespace();
+        if failure.reason == Reason::IdentityMissing {
+            return format!(
+                "the deploy key can't be made: ServiceAccount {PLATFORM_NAMESPACE}/{SECRET_WRITER}, which writes it, is not there; install Tenure again (tenure install)"
+            );
+        }
+        let grant = format!(
+            "kubectl create rolebinding {SECRET_WRITER} -n {namespace} --clusterrole {SECRET_WRITER} --serviceaccount {PLATFORM_NAMESPACE}:{SECRET_WRITER}"
+        );
+        if is_grant(failure) && what.starts_with("look at ") {
+            return format!(
+                "ServiceAccount {PLATFORM_NAMESPACE}/{SECRET_WRITER}, which writes deploy keys, has no right to do so in namespace {namespace}: an administrator has to bind ClusterRole {SECRET_WRITER} to it there: {grant}"
+            );
+        }
+        format!(
+            "ServiceAccount {PLATFORM_NAMESPACE}/{SECRET_WRITER} can't {what} ({}): {}",
+            failure.reason, failure.message
+        )
+    }
+}
+
+fn is_grant(failure: &Failure) -> bool {
+    failure.reason == Reason::Forbidden
+}
+
+fn never_stays() -> String {
+    "what is written for the deploy key doesn't stay as it is written: somebody changes or deletes it".to_owned()
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} as {}", self.work.describe(), self.writer)
+    }
+}

@@ -1,0 +1,546 @@
+//! The keys of a Surface's sources: what is done in which order, what is never done, and what the status says of it.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenure_planner::answer::{DeleteAnswer, Failure, Reason};
+use tenure_planner::surface::deploy_key::{
+    Answer, Pair, SecretFacts, Step, Work, begin, is_ours, list_due, name_key, take,
+};
+use tenure_planner::surface::{Attempt, Memory, Plan, Snapshot, plan};
+use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
+use tenure_tenancy::Realm;
+
+const HOSTS: &str = "git.example ssh-ed25519 AAAA";
+
+fn start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn later(seconds: i64) -> Timestamp {
+    start() + SignedDuration::from_secs(seconds)
+}
+
+fn source() -> Value {
+    json!({ "name": "app", "url": "ssh://git@git.example/blue/app.git", "deployKey": { "knownHosts": HOSTS } })
+}
+
+/// A Surface in a namespace of tenant `blue`, or of nobody, or of the platform.
+fn snapshot(namespace: &str, spec: Value) -> Snapshot {
+    let realm: Realm = serde_json::from_value(json!({
+        "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
+        "namespaces": [
+            { "name": "tenure-system" },
+            { "name": "nobody" },
+            { "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
+            { "name": "blue-dev", "uid": "n-blue-dev", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
+        ],
+    }))
+    .unwrap();
+    let surface: tenure_api::Surface = serde_json::from_value(json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
+        "metadata": { "name": "shop", "namespace": namespace, "uid": "s", "generation": 1 },
+        "spec": spec,
+    }))
+    .unwrap();
+    Snapshot {
+        placement: realm.place(namespace),
+        live: BTreeMap::new(),
+        lane_trouble: None,
+        ownership: None,
+        keys: BTreeMap::new(),
+        attempt: Attempt::begin(start(), &surface.metadata),
+        memory: Memory::default(),
+        surface,
+    }
+}
+
+fn forbidden() -> Failure {
+    Failure {
+        code: 403,
+        reason: Reason::Forbidden,
+        message: "no".to_owned(),
+        ..Failure::default()
+    }
+}
+
+/// A namespace as the account that writes credentials meets it.
+#[derive(Default)]
+struct World {
+    secret: Option<Held>,
+    access: BTreeMap<String, Value>,
+    /// What may not be done: the beginning of a step's words.
+    refused: Vec<&'static str>,
+    /// How many keys were made.
+    made: u32,
+    done: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Held {
+    is_foreign: bool,
+    pair: Result<Pair, String>,
+    hosts: String,
+}
+
+fn pair(number: u32) -> Pair {
+    Pair {
+        public_key: format!("ssh-ed25519 AAAA{number}"),
+        fingerprint: format!("SHA256:{number}"),
+    }
+}
+
+impl World {
+    fn tell(&self) -> SecretFacts {
+        match &self.secret {
+            None => SecretFacts::Absent,
+            Some(held) if held.is_foreign => SecretFacts::Foreign,
+            Some(held) => SecretFacts::Ours {
+                uid: "u".to_owned(),
+                resource_version: "1".to_owned(),
+                is_going: false,
+                pair: held.pair.clone(),
+                known_hosts: Some(held.hosts.clone()),
+            },
+        }
+    }
+
+    fn answer(&mut self, step: &Step) -> Answer {
+        let words = step.work.describe();
+        let is_refused = self.refused.iter().any(|refused| words.starts_with(refused));
+        if !words.starts_with("look at") {
+            self.done.push(words);
+        }
+        let read = |kind: &str| match self.access.get(kind) {
+            Some(object) => Live::Present(Object(object.clone())),
+            None => Live::Absent,
+        };
+        match &step.work {
+            Work::Look { .. } if is_refused => {
+                let live = Live::Failed(forbidden());
+                Answer::Looked(SecretFacts::Failed(forbidden()), live.clone(), live)
+            }
+            Work::Look { .. } => Answer::Looked(self.tell(), read("Role"), read("RoleBinding")),
+            Work::Make { .. } | Work::Patch { .. } if is_refused => Answer::Secret(Err(forbidden())),
+            Work::Make { secret, .. } => {
+                assert!(self.secret.is_none(), "made over one that is there");
+                self.made += 1;
+                self.secret = Some(Held {
+                    is_foreign: false,
+                    pair: Ok(pair(self.made)),
+                    hosts: secret["stringData"]["known_hosts"].as_str().unwrap().to_owned(),
+                });
+                Answer::Secret(Ok(self.tell()))
+            }
+            Work::Patch { patch, .. } => {
+                let held = self.secret.as_mut().unwrap();
+                held.hosts = patch["stringData"]["known_hosts"].as_str().unwrap().to_owned();
+                Answer::Secret(Ok(self.tell()))
+            }
+            Work::Request(Request::Apply(apply)) => {
+                self.access.insert(apply.id.kind.clone(), apply.object.0.clone());
+                Answer::Written(WriteAnswer::Done(apply.object.clone()))
+            }
+            Work::Request(Request::Delete(delete)) => {
+                if delete.target.id.kind == "Secret" {
+                    self.secret = None;
+                }
+                self.access.remove(&delete.target.id.kind);
+                Answer::Deleted(DeleteAnswer::Accepted)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A round of the shell: keys first, then the plan, on a cluster that accepts what it writes; the status is stored.
+fn round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan {
+    snapshot.attempt = Attempt::begin(now, &snapshot.surface.metadata);
+    begin(snapshot);
+    for _ in 0..50 {
+        let due = list_due(snapshot, now);
+        for step in &due {
+            let answer = world.answer(step);
+            take(&mut snapshot.keys, step, answer, now);
+        }
+        if !due.is_empty() {
+            continue;
+        }
+        let plan = plan(snapshot, now);
+        assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
+        for step in &plan.steps {
+            match step {
+                Request::Read(target) => {
+                    snapshot.live.entry(target.id.clone()).or_insert(Live::Absent);
+                }
+                Request::Apply(apply) => {
+                    let mut object = apply.object.0.clone();
+                    object["metadata"]["uid"] = json!("child");
+                    let answer = tenure_planner::Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
+                    snapshot.live.extend(snapshot.attempt.take(answer));
+                }
+                other => panic!("{other}"),
+            }
+        }
+        if plan.next == Next::Again {
+            continue;
+        }
+        if let Some(status) = &plan.status {
+            snapshot.surface.status = Some(status.clone());
+        }
+        return plan;
+    }
+    panic!("it never ends")
+}
+
+fn ready(snapshot: &Snapshot) -> (String, String) {
+    let status = snapshot.surface.status.as_ref().unwrap();
+    let ready = tenure_api::condition::find(&status.conditions, "Ready").unwrap();
+    (ready.reason.clone(), ready.message.clone())
+}
+
+fn fingerprints(snapshot: &Snapshot) -> Vec<String> {
+    let keys = snapshot.surface.status.iter().flat_map(|status| &status.deploy_keys);
+    keys.map(|key| key.fingerprint.clone()).collect()
+}
+
+fn repository(snapshot: &mut Snapshot) -> &mut Value {
+    let found = snapshot.live.iter_mut().find(|(id, _)| id.kind == "GitRepository");
+    match found.unwrap().1 {
+        Live::Present(object) => &mut object.0,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn events(plan: &Plan) -> Vec<&str> {
+    plan.events.iter().map(|event| event.reason.as_str()).collect()
+}
+
+#[test]
+fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
+    let mut snapshot = snapshot("blue", json!({ "sources": [source()] }));
+    let mut world = World::default();
+    let plan = round(&mut snapshot, &mut world, start());
+    assert_eq!(
+        world.done,
+        [
+            "create Secret/blue/shop-app-deploy-key",
+            "apply Role/blue/shop-app-deploy-key (Surface)",
+            "apply RoleBinding/blue/shop-app-deploy-key (Surface)",
+        ]
+    );
+    assert_eq!(fingerprints(&snapshot), ["SHA256:1"]);
+    assert!(events(&plan).contains(&"DeployKeyMade"), "{:?}", plan.events);
+    let role = &world.access["Role"];
+    assert_eq!(
+        role["rules"],
+        json!([{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["shop-app-deploy-key"], "verbs": ["get"] }])
+    );
+    let binding = &world.access["RoleBinding"];
+    assert_eq!(
+        (
+            &binding["roleRef"]["kind"],
+            &binding["roleRef"]["name"],
+            &binding["subjects"]
+        ),
+        (
+            &json!("Role"),
+            &json!("shop-app-deploy-key"),
+            &json!([{ "kind": "ServiceAccount", "name": "blue-gitops", "namespace": "blue" }])
+        )
+    );
+    assert!([role, binding].iter().all(|object| is_ours(object, &snapshot.surface)));
+
+    // The repository is asked with it, and until it is taken the message says what to add, and where.
+    let spec = repository(&mut snapshot)["spec"].clone();
+    assert_eq!(spec["secretRef"]["name"], "shop-app-deploy-key");
+    assert!(spec["suspend"].is_null(), "{spec}");
+    repository(&mut snapshot)["status"] = json!({ "conditions": [{
+        "type": "Ready", "status": "False", "reason": "AuthenticationFailed", "message": "the key was refused" }] });
+    round(&mut snapshot, &mut world, later(1));
+    let (reason, message) = ready(&snapshot);
+    assert_eq!(reason, "AuthenticationFailed");
+    assert!(
+        message.contains(
+            "add this deploy key, for reading only, to ssh://git.example/blue/app.git: ssh-ed25519 AAAA1 (SHA256:1)"
+        ) && message.contains("the key was refused"),
+        "{message}"
+    );
+
+    // Once it is taken nobody is told any more, and nothing is done again.
+    let asked = repository(&mut snapshot)["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].clone();
+    assert_eq!(asked, "SHA256:1");
+    repository(&mut snapshot)["metadata"]["generation"] = json!(1);
+    repository(&mut snapshot)["status"] = json!({ "observedGeneration": 1, "lastHandledReconcileAt": asked, "conditions": [{
+        "type": "Ready", "status": "True", "reason": "Succeeded", "message": "stored" }] });
+    round(&mut snapshot, &mut world, later(2));
+    let message = ready(&snapshot).1;
+    assert!(!message.contains("add this deploy key"), "{message}");
+    assert_eq!((world.done.len(), world.made), (3, 1));
+}
+
+#[test]
+fn what_is_missing_is_named_with_the_command_that_gives_it() {
+    let mut snapshot = snapshot("blue", json!({ "sources": [source()] }));
+    let mut world = World {
+        refused: vec!["look at"],
+        ..World::default()
+    };
+    let plan = round(&mut snapshot, &mut world, start());
+    let (reason, message) = ready(&snapshot);
+    assert_eq!(reason, "DeployKeyUnavailable");
+    assert!(
+        message.contains("ServiceAccount tenure-system/tenure-secret-writer")
+            && message.contains(
+                "kubectl create rolebinding tenure-secret-writer -n blue --clusterrole tenure-secret-writer --serviceaccount tenure-system:tenure-secret-writer"
+            ),
+        "{message}"
+    );
+    assert_eq!(plan.next, Next::Done(Some(later(10))));
+    assert_eq!(world.done, Vec::<String>::new());
+    // Nothing is fetched as if there were no credentials.
+    assert_eq!(repository(&mut snapshot)["spec"]["suspend"], true);
+    // Not asked again before its time; then it goes on by itself.
+    assert!(list_due(&snapshot, later(9)).is_empty());
+    world.refused.clear();
+    round(&mut snapshot, &mut world, later(10));
+    assert_eq!(fingerprints(&snapshot), ["SHA256:1"]);
+    assert!(repository(&mut snapshot)["spec"]["suspend"].is_null());
+
+    // What is refused besides, a quota, is said in its own words.
+    let mut snapshot = snapshot_of_blue();
+    let mut world = World {
+        refused: vec!["create Secret"],
+        ..World::default()
+    };
+    round(&mut snapshot, &mut world, start());
+    let message = ready(&snapshot).1;
+    assert!(
+        message.contains("can't create Secret/blue/shop-app-deploy-key (Forbidden): no")
+            && !message.contains("kubectl"),
+        "{message}"
+    );
+    assert_eq!(world.access.len(), 0, "nobody may read what isn't there");
+}
+
+fn snapshot_of_blue() -> Snapshot {
+    snapshot("blue", json!({ "sources": [source()] }))
+}
+
+#[test]
+fn nothing_is_written_or_fetched_with_a_secret_of_somebody_else() {
+    let mut snapshot = snapshot_of_blue();
+    let mut world = World {
+        secret: Some(Held {
+            is_foreign: true,
+            pair: Ok(pair(7)),
+            hosts: HOSTS.to_owned(),
+        }),
+        ..World::default()
+    };
+    round(&mut snapshot, &mut world, start());
+    let (reason, message) = ready(&snapshot);
+    assert_eq!(reason, "DeployKeyUnavailable");
+    assert!(message.contains("was not made by this surface"), "{message}");
+    assert_eq!((world.done.len(), fingerprints(&snapshot).len()), (0, 0));
+    assert_eq!(repository(&mut snapshot)["spec"]["suspend"], true);
+    // As soon as it is gone, there is a key.
+    world.secret = None;
+    round(&mut snapshot, &mut world, later(10));
+    assert_eq!(fingerprints(&snapshot), ["SHA256:1"]);
+}
+
+#[test]
+fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
+    for (put, said) in [
+        (
+            Ok(pair(9)),
+            "holds another key (SHA256:9) than the one that was made (SHA256:1)",
+        ),
+        (
+            Err("identity.pub is not the public half of identity".to_owned()),
+            "no longer holds the key that was made: identity.pub is not the public half of identity",
+        ),
+    ] {
+        let mut snapshot = snapshot_of_blue();
+        let mut world = World::default();
+        round(&mut snapshot, &mut world, start());
+        world.secret.as_mut().unwrap().pair = put;
+        round(&mut snapshot, &mut world, later(301));
+        let (reason, message) = ready(&snapshot);
+        assert_eq!(reason, "DeployKeyUnavailable");
+        assert!(
+            message.contains(said) && message.contains("kubectl delete secret shop-app-deploy-key -n blue"),
+            "{message}"
+        );
+        assert_eq!(repository(&mut snapshot)["spec"]["suspend"], true);
+        assert_eq!(
+            fingerprints(&snapshot),
+            ["SHA256:1"],
+            "the status tells of the one that was made"
+        );
+        assert_eq!(world.done.len(), 3, "{:?}", world.done);
+    }
+}
+
+#[test]
+fn a_key_that_is_gone_is_said_before_another_one_is_made() {
+    let mut snapshot = snapshot_of_blue();
+    let mut world = World::default();
+    round(&mut snapshot, &mut world, start());
+    world.secret = None;
+    // A source that can't fetch any more is a reason to look at once.
+    repository(&mut snapshot)["status"] = json!({ "conditions": [{
+        "type": "Ready", "status": "False", "reason": "AuthenticationFailed", "message": "there is no Secret" }] });
+    let plan = round(&mut snapshot, &mut world, later(2));
+    assert_eq!((fingerprints(&snapshot).len(), world.made), (0, 1), "said first");
+    assert!(events(&plan).contains(&"DeployKeyGone"), "{:?}", plan.events);
+    assert_eq!(plan.next, Next::Done(Some(later(3))));
+    let plan = round(&mut snapshot, &mut world, later(3));
+    assert_eq!(fingerprints(&snapshot), ["SHA256:2"]);
+    assert!(events(&plan).contains(&"DeployKeyMade"), "{:?}", plan.events);
+    // The repository is asked anew with it.
+    let asked = &repository(&mut snapshot)["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"];
+    assert_eq!(asked, "SHA256:2");
+    // Whoever ended between making it and saying so takes it for the one that was made.
+    let mut crashed = snapshot_of_blue();
+    round(&mut crashed, &mut world, later(4));
+    assert_eq!((fingerprints(&crashed), world.made), (vec!["SHA256:2".to_owned()], 2));
+}
+
+#[test]
+fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
+    let mut snapshot = snapshot_of_blue();
+    let mut world = World::default();
+    round(&mut snapshot, &mut world, start());
+    world.done.clear();
+    snapshot.surface.metadata.generation = Some(2);
+    snapshot.surface.spec.sources[0]
+        .deploy_key
+        .as_mut()
+        .unwrap()
+        .known_hosts = "other.example ssh-ed25519 BBBB".to_owned();
+    world.access.get_mut("RoleBinding").unwrap()["subjects"] = json!([]);
+    round(&mut snapshot, &mut world, later(1));
+    assert_eq!(
+        world.done,
+        [
+            "change known_hosts in Secret/blue/shop-app-deploy-key",
+            "apply RoleBinding/blue/shop-app-deploy-key (Surface)",
+        ]
+    );
+    assert_eq!((fingerprints(&snapshot), world.made), (vec!["SHA256:1".to_owned()], 1));
+    // Somebody else's Role of that name is left alone, and said.
+    let role = world.access.get("Role").cloned().unwrap();
+    world.access.get_mut("Role").unwrap()["metadata"]["ownerReferences"] = json!([]);
+    round(&mut snapshot, &mut world, later(400));
+    let message = ready(&snapshot).1;
+    assert!(
+        message.contains("Role/blue/shop-app-deploy-key exists and was not made"),
+        "{message}"
+    );
+    world.access.insert("Role".to_owned(), role);
+
+    world.done.clear();
+    snapshot.surface.metadata.generation = Some(3);
+    snapshot.surface.spec.sources[0].deploy_key = None;
+    let plan = round(&mut snapshot, &mut world, later(800));
+    assert_eq!(
+        world.done,
+        [
+            "delete Secret/blue/shop-app-deploy-key: the source has no deploy key any more",
+            "delete RoleBinding/blue/shop-app-deploy-key: the source has no deploy key any more",
+            "delete Role/blue/shop-app-deploy-key: the source has no deploy key any more",
+        ]
+    );
+    assert!(
+        fingerprints(&snapshot).is_empty() && events(&plan).contains(&"DeployKeyGone"),
+        "{plan}"
+    );
+}
+
+/// Whoever makes a Surface elsewhere has no key written there, and none of what makes no sense.
+#[test]
+fn no_key_is_made_where_no_surface_may_live_or_for_what_is_refused() {
+    let spec = json!({ "sources": [source()] });
+    let named = json!({ "serviceAccountName": "admin", "sources": [source()] });
+    for (namespace, spec, is_made) in [
+        ("blue", spec.clone(), true),
+        ("tenure-system", named.clone(), true),
+        ("blue-dev", spec.clone(), false),
+        ("nobody", spec.clone(), false),
+        ("kube-system", spec.clone(), false),
+        ("blue", named, false),
+        ("tenure-system", spec, false),
+    ] {
+        let snapshot = snapshot(namespace, spec);
+        assert_eq!(!list_due(&snapshot, start()).is_empty(), is_made, "{namespace}");
+    }
+    let with = |fields: Value| {
+        let mut source = source();
+        for (key, value) in fields.as_object().unwrap() {
+            source[key] = value.clone();
+        }
+        snapshot("blue", json!({ "sources": [source] }))
+    };
+    for (fields, said) in [
+        (
+            json!({ "url": "https://git.example/blue/app.git" }),
+            "not reached over ssh",
+        ),
+        (
+            json!({ "secretRef": { "name": "mine" } }),
+            "secretRef names other credentials",
+        ),
+        (json!({ "deployKey": { "knownHosts": " \n" } }), "knownHosts is empty"),
+        (
+            json!({ "deployKey": { "knownHosts": "x".repeat(17_000) } }),
+            "16384 is the most",
+        ),
+        (
+            json!({ "deployKey": { "knownHosts": "a\u{0}b" } }),
+            "characters in it that no text has",
+        ),
+    ] {
+        let snapshot = with(fields);
+        assert!(list_due(&snapshot, start()).is_empty(), "{said}");
+        let plan = plan(&snapshot, start());
+        let status = plan.status.unwrap();
+        let ready = tenure_api::condition::find(&status.conditions, "Ready").unwrap();
+        assert!(ready.message.contains(said), "{}", ready.message);
+    }
+    let mut suspended = snapshot_of_blue();
+    suspended.surface.spec.suspend = true;
+    assert!(list_due(&suspended, start()).is_empty());
+}
+
+/// Somebody who changes everything at once doesn't keep the controllers busy.
+#[test]
+fn what_never_stays_as_it_is_written_comes_to_an_end() {
+    let mut snapshot = snapshot_of_blue();
+    let mut steps = 0;
+    for _ in 0..100 {
+        for step in list_due(&snapshot, start()) {
+            steps += 1;
+            let answer = match &step.work {
+                Work::Look { .. } => Answer::Looked(SecretFacts::Absent, Live::Absent, Live::Absent),
+                Work::Make { .. } => Answer::Secret(Err(Failure {
+                    code: 409,
+                    reason: Reason::AlreadyExists,
+                    ..Failure::default()
+                })),
+                other => panic!("{other:?}"),
+            };
+            take(&mut snapshot.keys, &step, answer, start());
+        }
+    }
+    assert!(steps < 20, "{steps}");
+    let plan = plan(&snapshot, start());
+    assert!(plan.steps.iter().all(|step| matches!(step, Request::Read(_))), "{plan}");
+}
+
+#[test]
+fn names_follow_from_the_surface_and_the_source() {
+    assert_eq!(name_key("shop", "app"), "shop-app-deploy-key");
+}

@@ -1,0 +1,132 @@
+//! What the account that writes credentials may write, whatever RBAC lets it, and who may ask for its tokens.
+//!
+//! Owns two policies that are a part of every installation, as the one above the controllers is: where an administrator binds that account, RBAC lets
+//! it write all Secrets, Roles and RoleBindings of a namespace, since names that follow from Surfaces can't stand in a ClusterRole. They refuse what is
+//! no credential of Tenure's, what was none before, a Secret that Kubernetes would fill with somebody's token, and more access than `get` of one Secret
+//! for one account beside it.
+
+use tenure_api::metadata::{
+    CONTROLLER_SERVICE_ACCOUNT, CREDENTIAL_DEPLOY_KEY, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE, SECRET_WRITER,
+};
+
+use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
+use crate::admission::Rule;
+
+/// Their names, without what all begin with.
+pub(super) const NAMES: [&str; 2] = ["secret-writer", "secret-writer-token"];
+
+fn account(platform: &str, name: &str) -> String {
+    quote(&format!("system:serviceaccount:{platform}:{name}"))
+}
+
+/// What it writes.
+pub(super) fn written(platform: &str) -> Policy {
+    let refuse = |holds: String, what: &str| Validation {
+        holds,
+        rule: Rule::SecretWriter,
+        why: phrase(
+            &format!("{{}} may not write {{}} {{}}: {what}"),
+            &[USER, "variables.kind", "variables.name"],
+        ),
+        remedy: quote("let an administrator do it, if it is meant"),
+    };
+    let marked = |object: &str| {
+        format!(
+            "({object}.?metadata.?labels[?{label}].orValue('') == {key} && {object}.?metadata.?labels[?{managed}].orValue('') == {tenure} && \
+             {object}.?metadata.?ownerReferences.orValue([]).exists(owner, owner.apiVersion.startsWith('tenure.dev/')))",
+            label = quote(CREDENTIAL_LABEL),
+            key = quote(CREDENTIAL_DEPLOY_KEY),
+            managed = quote(MANAGED_BY),
+            tenure = quote(MANAGED_BY_TENURE),
+        )
+    };
+    Policy {
+        name: NAMES[0].to_owned(),
+        action: Action::Deny,
+        place: Where::InNamespaces,
+        about: vec![
+            About {
+                groups: vec![""],
+                resources: vec!["secrets"],
+                operations: vec!["CREATE", "UPDATE", "DELETE"],
+            },
+            About {
+                groups: vec!["rbac.authorization.k8s.io"],
+                resources: vec!["roles", "rolebindings"],
+                operations: vec!["CREATE", "UPDATE", "DELETE"],
+            },
+        ],
+        conditions: vec![("by-secret-writer", format!("{USER} == {}", account(platform, SECRET_WRITER)))],
+        variables: vec![
+            variable("kind", "request.resource.resource"),
+            variable("object", "object == null ? oldObject : object"),
+            variable("name", "variables.object.?metadata.?name.orValue('')"),
+        ],
+        validations: vec![
+            refuse(
+                "!request.namespace.startsWith('kube-')".to_owned(),
+                "in kube-* namespaces there are no credentials of Tenure's",
+            ),
+            refuse(
+                format!("(object == null || {}) && (oldObject == null || {})", marked("object"), marked("oldObject")),
+                "it is not marked as a credential of Tenure's, or was not before",
+            ),
+            refuse(
+                "variables.kind != 'secrets' || variables.object.?type.orValue('Opaque') == 'Opaque'".to_owned(),
+                "of other types of Secrets, Kubernetes or Pods make more than a credential",
+            ),
+            refuse(
+                "variables.kind != 'roles' || request.operation == 'DELETE' || size(object.?rules.orValue([])) == 1 && \
+                 object.rules.all(rule, rule.?apiGroups.orValue([]) == [''] && rule.?resources.orValue([]) == ['secrets'] && \
+                 rule.?verbs.orValue([]) == ['get'] && rule.?resourceNames.orValue([]) == [variables.name])"
+                    .to_owned(),
+                "it lets others do nothing but get the Secret of the same name",
+            ),
+            refuse(
+                "variables.kind != 'rolebindings' || request.operation == 'DELETE' || object.roleRef.kind == 'Role' && \
+                 object.roleRef.name == variables.name && size(object.?subjects.orValue([])) == 1 && object.subjects.all(subject, \
+                 subject.kind == 'ServiceAccount' && subject.?namespace.orValue('') == request.namespace)"
+                    .to_owned(),
+                "it lets one ServiceAccount beside the Secret read that, and nobody else",
+            ),
+        ],
+    }
+}
+
+/// Who asks for its tokens: of ServiceAccounts, the controller's alone. A lane that works in the platform's namespace has the right to ask for any
+/// token there.
+pub(super) fn minted(platform: &str) -> Policy {
+    Policy {
+        name: NAMES[1].to_owned(),
+        action: Action::Deny,
+        place: Where::InNamespaces,
+        about: vec![About {
+            groups: vec![""],
+            resources: vec!["serviceaccounts/token"],
+            operations: vec!["CREATE"],
+        }],
+        conditions: vec![(
+            "for-secret-writer",
+            format!(
+                "request.namespace == {} && request.?name.orValue('') == {}",
+                quote(platform),
+                quote(SECRET_WRITER)
+            ),
+        )],
+        variables: Vec::new(),
+        validations: vec![Validation {
+            holds: format!(
+                "!{USER}.startsWith('system:serviceaccount:') || {USER} == {}",
+                account(platform, CONTROLLER_SERVICE_ACCOUNT)
+            ),
+            rule: Rule::SecretWriter,
+            why: phrase(
+                &format!(
+                    "{{}} may not ask for a token of ServiceAccount {SECRET_WRITER}, which writes credentials in other namespaces"
+                ),
+                &[USER],
+            ),
+            remedy: quote("name another ServiceAccount"),
+        }],
+    }
+}
