@@ -1,6 +1,7 @@
 //! The door of the embedded control plane: asked in its process, with everything known that was acknowledged.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -32,8 +33,35 @@ pub struct EmbeddedGuard {
     ledgers: Mutex<HashMap<String, Ledger>>,
     /// What the namespaces of Tenants use, as far as Tenants bound it for all of theirs together.
     usages: RwLock<Usages>,
-    /// What was let through in such Tenants, by uid; of those alone that keep any.
-    quota_ledgers: Mutex<HashMap<String, QuotaLedger>>,
+    /// What was let through in such Tenants.
+    quota_ledgers: Mutex<QuotaLedgers>,
+}
+
+/// Ledgers of Tenants by uid, each with a lock of its own: what one tenant keeps makes no other one wait.
+#[derive(Debug, Default)]
+struct QuotaLedgers {
+    by_tenant: BTreeMap<String, Arc<Mutex<QuotaLedger>>>,
+    /// Whose ledger was looked at last, for having nothing in it any more.
+    looked_at: String,
+}
+
+impl QuotaLedgers {
+    /// A Tenant's ledger. Of one other Tenant each time it is forgotten what was kept long enough, so that nothing stays for good, and nobody
+    /// works for all at once.
+    fn find(&mut self, uid: &str, now: u64) -> Arc<Mutex<QuotaLedger>> {
+        let after = (Bound::Excluded(self.looked_at.as_str()), Bound::Unbounded);
+        let next = self.by_tenant.range::<str, _>(after).next();
+        let next = next.or_else(|| self.by_tenant.iter().next());
+        if let Some((looked_at, ledger)) = next.map(|(uid, ledger)| (uid.clone(), ledger)) {
+            // Whoever claims something has a share in it, or comes here first.
+            let is_idle = Arc::strong_count(ledger) == 1 && !ledger.lock().forget_old(now);
+            if is_idle && looked_at != uid {
+                self.by_tenant.remove(&looked_at);
+            }
+            self.looked_at = looked_at;
+        }
+        Arc::clone(self.by_tenant.entry(uid.to_owned()).or_default())
+    }
 }
 
 impl EmbeddedGuard {
@@ -114,16 +142,14 @@ impl EmbeddedGuard {
     /// Lets an object through that is counted over a Tenant's namespaces, or says that there is no room. Nothing is kept of a dry run.
     fn claim_quota(&self, claim: &QuotaClaim, facts: &Facts, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-        let mut ledgers = self.quota_ledgers.lock();
+        let ledger = self.quota_ledgers.lock().find(&claim.tenant_uid, now);
+        let mut ledger = ledger.lock();
         // Read under the lock: what another one was let through for is kept, or counted.
         let sums = quota::add_up(facts, &self.usages.read(), claim)?;
-        ledgers.retain(|_, ledger| ledger.forget_old(now));
-        if is_dry_run {
-            let mut ledger = ledgers.get(&claim.tenant_uid).cloned().unwrap_or_default();
-            return ledger.check(claim, &sums, now);
+        match is_dry_run {
+            true => ledger.check(claim, &sums, now),
+            false => ledger.claim(claim, &sums, now, ledger::KEPT),
         }
-        let ledger = ledgers.entry(claim.tenant_uid.clone()).or_default();
-        ledger.claim(claim, &sums, now, ledger::KEPT)
     }
 
     /// What a ResourceQuota says, if it is one of Tenure's.
@@ -274,5 +300,30 @@ impl Surroundings for Server<'_> {
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.0.find(group, plural, namespace, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn of_tenants_that_keep_nothing_no_ledger_stays() {
+        let mut ledgers = QuotaLedgers::default();
+        for number in 0..100 {
+            drop(ledgers.find(&format!("t-{number}"), 0));
+        }
+        for now in 0..200 {
+            drop(ledgers.find("t-busy", now));
+        }
+        assert_eq!(ledgers.by_tenant.len(), 1, "{ledgers:?}");
+        let held = ledgers.find("t-held", 0);
+        for now in 0..10 {
+            drop(ledgers.find("t-busy", now));
+        }
+        let again = ledgers.find("t-held", u64::try_from(Duration::from_secs(60).as_millis()).unwrap());
+        assert!(Arc::ptr_eq(&held, &again), "whoever claims something keeps it");
     }
 }
