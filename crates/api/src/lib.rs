@@ -4,6 +4,7 @@
 //! it is used), and strictly where a wrong guess would be unsafe. The crate decides nothing: `tenancy` and `planner` do.
 //! It refuses I/O of any kind; kube is here only for its derive and its object types.
 
+pub mod access;
 pub mod admission_webhooks;
 pub mod alert;
 pub mod artifact;
