@@ -18,6 +18,7 @@
 //!                                                └──[admission::ledger, quota]──▶ is there room for it, with what was let through just now?
 //! ```
 
+pub mod access;
 pub mod admission;
 pub mod adoption;
 pub mod bounds;

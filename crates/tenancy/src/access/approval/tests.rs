@@ -1,0 +1,339 @@
+//! Requests and grants by what is wrong with them.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const HASH: &str = "sha256:aaaa";
+
+fn spec() -> Value {
+    json!({
+        "provider": "work", "target": { "scope": "project", "id": 42, "path": "group-1/a" }, "role": "read_repository", "rotate": "30d",
+        "secretName": "git", "namespaces": ["team-a", "team-b-*"], "serviceAccounts": ["flux"],
+        "askedIn": { "kind": "FluxAccess", "namespace": "blue", "name": "apps", "tenant": "blue" },
+        "requestedBy": "alice", "clusterUid": "c0ffee00-1", "specHash": HASH
+    })
+}
+
+/// Puts values at JSON pointers.
+fn with(mut object: Value, changes: &[(&str, Value)]) -> Value {
+    for (pointer, value) in changes {
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        object
+            .pointer_mut(parent)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .insert(key.to_owned(), value.clone());
+    }
+    object
+}
+
+fn request(changes: &[(&str, Value)]) -> FluxAccessRequest {
+    let object = json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessRequest",
+        "metadata": { "name": "r", "namespace": "tenure-system", "uid": "u-r", "creationTimestamp": "2026-01-01T00:00:00Z" }, "spec": spec()
+    });
+    serde_json::from_value(with(object, changes)).unwrap()
+}
+
+fn grant(changes: &[(&str, Value)]) -> FluxAccessGrant {
+    let object = json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessGrant", "metadata": { "name": "g", "namespace": "tenure-system" },
+        "spec": { "requestRef": { "name": "r", "uid": "u-r" }, "target": "work-42", "specHash": HASH, "requestedBy": "alice", "decision": "Approved",
+            "approvedBy": "olga", "reason": "fine" }
+    });
+    serde_json::from_value(with(object, changes)).unwrap()
+}
+
+fn standing(changes: &[(&str, Value)]) -> FluxAccessStandingGrant {
+    let object = json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessStandingGrant", "metadata": { "name": "s", "namespace": "tenure-system" },
+        "spec": { "tenant": "blue", "targets": ["work-41", "work-42"], "roles": ["read_repository"], "namespaces": ["team-a", "team-b-*"],
+            "serviceAccounts": ["flux", "apps"], "maxRotate": "90d", "approvedBy": "admin" }
+    });
+    serde_json::from_value(with(object, changes)).unwrap()
+}
+
+fn verdict(request: &FluxAccessRequest, grants: &[FluxAccessGrant], standing: &[FluxAccessStandingGrant]) -> Verdict {
+    let now: Time = serde_json::from_value(json!("2026-06-01T00:00:00Z")).unwrap();
+    judge(Case {
+        request,
+        hash: HASH,
+        grants,
+        standing,
+        platform: "tenure-system",
+        judges_writes: true,
+        now: &now,
+    })
+}
+
+/// Why an answer doesn't count; empty when it does.
+fn why(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Pending(reasons) => reasons.join("; "),
+        _ => String::new(),
+    }
+}
+
+#[test]
+fn a_grant_counts_for_what_it_repeats() {
+    let answer = verdict(&request(&[]), &[grant(&[])], &[]);
+    assert!(
+        matches!(&answer, Verdict::Approved(word) if word.by == "olga" && !word.is_standing),
+        "{answer:?}"
+    );
+    assert_eq!(verdict(&request(&[]), &[], &[]), Verdict::Pending(Vec::new()));
+    for (change, saying) in [
+        (
+            ("/spec/target", json!("work-43")),
+            "it is about work-43 and the request about work-42",
+        ),
+        (("/spec/specHash", json!("sha256:bbbb")), "its specHash differs"),
+        (
+            ("/spec/requestRef", json!({ "name": "r", "uid": "u-earlier" })),
+            "an earlier request of this name",
+        ),
+        (("/spec/requestedBy", json!("bob")), "it says that bob asks"),
+        (("/spec/decision", json!("approved")), "neither Approved nor Denied"),
+        (("/spec/approvedBy", json!("")), "by whom"),
+        (
+            ("/spec/notAfter", json!("2026-06-01T00:00:00Z")),
+            "it ended at 2026-06-01T00:00:00Z",
+        ),
+        (
+            ("/spec/maxRotate", json!("29d")),
+            "it allows 29d between replacements, and 30d is asked for",
+        ),
+        (
+            ("/spec/maxRotate", json!("forever")),
+            "its maxRotate \"forever\" is not a period",
+        ),
+        (
+            ("/metadata/deletionTimestamp", json!("2026-05-01T00:00:00Z")),
+            "it is revoked",
+        ),
+        (("/metadata/namespace", json!("blue")), ""),
+        (("/spec/requestRef", json!({ "name": "other", "uid": "u-r" })), ""),
+    ] {
+        let answer = verdict(&request(&[]), &[grant(std::slice::from_ref(&change))], &[]);
+        assert!(matches!(answer, Verdict::Pending(_)), "{change:?}");
+        assert!(why(&answer).contains(saying), "{change:?}: {answer:?}");
+    }
+    let fine = [
+        ("/spec/notAfter", json!("2026-06-01T00:00:01Z")),
+        ("/spec/maxRotate", json!("30d")),
+    ];
+    assert!(matches!(
+        verdict(&request(&[]), &[grant(&fine)], &[]),
+        Verdict::Approved(_)
+    ));
+}
+
+#[test]
+fn a_denial_wins_and_has_its_reason() {
+    let denial = grant(&[
+        ("/spec/decision", json!("Denied")),
+        ("/spec/reason", json!("not yours")),
+        ("/metadata/name", json!("h")),
+    ]);
+    let answer = verdict(&request(&[]), &[grant(&[]), denial.clone()], &[standing(&[])]);
+    assert!(
+        matches!(&answer, Verdict::Denied(word) if word.reason.as_deref() == Some("not yours")),
+        "{answer:?}"
+    );
+    // One that is about something else says nothing.
+    let mut other = denial;
+    other.spec.spec_hash = "sha256:bbbb".to_owned();
+    assert!(matches!(
+        verdict(&request(&[]), &[grant(&[]), other], &[]),
+        Verdict::Approved(_)
+    ));
+}
+
+#[test]
+fn nothing_counts_where_nobody_judges_or_the_hash_is_not_the_specs() {
+    let now: Time = serde_json::from_value(json!("2026-06-01T00:00:00Z")).unwrap();
+    let (request, grants) = (request(&[]), [grant(&[])]);
+    let case = Case {
+        request: &request,
+        hash: HASH,
+        grants: &grants,
+        standing: &[standing(&[])],
+        platform: "tenure-system",
+        judges_writes: false,
+        now: &now,
+    };
+    assert!(why(&judge(case)).contains("turn admission on"));
+    let forged = Case {
+        judges_writes: true,
+        hash: "sha256:bbbb",
+        ..case
+    };
+    assert!(why(&judge(forged)).contains("somebody else than the controller wrote it"));
+}
+
+#[test]
+fn a_standing_grant_has_bounds() {
+    let answer = verdict(&request(&[]), &[], &[standing(&[])]);
+    assert!(
+        matches!(&answer, Verdict::Approved(word) if word.is_standing && word.by == "admin"),
+        "{answer:?}"
+    );
+    for (change, saying) in [
+        (
+            ("/spec/role", json!("read_registry")),
+            "it is not for role read_registry",
+        ),
+        (("/spec/rotate", json!("91d")), "it allows 90d between replacements"),
+        (
+            ("/spec/namespaces", json!(["team-a", "team-c"])),
+            "it is not for namespace team-c",
+        ),
+        (
+            ("/spec/namespaces", json!(["team-*"])),
+            "it is not for namespace team-*",
+        ),
+        (
+            ("/spec/serviceAccounts", json!(["flux", "default"])),
+            "it is not for ServiceAccount default",
+        ),
+        (("/spec/serviceAccounts", json!([])), "the request names none"),
+        (
+            (
+                "/spec/target",
+                json!({ "scope": "project", "id": 43, "path": "group-1/a" }),
+            ),
+            "",
+        ),
+        (("/spec/provider", json!("other")), ""),
+        (
+            (
+                "/spec/askedIn",
+                json!({ "kind": "FluxAccess", "namespace": "red", "name": "apps", "tenant": "red" }),
+            ),
+            "",
+        ),
+        (
+            (
+                "/spec/askedIn",
+                json!({ "kind": "FluxAccess", "namespace": "free", "name": "apps" }),
+            ),
+            "",
+        ),
+    ] {
+        let answer = verdict(&request(std::slice::from_ref(&change)), &[], &[standing(&[])]);
+        assert!(matches!(answer, Verdict::Pending(_)), "{change:?}");
+        assert!(why(&answer).contains(saying), "{change:?}: {answer:?}");
+    }
+    let ended = standing(&[("/spec/notAfter", json!("2026-01-01T00:00:00Z"))]);
+    assert!(why(&verdict(&request(&[]), &[], &[ended])).contains("it ended"));
+    // The platform's own: agents' requests, and those of the platform namespace, and nobody else's.
+    let platform: FluxAccessStandingGrant = {
+        let mut platform = standing(&[]);
+        platform.spec.tenant = None;
+        platform
+    };
+    for (asked_in, counts) in [
+        (json!({ "kind": "Agent", "name": "prod" }), true),
+        (
+            json!({ "kind": "FluxAccess", "namespace": "tenure-system", "name": "a" }),
+            true,
+        ),
+        (json!({ "kind": "FluxAccess", "namespace": "free", "name": "a" }), false),
+    ] {
+        let answer = verdict(
+            &request(&[("/spec/askedIn", asked_in.clone())]),
+            &[],
+            std::slice::from_ref(&platform),
+        );
+        assert_eq!(matches!(answer, Verdict::Approved(_)), counts, "{asked_in}");
+    }
+}
+
+#[test]
+fn widening_waits_and_the_old_goes_on() {
+    let old = request(&[]);
+    let approved = || {
+        Verdict::Approved(Word {
+            object: "g".to_owned(),
+            by: "olga".to_owned(),
+            reason: None,
+            not_after: None,
+            is_standing: false,
+        })
+    };
+    let new = |changes: &[(&str, Value)]| {
+        let mut changes = changes.to_vec();
+        changes.push(("/spec/specHash", json!("sha256:bbbb")));
+        changes.push(("/metadata/name", json!("r2")));
+        request(&changes)
+    };
+    for (change, is_more) in [
+        (("/spec/namespaces", json!(["team-a"])), false),
+        (("/spec/namespaces", json!(["team-b-1"])), false),
+        (("/spec/namespaces", json!(["team-a", "team-c"])), true),
+        (("/spec/namespaces", json!(["*"])), true),
+        (("/spec/rotate", json!("1d")), false),
+        (("/spec/rotate", json!("31d")), true),
+        (("/spec/strict", json!(true)), false),
+        (("/spec/role", json!("read_registry")), true),
+        (("/spec/serviceAccounts", json!([])), true),
+        (("/spec/serviceAccounts", json!(["flux", "b"])), true),
+        (("/spec/imagePullSecrets", json!(true)), true),
+        // Another one of the team wrote it last.
+        (("/spec/requestedBy", json!("bob")), false),
+    ] {
+        let wanted = new(std::slice::from_ref(&change));
+        let requests = [(&old, approved()), (&wanted, Verdict::Pending(Vec::new()))];
+        let expected = if is_more {
+            Serving::Meanwhile(&old)
+        } else {
+            Serving::By(&old)
+        };
+        assert_eq!(choose(&wanted.spec, &requests, "tenure-system"), expected, "{change:?}");
+        // Once it is approved, it is it; refused, the old one stays.
+        let requests = [(&old, approved()), (&wanted, approved())];
+        assert_eq!(
+            choose(&wanted.spec, &requests, "tenure-system"),
+            Serving::By(&wanted),
+            "{change:?}"
+        );
+        let Verdict::Approved(word) = approved() else {
+            unreachable!()
+        };
+        let requests = [(&old, approved()), (&wanted, Verdict::Denied(word))];
+        assert_eq!(
+            choose(&wanted.spec, &requests, "tenure-system"),
+            Serving::Meanwhile(&old),
+            "{change:?}"
+        );
+        // Revoked, nothing is left.
+        let requests = [
+            (&old, Verdict::Pending(Vec::new())),
+            (&wanted, Verdict::Pending(Vec::new())),
+        ];
+        assert_eq!(
+            choose(&wanted.spec, &requests, "tenure-system"),
+            Serving::Nobody,
+            "{change:?}"
+        );
+    }
+    // What is somebody else's, or of another target, stands for nothing.
+    for change in [
+        (
+            "/spec/target",
+            json!({ "scope": "project", "id": 43, "path": "group-1/a" }),
+        ),
+        ("/spec/clusterUid", json!("deadbeef-2")),
+        ("/spec/secretName", json!("other")),
+    ] {
+        let wanted = new(std::slice::from_ref(&change));
+        let requests = [(&old, approved())];
+        assert_eq!(
+            choose(&wanted.spec, &requests, "tenure-system"),
+            Serving::Nobody,
+            "{change:?}"
+        );
+    }
+}

@@ -1,0 +1,345 @@
+//! Which ways there are to a Secret besides the accounts that an entry names.
+//!
+//! Owns what counts as one: reading Secrets, making Pods that mount it or entering those that do, asking for tokens of an account that may read it, and
+//! speaking in its name; and writing rights, by which somebody gives himself any of these. Kubernetes' rules say only what is given, so the answer is a list of whom
+//! somebody gave something, by which binding. Refuses to guess: a role that couldn't be read may give anything.
+
+use serde::Deserialize;
+
+use crate::denial::Denial;
+
+/// The most ways that are told of one Secret.
+pub const MOST: usize = 100;
+/// Kinds, by group and plural name, from which Pods come.
+const WORKLOADS: [(&str, &str); 9] = [
+    ("", "pods"),
+    ("", "replicationcontrollers"),
+    ("", "podtemplates"),
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("apps", "daemonsets"),
+    ("batch", "jobs"),
+    ("batch", "cronjobs"),
+];
+/// Parts of Pods by which one is in them.
+const ENTRANCES: [&str; 3] = ["pods/exec", "pods/attach", "pods/ephemeralcontainers"];
+
+/// One rule of a Role or ClusterRole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleFacts {
+    /// Groups of the API; `*` for all.
+    pub api_groups: Vec<String>,
+    /// Plural names, with parts; `*` for all.
+    pub resources: Vec<String>,
+    /// Names; all when empty.
+    pub resource_names: Vec<String>,
+    /// Verbs; `*` for all.
+    pub verbs: Vec<String>,
+}
+
+impl RuleFacts {
+    fn gives(&self, verbs: &[&str], group: &str, resource: &str) -> bool {
+        let has = |list: &[String], wanted: &str| list.iter().any(|given| given == "*" || given == wanted);
+        let part = resource.split_once('/').map(|(_, part)| format!("*/{part}"));
+        let is_about = has(&self.resources, resource) || part.is_some_and(|part| self.resources.contains(&part));
+        verbs.iter().any(|verb| has(&self.verbs, verb)) && has(&self.api_groups, group) && is_about
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.resource_names.is_empty() || self.resource_names.iter().any(|given| given == name)
+    }
+}
+
+/// Whom something is given to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SubjectFacts {
+    /// `User`, `Group` or `ServiceAccount`.
+    pub kind: String,
+    /// Namespace of a ServiceAccount.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl SubjectFacts {
+    /// It as users are called, where it is one.
+    fn user(&self) -> String {
+        match self.kind.as_str() {
+            "ServiceAccount" => name_account(&self.namespace, &self.name),
+            "Group" => format!("group {}", self.name),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+fn name_account(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// A RoleBinding of the namespace, or a ClusterRoleBinding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BindingFacts {
+    /// Its name.
+    pub name: String,
+    /// What it gives; none where that couldn't be read. A role that isn't there gives nothing.
+    pub rules: Option<Vec<RuleFacts>>,
+    /// To whom.
+    pub subjects: Vec<SubjectFacts>,
+}
+
+/// How somebody comes to the Secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// Reads it.
+    Reads,
+    /// Makes Pods, which mount it.
+    MakesPods,
+    /// Enters Pods, which may have it.
+    EntersPods,
+    /// Asks for tokens of an account that may read it.
+    TakesToken(String),
+    /// Speaks in the name of an account that may read it.
+    Impersonates(String),
+    /// Gives himself any right there.
+    WritesRights,
+    /// Nobody knows: what the binding gives couldn't be read.
+    Unknown,
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Reads => formatter.write_str("reads it"),
+            Self::MakesPods => formatter.write_str("makes Pods, which can mount it"),
+            Self::EntersPods => formatter.write_str("enters Pods, which may have it"),
+            Self::TakesToken(account) => write!(formatter, "takes tokens of ServiceAccount {account}, which reads it"),
+            Self::Impersonates(account) => {
+                write!(formatter, "impersonates ServiceAccount {account}, which reads it")
+            }
+            Self::WritesRights => formatter.write_str("gives itself any right there"),
+            Self::Unknown => formatter.write_str("has rights that could not be read"),
+        }
+    }
+}
+
+/// Somebody who comes to the Secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OtherReader {
+    /// Who: a user, or `group NAME`.
+    pub who: String,
+    /// How.
+    pub way: Way,
+    /// By which binding.
+    pub binding: String,
+}
+
+/// The Secret, and who is meant to read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Meant<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub secret: &'a str,
+    /// The ServiceAccounts of the namespace that the entry names.
+    pub accounts: &'a [String],
+    /// Users that are meant, too: who writes the Secret, and as whom sources there read it.
+    pub others: &'a [String],
+}
+
+/// Who comes to a Secret by these bindings without being meant: at most [`MOST`]. RoleBindings of its namespace and ClusterRoleBindings are asked about
+/// apart, as only the first are whose namespace it is to change.
+#[must_use]
+pub fn list_other_readers(meant: Meant<'_>, bindings: &[BindingFacts]) -> Vec<OtherReader> {
+    let is_meant = |user: &str| {
+        let mut accounts = meant.accounts.iter();
+        accounts.any(|account| name_account(meant.namespace, account) == user)
+            || meant.others.iter().any(|other| other == user)
+    };
+    let mut found = Vec::new();
+    for binding in bindings {
+        let ways = list_ways(meant, binding);
+        for subject in &binding.subjects {
+            let who = subject.user();
+            if is_meant(&who) {
+                continue;
+            }
+            for way in &ways {
+                if found.len() == MOST {
+                    return found;
+                }
+                found.push(OtherReader {
+                    who: who.clone(),
+                    way: way.clone(),
+                    binding: binding.name.clone(),
+                });
+            }
+        }
+    }
+    found
+}
+
+fn list_ways(meant: Meant<'_>, binding: &BindingFacts) -> Vec<Way> {
+    let Some(rules) = &binding.rules else {
+        return vec![Way::Unknown];
+    };
+    let mut ways: Vec<Way> = Vec::new();
+    let mut add = |way: Way| {
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    };
+    for rule in rules {
+        if rule.gives(&["get", "list", "watch"], "", "secrets") && rule.names(meant.secret) {
+            add(Way::Reads);
+        }
+        let makes = ["create", "update", "patch"];
+        if WORKLOADS
+            .iter()
+            .any(|(group, resource)| rule.gives(&makes, group, resource))
+        {
+            add(Way::MakesPods);
+        }
+        if ENTRANCES
+            .iter()
+            .any(|part| rule.gives(&["get", "create", "update", "patch"], "", part))
+        {
+            add(Way::EntersPods);
+        }
+        for account in meant.accounts.iter().filter(|account| rule.names(account)) {
+            if rule.gives(&["create"], "", "serviceaccounts/token") {
+                add(Way::TakesToken(account.clone()));
+            }
+            if rule.gives(&["impersonate"], "", "serviceaccounts") {
+                add(Way::Impersonates(account.clone()));
+            }
+            // In a RoleBinding it gives nothing, and in a ClusterRoleBinding the same.
+            let user = name_account(meant.namespace, account);
+            if rule.gives(&["impersonate"], "", "users") && rule.names(&user) {
+                add(Way::Impersonates(account.clone()));
+            }
+        }
+        let rbac = "rbac.authorization.k8s.io";
+        let raises = |resource: &str| rule.gives(&["escalate", "bind"], rbac, resource);
+        if ["roles", "clusterroles"].into_iter().any(raises) {
+            add(Way::WritesRights);
+        }
+    }
+    ways
+}
+
+/// Whether a Secret is delivered, where nobody but those who are meant may come to it by what the namespace itself gives.
+///
+/// # Errors
+/// Who comes to it, and what to change.
+pub fn check_strict(meant: Meant<'_>, others: &[OtherReader]) -> Result<(), Denial> {
+    let Some(first) = others.first() else {
+        return Ok(());
+    };
+    let more = match others.len() {
+        1 => String::new(),
+        count => format!(", and {} more ways", count - 1),
+    };
+    Err(Denial::access(format!(
+        "Secret {}/{} is not delivered, as its entry is strict: {} {} (RoleBinding {}){more}; take the right away, name the ServiceAccount in \
+         service_accounts, or leave strict away",
+        meant.namespace, meant.secret, first.who, first.way, first.binding
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn bind(name: &str, subjects: &Value, rules: &Value) -> BindingFacts {
+        BindingFacts {
+            name: name.to_owned(),
+            rules: serde_json::from_value(rules.clone()).unwrap(),
+            subjects: serde_json::from_value(subjects.clone()).unwrap(),
+        }
+    }
+
+    #[test]
+    fn every_way_to_a_secret_is_told() {
+        let accounts = ["flux".to_owned()];
+        let others = ["system:serviceaccount:tenure-system:writer".to_owned()];
+        let meant = Meant {
+            namespace: "team",
+            secret: "git",
+            accounts: &accounts,
+            others: &others,
+        };
+        let user = json!([{ "kind": "User", "name": "mallory" }]);
+        let rule = |groups: &[&str], resources: &[&str], verbs: &[&str], names: &[&str]| json!([{ "apiGroups": groups, "resources": resources, "verbs": verbs, "resourceNames": names }]);
+        for (rules, expected) in [
+            (rule(&[""], &["secrets"], &["get"], &[]), vec![Way::Reads]),
+            (rule(&["*"], &["*"], &["watch"], &[]), vec![Way::Reads]),
+            (rule(&[""], &["secrets"], &["list"], &["git"]), vec![Way::Reads]),
+            (rule(&[""], &["secrets"], &["get"], &["other"]), vec![]),
+            (rule(&[""], &["secrets"], &["create", "delete"], &[]), vec![]),
+            (rule(&["apps"], &["deployments"], &["patch"], &[]), vec![Way::MakesPods]),
+            (rule(&["batch"], &["*"], &["create"], &[]), vec![Way::MakesPods]),
+            (rule(&[""], &["pods"], &["get", "delete"], &[]), vec![]),
+            (rule(&[""], &["pods/exec"], &["create"], &[]), vec![Way::EntersPods]),
+            (rule(&[""], &["*/attach"], &["get"], &[]), vec![Way::EntersPods]),
+            (
+                rule(&[""], &["serviceaccounts/token"], &["create"], &[]),
+                vec![Way::TakesToken("flux".to_owned())],
+            ),
+            (rule(&[""], &["serviceaccounts/token"], &["create"], &["other"]), vec![]),
+            (
+                rule(&[""], &["serviceaccounts"], &["impersonate"], &["flux"]),
+                vec![Way::Impersonates("flux".to_owned())],
+            ),
+            (
+                rule(&["rbac.authorization.k8s.io"], &["roles"], &["bind"], &[]),
+                vec![Way::WritesRights],
+            ),
+            (
+                rule(&["rbac.authorization.k8s.io"], &["rolebindings"], &["create"], &[]),
+                vec![],
+            ),
+        ] {
+            let found = list_other_readers(meant, &[bind("b", &user, &rules)]);
+            let ways: Vec<Way> = found.into_iter().map(|found| found.way).collect();
+            assert_eq!(ways, expected, "{rules}");
+        }
+        // Who is meant is no other one, by whatever kind it is named; its namesake elsewhere is, and so is a group that it is in.
+        let subjects = json!([
+            { "kind": "ServiceAccount", "namespace": "team", "name": "flux" },
+            { "kind": "User", "name": "system:serviceaccount:team:flux" },
+            { "kind": "ServiceAccount", "namespace": "tenure-system", "name": "writer" },
+            { "kind": "ServiceAccount", "namespace": "elsewhere", "name": "flux" },
+            { "kind": "Group", "name": "system:serviceaccounts:team" }
+        ]);
+        let reads = rule(&[""], &["secrets"], &["get"], &[]);
+        let found = list_other_readers(meant, &[bind("readers", &subjects, &reads)]);
+        let who: Vec<&str> = found.iter().map(|found| found.who.as_str()).collect();
+        assert_eq!(
+            who,
+            [
+                "system:serviceaccount:elsewhere:flux",
+                "group system:serviceaccounts:team"
+            ]
+        );
+        let denial = check_strict(meant, &found).unwrap_err().message;
+        assert!(
+            denial.contains("system:serviceaccount:elsewhere:flux reads it (RoleBinding readers), and 1 more ways"),
+            "{denial}"
+        );
+        assert_eq!(check_strict(meant, &[]), Ok(()));
+        // What can't be read may give anything.
+        let unread = BindingFacts {
+            rules: None,
+            ..bind("hidden", &user, &reads)
+        };
+        assert_eq!(list_other_readers(meant, &[unread])[0].way, Way::Unknown);
+        // However many there are.
+        let many = vec![bind("b", &user, &reads); 1_000];
+        assert_eq!(list_other_readers(meant, &many).len(), MOST);
+    }
+}

@@ -1,0 +1,304 @@
+//! Which namespaces an entry may reach, by whose it is.
+//!
+//! An agent's configuration, and what is asked for in the platform namespace, reach what an administrator gave the AccessProvider. A tenant's FluxAccess
+//! reaches the tenant's namespaces, whatever patterns say. Whoever asks elsewhere reaches its own namespace, and that only where the AccessProvider has it.
+//! A group's credential opens what others put into the group later, so a namespace has to be listed, or labelled by who may approve for the group:
+//! a pattern alone would give it to whoever makes a namespace of a fitting name.
+//!
+//! Refuses to believe a label where nobody judges what is written.
+
+use std::collections::BTreeMap;
+
+use tenure_api::access::{GROUP_LABEL_PREFIX, name_target};
+
+use super::pattern::NamespacePattern;
+use crate::denial::Denial;
+use crate::realm::{Placement, is_kubernetes_own};
+
+/// Who asks by an entry.
+#[derive(Clone, Copy, Debug)]
+pub enum Asker<'a> {
+    /// An agent's configuration, which an administrator named in the AccessProvider.
+    Agent,
+    /// A FluxAccess: its namespace, and whose that is.
+    Object(&'a str, &'a Placement),
+}
+
+/// What an administrator gave an AccessProvider.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderReach {
+    /// Its name.
+    pub name: String,
+    /// Namespaces that its agent reaches.
+    pub namespaces: Vec<NamespacePattern>,
+    /// Namespaces that may receive a group's credential.
+    pub group_namespaces: Vec<String>,
+    /// Tenants that may ask for themselves; `*` for all.
+    pub tenants: Vec<String>,
+}
+
+/// A namespace that may come to hold a Secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceivingNamespace {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it is being deleted.
+    pub is_deleting: bool,
+}
+
+/// What is known of the installation.
+#[derive(Clone, Copy, Debug)]
+pub struct Installation<'a> {
+    /// The platform namespace.
+    pub platform: &'a str,
+    /// Whether somebody judges what is written ([`crate::Settings::judges_writes`]).
+    pub judges_writes: bool,
+}
+
+/// Whether an entry may have its Secret in a namespace. `group` is the number of the group, where it asks for one's credential.
+///
+/// # Errors
+/// Why not, and who can change that.
+pub fn check_receiver(
+    asker: Asker<'_>,
+    provider: &ProviderReach,
+    group: Option<u64>,
+    receiver: &ReceivingNamespace,
+    installation: Installation<'_>,
+) -> Result<(), Denial> {
+    let name = receiver.name.as_str();
+    if receiver.is_deleting {
+        return Err(Denial::access(format!(
+            "namespace {name} is being deleted: nothing is delivered there any more"
+        )));
+    }
+    if is_kubernetes_own(name) {
+        return Err(Denial::access(format!(
+            "namespace {name} is Kubernetes' own: no credential is delivered there; name another one"
+        )));
+    }
+    let by_provider = |whose: &str| {
+        let is_given = provider
+            .namespaces
+            .iter()
+            .any(|pattern| pattern.matches(name, installation.platform));
+        match is_given {
+            true => Ok(()),
+            false => Err(Denial::access(format!(
+                "namespace {name} is not among those that an administrator gave {whose}: ask for it in spec.namespaces of AccessProvider {}, by its \
+                 name where a platform lives in it",
+                provider.name
+            ))),
+        }
+    };
+    match asker {
+        Asker::Agent => by_provider("the agent")?,
+        Asker::Object(_, Placement::Platform { .. }) => by_provider("the platform namespace")?,
+        Asker::Object(_, Placement::Tenant(tenant)) => {
+            let is_given = |given: &String| given == "*" || given == tenant.tenant.as_str();
+            if !provider.tenants.iter().any(is_given) {
+                return Err(Denial::access(format!(
+                    "tenant {} may not ask AccessProvider {} for anything: ask an administrator to add it to spec.tenants",
+                    tenant.tenant, provider.name
+                )));
+            }
+            if !tenant.namespaces.iter().any(|own| own.as_str() == name) {
+                return Err(Denial::access(format!(
+                    "namespace {name} does not belong to tenant {}: a tenant asks for its own namespaces only",
+                    tenant.tenant
+                )));
+            }
+        }
+        Asker::Object(own, Placement::Unclaimed { .. }) => {
+            if own != name {
+                return Err(Denial::access(format!(
+                    "namespace {name} is another one than {own}, which is no tenant's: who asks there asks for that namespace only"
+                )));
+            }
+            by_provider("this namespace")?;
+        }
+        Asker::Object(own, Placement::Disputed { message }) => {
+            return Err(Denial::access(format!("nobody may ask in namespace {own}: {message}")));
+        }
+    }
+    let Some(group) = group else {
+        return Ok(());
+    };
+    let target = name_target(&provider.name, group);
+    let label = format!("{GROUP_LABEL_PREFIX}{target}");
+    let is_labelled = receiver.labels.contains_key(&label);
+    if provider.group_namespaces.iter().any(|listed| listed == name) || (is_labelled && installation.judges_writes) {
+        return Ok(());
+    }
+    Err(Denial::access(if is_labelled {
+        format!(
+            "namespace {name} has the label {label}, and nobody judges who sets labels in this cluster: turn admission on, or list the namespace in \
+             spec.groupNamespaces of AccessProvider {}",
+            provider.name
+        )
+    } else {
+        format!(
+            "a group's credential is delivered to namespaces that are meant for it: who may approve for {target} sets the label {label} on \
+             namespace {name}, or an administrator lists it in spec.groupNamespaces of AccessProvider {}",
+            provider.name
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::realm::{NamespaceFacts, Realm, TenantFacts, TenantOwnerReference};
+
+    fn place(namespace: &str) -> Placement {
+        let own = |name: &str, tenant: &str| NamespaceFacts {
+            name: name.to_owned(),
+            uid: format!("u-{name}"),
+            tenant_label: Some(tenant.to_owned()),
+            tenant_owners: vec![TenantOwnerReference {
+                name: tenant.to_owned(),
+                uid: format!("t-{tenant}"),
+            }],
+            ..NamespaceFacts::default()
+        };
+        let tenant = |name: &str, namespaces: &[&str]| TenantFacts {
+            name: name.to_owned(),
+            uid: format!("t-{name}"),
+            recorded: namespaces
+                .iter()
+                .map(|own| ((*own).to_owned(), format!("u-{own}")))
+                .collect(),
+            ..TenantFacts::default()
+        };
+        let realm = Realm {
+            tenants: vec![tenant("blue", &["blue", "blue-dev"]), tenant("red", &["red"])],
+            namespaces: vec![
+                own("blue", "blue"),
+                own("blue-dev", "blue"),
+                own("red", "red"),
+                own("claims-red", "red"),
+                NamespaceFacts {
+                    name: "free".to_owned(),
+                    ..NamespaceFacts::default()
+                },
+                NamespaceFacts {
+                    name: "tenure-system".to_owned(),
+                    ..NamespaceFacts::default()
+                },
+            ],
+            ..Realm::default()
+        };
+        realm.place(namespace)
+    }
+
+    #[test]
+    fn an_entry_reaches_what_is_its() {
+        let provider = ProviderReach {
+            name: "work".to_owned(),
+            namespaces: ["team-*", "free", "flux-system", "kube-system"]
+                .map(|text| text.parse().unwrap())
+                .to_vec(),
+            group_namespaces: vec!["team-a".to_owned(), "red".to_owned()],
+            tenants: vec!["blue".to_owned()],
+        };
+        let placements = ["tenure-system", "blue", "red", "free", "claims-red"].map(|name| (name, place(name)));
+        let label = "groups.access.tenure.dev/work-42";
+        for (by, group, to, labels, judges, expected) in [
+            ("agent", false, "team-a", "", true, Ok(())),
+            ("agent", false, "flux-system", "", true, Ok(())),
+            (
+                "agent",
+                false,
+                "blue",
+                "",
+                true,
+                Err("not among those that an administrator gave the agent"),
+            ),
+            ("agent", false, "kube-system", "", true, Err("Kubernetes' own")),
+            ("agent", false, "tenure-system", "", true, Err("not among those")),
+            ("agent", false, "going", "", true, Err("is being deleted")),
+            ("agent", true, "team-a", "", true, Ok(())),
+            // A namespace that is made to match the pattern gets no group's credential.
+            (
+                "agent",
+                true,
+                "team-evil",
+                "",
+                true,
+                Err("a group's credential is delivered to namespaces that are meant for it"),
+            ),
+            (
+                "agent",
+                true,
+                "team-evil",
+                "groups.access.tenure.dev/work-4",
+                true,
+                Err("sets the label groups.access.tenure.dev/work-42"),
+            ),
+            ("agent", true, "team-b", label, true, Ok(())),
+            (
+                "agent",
+                true,
+                "team-b",
+                label,
+                false,
+                Err("nobody judges who sets labels"),
+            ),
+            ("tenure-system", false, "team-a", "", true, Ok(())),
+            (
+                "tenure-system",
+                false,
+                "red",
+                "",
+                true,
+                Err("gave the platform namespace"),
+            ),
+            ("blue", false, "blue-dev", "", true, Ok(())),
+            ("blue", false, "red", "", true, Err("does not belong to tenant blue")),
+            ("blue", false, "team-a", "", true, Err("does not belong to tenant blue")),
+            ("blue", true, "blue", label, true, Ok(())),
+            ("blue", true, "blue", "", true, Err("a group's credential")),
+            (
+                "red",
+                false,
+                "red",
+                "",
+                true,
+                Err("tenant red may not ask AccessProvider work"),
+            ),
+            ("free", false, "free", "", true, Ok(())),
+            ("free", false, "team-a", "", true, Err("asks for that namespace only")),
+            // Who calls himself a tenant's and isn't recorded.
+            (
+                "claims-red",
+                false,
+                "claims-red",
+                "",
+                true,
+                Err("nobody may ask in namespace claims-red"),
+            ),
+        ] {
+            let asker = match placements.iter().find(|(name, _)| *name == by) {
+                Some((name, placement)) => Asker::Object(name, placement),
+                None => Asker::Agent,
+            };
+            let receiver = ReceivingNamespace {
+                name: to.to_owned(),
+                labels: [(labels.to_owned(), "yes".to_owned())].into(),
+                is_deleting: to == "going",
+            };
+            let installation = Installation {
+                platform: "tenure-system",
+                judges_writes: judges,
+            };
+            let answer = check_receiver(asker, &provider, group.then_some(42), &receiver, installation);
+            match (answer, expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(denial), Err(part)) if denial.message.contains(part) => {}
+                (answer, _) => panic!("{by} to {to}: {answer:?}, not {expected:?}"),
+            }
+        }
+    }
+}
