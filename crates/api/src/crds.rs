@@ -3,6 +3,9 @@
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
+use crate::access::{
+    AccessProvider, FluxAccess, FluxAccessGrant, FluxAccessRequest, FluxAccessStandingGrant, FluxAccessTarget,
+};
 use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use crate::{
     Alert, ArtifactGenerator, Bucket, Enforcement, ExternalArtifact, GitRepository, Kustomization, OciRepository,
@@ -79,6 +82,34 @@ pub fn package_crds() -> Result<Vec<Value>, CrdError> {
         // A Package of the default variant says nothing more than its name.
         if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
             schema.remove("required");
+        }
+    }
+    Ok(crds)
+}
+
+/// The CRDs of the kinds by which access to Git and registries is asked for and approved, ordered by name. Nothing acts on them yet, so nothing installs
+/// them: what is written there would look as if it were asked for.
+///
+/// # Errors
+/// As [`crds`].
+pub fn access_crds() -> Result<Vec<Value>, CrdError> {
+    let mut crds = vec![
+        finished::<AccessProvider>("AccessProvider", None)?,
+        finished::<FluxAccess>("FluxAccess", None)?,
+        finished::<FluxAccessGrant>("FluxAccessGrant", None)?,
+        finished::<FluxAccessRequest>("FluxAccessRequest", None)?,
+        finished::<FluxAccessStandingGrant>("FluxAccessStandingGrant", None)?,
+        finished::<FluxAccessTarget>("FluxAccessTarget", None)?,
+    ];
+    for crd in &mut crds {
+        match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
+            Some("AccessProvider") => declare_who_makes_credentials(crd),
+            Some("FluxAccess") => {}
+            Some("FluxAccessTarget") => {
+                declare_that_specs_stay(crd);
+                declare_what_targets_are_called(crd);
+            }
+            _ => declare_that_specs_stay(crd),
         }
     }
     Ok(crds)
@@ -235,6 +266,41 @@ fn declare_where_commits_have_statuses(crd: &mut Value) {
         "message": format!("commitStatusExpr is for the types {} alone", types.join(", "))
     }]);
     declare_rules(crd, rules);
+}
+
+/// What was asked and answered is never changed.
+fn declare_that_specs_stay(crd: &mut Value) {
+    let rules = json!([{
+        "rule": "self == oldSelf",
+        "message": "spec is never changed: delete the object, and make another one"
+    }]);
+    declare_rules(crd, rules);
+}
+
+/// A static provider has nobody who makes credentials, every other one has.
+fn declare_who_makes_credentials(crd: &mut Value) {
+    let rules = json!([
+        {
+            "rule": "self.kind == 'static' || has(self.authoriser)",
+            "message": "authoriser is missing: somebody makes the credentials, unless kind is static"
+        },
+        {
+            "rule": "self.kind != 'static' || !has(self.authoriser)",
+            "message": "authoriser has no meaning with kind static: remove it"
+        }
+    ]);
+    declare_rules(crd, rules);
+}
+
+/// RBAC names a target, so its name has to say which it is.
+fn declare_what_targets_are_called(crd: &mut Value) {
+    if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
+        let rules = json!([{
+            "rule": "self.metadata.name == self.spec.provider + '-' + string(self.spec.id)",
+            "message": "the name of a target is that of its provider, a hyphen, and its number, as in work-42"
+        }]);
+        schema.insert("x-kubernetes-validations".to_owned(), rules);
+    }
 }
 
 fn declare_rules(crd: &mut Value, rules: Value) {

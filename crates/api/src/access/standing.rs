@@ -35,7 +35,7 @@ pub struct FluxAccessStandingGrantSpec {
     #[schemars(length(min = 1, max = 63))]
     pub tenant: Option<String>,
     /// Names of the FluxAccessTargets.
-    #[schemars(length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 16))]
     pub targets: Vec<String>,
     /// Roles.
     #[schemars(length(min = 1, max = 2))]

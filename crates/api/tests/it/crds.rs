@@ -1,7 +1,7 @@
 //! The CRDs are structural, and shaped as Flux's are.
 
 use serde_json::{Value, json};
-use tenure_api::crds::{crds, file_name, package_crds};
+use tenure_api::crds::{access_crds, crds, file_name, package_crds};
 
 fn crd(kind: &str) -> Value {
     crds()
@@ -37,7 +37,8 @@ fn assert_structural(schema: &Value, path: &str) {
 
 #[test]
 fn every_schema_is_structural() {
-    for crd in crds().unwrap().into_iter().chain(package_crds().unwrap()) {
+    let all = [crds(), package_crds(), access_crds()];
+    for crd in all.into_iter().flat_map(Result::unwrap) {
         assert_structural(
             &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
             &file_name(&crd),
@@ -219,5 +220,53 @@ fn packages_are_shaped_as_cozystacks() {
     assert_eq!(
         component["properties"]["install"]["properties"]["upgradeCRDs"]["enum"],
         json!(["Skip", "Create", "CreateReplace"])
+    );
+}
+
+#[test]
+fn kinds_of_access_keep_what_was_said_and_hold_no_value() {
+    let crds = access_crds().unwrap();
+    let names: Vec<&str> = crds
+        .iter()
+        .map(|crd| crd["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "accessproviders.tenure.dev",
+            "fluxaccesses.tenure.dev",
+            "fluxaccessgrants.tenure.dev",
+            "fluxaccessrequests.tenure.dev",
+            "fluxaccessstandinggrants.tenure.dev",
+            "fluxaccesstargets.tenure.dev"
+        ]
+    );
+    let schema = |at: usize| &crds[at]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    for at in 2..6 {
+        let rules = &schema(at)["properties"]["spec"]["x-kubernetes-validations"];
+        assert_eq!(rules[0]["rule"], "self == oldSelf", "{}", names[at]);
+    }
+    // A target is the cluster's, and its name says which it is.
+    assert_eq!(crds[5]["spec"]["scope"], "Cluster");
+    assert!(
+        schema(5)["x-kubernetes-validations"][0]["rule"]
+            .as_str()
+            .unwrap()
+            .contains("self.metadata.name ==")
+    );
+    assert!(crds[..5].iter().all(|crd| crd["spec"]["scope"] == "Namespaced"));
+    // No field of a status could be taken for a place to put a value.
+    for at in 0..6 {
+        let status = schema(at)["properties"]["status"].to_string();
+        for word in ["\"token\"", "\"password\"", "\"value\"", "\"identity\"", "\"username\""] {
+            assert!(!status.contains(word), "{}: {word}", names[at]);
+        }
+    }
+    // Nobody acts on them yet, so they are not among what is installed.
+    let installed = tenure_api::crds::crds().unwrap();
+    assert!(
+        installed
+            .iter()
+            .all(|crd| !names.contains(&crd["metadata"]["name"].as_str().unwrap()))
     );
 }
