@@ -1,7 +1,7 @@
 //! What somebody wants to write, judged by who it is, before it is stored.
 //!
 //! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, about what Git manages, about what a Tenant says of Pods, claims,
-//! Ingresses and Services, about Tenants themselves, and about whose the fields of a platform's Packages are. Data in,
+//! Ingresses and Services, about Tenants themselves, about whose the fields of a platform's Packages are, and about who asks and who answers for access to hosts of repositories. Data in,
 //! a [`Decision`] out: whoever asks has the facts and can ask Kubernetes' authorizer, and what is said is the same behind every door.
 //! Refuses what it can't decide, to whoever could gain by it; whoever may repair a platform is let through, and who that is, the
 //! authorizer says ([`rights`]).
@@ -12,6 +12,7 @@
 //! authorizer ───────────────[rights]───▶ Rights ──┘
 //! ```
 
+mod access;
 mod account;
 mod change;
 mod classes;
@@ -129,6 +130,8 @@ pub enum Rule {
     Tenant,
     /// What a platform's chart has of its Packages stays the chart's.
     FieldOwnership,
+    /// Who asks for access to a host of repositories, who answers, and who keeps the records of it.
+    Access,
     /// The controllers' own account makes nobody an administrator. A policy alone says so ([`policy::list_bounds`]).
     ControllerRights,
     /// The account that writes credentials writes nothing else, and nobody else has its tokens. Policies alone say so ([`policy::list_bounds`]).
@@ -156,6 +159,7 @@ impl Rule {
         Self::ResourceQuotas,
         Self::Tenant,
         Self::FieldOwnership,
+        Self::Access,
         Self::ControllerRights,
         Self::SecretWriter,
     ];
@@ -182,6 +186,7 @@ impl Rule {
             Self::ResourceQuotas => "resource-quotas",
             Self::Tenant => "tenant",
             Self::FieldOwnership => "field-ownership",
+            Self::Access => "access",
             Self::ControllerRights => "controller-rights",
             Self::SecretWriter => "secret-writer",
         }
@@ -235,7 +240,7 @@ pub trait Surroundings {
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All that is judged, in an order in which whose a namespace is comes first.
-const RULES: [Judge; 11] = [
+const RULES: [Judge; 12] = [
     namespace::judge,
     tenant::judge,
     cordon::judge,
@@ -246,6 +251,7 @@ const RULES: [Judge; 11] = [
     ingress::judge,
     service::judge,
     package::judge,
+    access::judge,
     managed::judge,
 ];
 
@@ -286,7 +292,11 @@ pub fn concerns(
             facts.tenant_of(namespace).is_some()
         }
         ("capsule.clastix.io", "tenants") => true,
-        (group, resource) => flux::is_judged(group, resource) || package::is_judged(group, resource, namespace),
+        (group, resource) => {
+            flux::is_judged(group, resource)
+                || package::is_judged(group, resource, namespace)
+                || access::is_judged(group, resource)
+        }
     };
     // A surface's account writes anything, and everything is checked for being its own doing.
     by_resource

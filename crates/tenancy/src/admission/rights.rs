@@ -14,6 +14,15 @@ pub const OVERRIDE: &str = "override";
 /// The verb of who writes the status of Packages: the operator that reconciles them.
 pub const REPORT: &str = "report";
 
+/// The verb of who answers requests for a project or group of a host, on `fluxaccesstargets` of `tenure.dev`, by their names.
+pub const APPROVE: &str = "approve";
+/// The verb of who may answer what he asks for himself, on all of them.
+pub const APPROVE_OWN: &str = "approve-own";
+/// The verb of the account that answers for people whom a host knows, on their targets.
+pub const VOUCH: &str = "vouch";
+/// The verb of who writes requests, targets and statuses: the controllers.
+pub const RECORD: &str = "record";
+
 /// A question to the authorizer about the one who sent the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question<'a> {
@@ -50,6 +59,18 @@ impl<'a> Question<'a> {
             verb,
             group: "cozystack.io",
             resource: "packages",
+            namespace: "",
+            name,
+        }
+    }
+
+    /// Whether somebody may do something for a project or group of a host, or for all of them.
+    #[must_use]
+    pub fn about_target(verb: &'a str, name: &'a str) -> Self {
+        Self {
+            verb,
+            group: tenure_api::access::GROUP,
+            resource: tenure_api::access::TARGETS,
             namespace: "",
             name,
         }

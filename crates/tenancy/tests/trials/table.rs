@@ -92,7 +92,7 @@ pub(crate) struct Object {
 }
 
 /// Kinds of Flux's and Tenure's that cases are about: kind, API version, plural name.
-pub(crate) const FLUX: [(&str, &str, &str); 9] = [
+pub(crate) const FLUX: [(&str, &str, &str); 14] = [
     ("Kustomization", "kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
     ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "helmreleases"),
     ("GitRepository", "source.toolkit.fluxcd.io/v1", "gitrepositories"),
@@ -106,6 +106,15 @@ pub(crate) const FLUX: [(&str, &str, &str); 9] = [
     ),
     ("ImagePolicy", "image.toolkit.fluxcd.io/v1", "imagepolicies"),
     ("Surface", "tenure.dev/v1alpha1", "surfaces"),
+    ("FluxAccess", "tenure.dev/v1alpha1", "fluxaccesses"),
+    ("FluxAccessRequest", "tenure.dev/v1alpha1", "fluxaccessrequests"),
+    ("FluxAccessTarget", "tenure.dev/v1alpha1", "fluxaccesstargets"),
+    ("FluxAccessGrant", "tenure.dev/v1alpha1", "fluxaccessgrants"),
+    (
+        "FluxAccessStandingGrant",
+        "tenure.dev/v1alpha1",
+        "fluxaccessstandinggrants",
+    ),
 ];
 
 /// Kinds of a platform's packages: kind, plural name.

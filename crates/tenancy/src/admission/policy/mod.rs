@@ -11,6 +11,7 @@
 //! request ────────────────────────────────────────┘
 //! ```
 
+mod access;
 mod account;
 mod bounds;
 mod cordon;
@@ -58,6 +59,7 @@ pub fn list_policies(platform: &str) -> Vec<Value> {
     policies.extend(flux::kinds());
     policies.extend(objects::list());
     policies.extend(package::list_policies(platform));
+    policies.extend(access::list_policies(platform));
     let written = policies.into_iter();
     written.flat_map(|policy| policy.write(platform)).collect()
 }

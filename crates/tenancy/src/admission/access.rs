@@ -1,0 +1,208 @@
+//! Who asks for access to a host of repositories, and who answers.
+//!
+//! Who may answer for a project or group is asked of RBAC: the verb [`APPROVE`] on the target of its number. An answer says by whom it is, and that is who
+//! writes it; for people whom a host knows, one account may vouch ([`VOUCH`]). Nobody answers what he asks for himself, unless RBAC lets him
+//! ([`APPROVE_OWN`]): whose a request is, is who wrote the FluxAccess, which admission writes into it. Requests, targets and all statuses are written by
+//! who keeps the records ([`RECORD`]), the controllers, and what was asked or answered is never changed.
+//!
+//! The label by which a namespace may receive a group's credential is an answer, too: who sets it may approve for that group.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use tenure_api::access::{GROUP, GROUP_LABEL_PREFIX, REQUESTED_BY};
+use tenure_api::text;
+
+use super::managed::is_free;
+use super::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule};
+
+/// How names of people begin whom a host knows, and whom an account vouches for.
+pub(super) const VOUCHED_PREFIX: &str = "gitlab:";
+/// The most targets of a standing grant: each is asked of the authorizer.
+pub(super) const MOST_TARGETS: usize = 16;
+/// What only the controllers write, as a whole.
+pub(super) const RECORDS: [&str; 2] = ["fluxaccessrequests", "fluxaccesstargets"];
+/// What anybody may write whom RBAC lets, but for its status.
+pub(super) const OTHERS: [&str; 4] = [
+    "accessproviders",
+    "fluxaccesses",
+    "fluxaccessgrants",
+    "fluxaccessstandinggrants",
+];
+
+/// Whether something of such a resource is judged.
+pub(super) fn is_judged(group: &str, resource: &str) -> bool {
+    group == GROUP && (RECORDS.contains(&resource) || OTHERS.contains(&resource))
+}
+
+pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
+    let request = case.request;
+    if !request.writes() {
+        return Ok(());
+    }
+    if request.is_about("", "namespaces", &["status", "finalize"]) {
+        return judge_labels(case);
+    }
+    let resource = request.resource;
+    if !is_judged(resource.group, resource.name) {
+        return Ok(());
+    }
+    match (resource.name, resource.subresource) {
+        (_, "status") => judge_record(case, "status"),
+        (name, "") if RECORDS.contains(&name) => judge_record(case, "spec"),
+        ("fluxaccesses", "") => {
+            note_author(case, findings);
+            Ok(())
+        }
+        ("fluxaccessgrants" | "fluxaccessstandinggrants", "") => judge_answer(case),
+        _ => Ok(()),
+    }
+}
+
+fn read<'a>(object: Option<&'a Value>, path: &str) -> Option<&'a Value> {
+    object?.pointer(path).filter(|value| !value.is_null())
+}
+
+fn text_at<'a>(object: Option<&'a Value>, path: &str) -> &'a str {
+    read(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn refuse(why: String, remedy: String) -> Result<(), Refusal> {
+    Err(Refusal {
+        rule: Rule::Access,
+        why,
+        remedy,
+    })
+}
+
+/// Whether a part of the object stays as it is.
+fn is_same(case: Case<'_>, part: &str) -> bool {
+    let path = format!("/{part}");
+    case.request.operation == Operation::Update
+        && read(case.request.object, &path) == read(case.request.old_object, &path)
+}
+
+fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
+    if is_same(case, part) || case.may(&Question::about_target(RECORD, "")) {
+        return Ok(());
+    }
+    let request = case.request;
+    refuse(
+        format!(
+            "{} may not write {part} of {}",
+            request.actor.user, request.resource.name
+        ),
+        format!(
+            "leave it to Tenure's controllers (verb {RECORD} on fluxaccesstargets); answer requests by a FluxAccessGrant"
+        ),
+    )
+}
+
+/// Who wrote a spec stands in it: whoever writes another one, writes his name.
+fn note_author(case: Case<'_>, findings: &mut Findings) {
+    let path = format!("/metadata/annotations/{}", REQUESTED_BY.replace('/', "~1"));
+    let (said, before) = (
+        text_at(case.request.object, &path),
+        text_at(case.request.old_object, &path),
+    );
+    let author = if is_same(case, "spec") && !before.is_empty() {
+        before
+    } else {
+        case.request.actor.user
+    };
+    if said != author {
+        findings.changes.push(Change::Metadata {
+            part: "annotations",
+            key: REQUESTED_BY.to_owned(),
+            value: author.to_owned(),
+        });
+    }
+}
+
+fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
+    let request = case.request;
+    if request.operation == Operation::Update {
+        if is_same(case, "spec") {
+            return Ok(());
+        }
+        return refuse(
+            format!(
+                "an answer is not changed: spec of {} stays as it was written",
+                request.resource.name
+            ),
+            "delete it, which revokes, and make another one".to_owned(),
+        );
+    }
+    let user = request.actor.user;
+    let by = text_at(request.object, "/spec/approvedBy");
+    let is_vouched = by.starts_with(VOUCHED_PREFIX);
+    if by != user && !is_vouched {
+        return refuse(
+            format!("spec.approvedBy is {}, and {user} writes it", text::visible_line(by)),
+            format!("write {user}: nobody answers in another one's name"),
+        );
+    }
+    let targets: Vec<&str> = match request.resource.name {
+        "fluxaccessgrants" => vec![text_at(request.object, "/spec/target")],
+        _ => {
+            let targets = read(request.object, "/spec/targets").and_then(Value::as_array);
+            let targets = targets.into_iter().flatten();
+            targets.map(|target| target.as_str().unwrap_or_default()).collect()
+        }
+    };
+    if targets.is_empty() || targets.len() > MOST_TARGETS || targets.contains(&"") {
+        return refuse(
+            format!("it names no target, or more than {MOST_TARGETS}"),
+            "name the FluxAccessTargets, as in work-42".to_owned(),
+        );
+    }
+    let verb = if is_vouched { VOUCH } else { APPROVE };
+    let lacking = targets
+        .into_iter()
+        .find(|target| !case.may(&Question::about_target(verb, target)));
+    if let Some(target) = lacking {
+        return refuse(
+            format!("{user} may not {verb} for {}", text::visible_line(target)),
+            format!("let somebody do it who may (verb {verb} on fluxaccesstargets of that name)"),
+        );
+    }
+    let asked_by = text_at(request.object, "/spec/requestedBy");
+    if asked_by == user && !case.may(&Question::about_target(APPROVE_OWN, "")) {
+        return refuse(
+            format!("{user} asks for this access himself"),
+            format!("let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"),
+        );
+    }
+    Ok(())
+}
+
+/// Labels that give a namespace a group's credential.
+fn judge_labels(case: Case<'_>) -> Result<(), Refusal> {
+    if is_free(case) {
+        return Ok(());
+    }
+    let list = |object: Option<&Value>| -> BTreeSet<String> {
+        let labels = read(object, "/metadata/labels").and_then(Value::as_object);
+        let keys = labels.into_iter().flatten().map(|(key, _)| key.clone());
+        keys.filter(|key| key.starts_with(GROUP_LABEL_PREFIX)).collect()
+    };
+    let (old, new) = (list(case.request.old_object), list(case.request.object));
+    for key in new.difference(&old) {
+        let target = key.strip_prefix(GROUP_LABEL_PREFIX).unwrap_or_default();
+        if target.is_empty() || !case.may(&Question::about_target(APPROVE, target)) {
+            return refuse(
+                format!(
+                    "{} may not let namespace {} have the credential of {}",
+                    case.request.actor.user,
+                    case.request.name,
+                    text::visible_line(target)
+                ),
+                format!(
+                    "ask who may approve for it (verb {APPROVE} on fluxaccesstargets of that name) to set the label"
+                ),
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Who answers for access to hosts of repositories, and who keeps the records of it, by the authorizer alone. Where nobody writes who asks, a FluxAccess that
+//! doesn't say it rightly is refused.
+
+use tenure_api::access::{GROUP, GROUP_LABEL_PREFIX, REQUESTED_BY, TARGETS};
+
+use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
+use crate::admission::Rule;
+use crate::admission::access::{MOST_TARGETS, OTHERS, RECORDS, VOUCHED_PREFIX};
+use crate::admission::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
+
+/// Whether the one who asks may do something for a target, or for all.
+fn may(verb: &str, target: Option<&str>) -> String {
+    let name = target.map(|target| format!(".name({target})")).unwrap_or_default();
+    format!("authorizer.group('{GROUP}').resource('{TARGETS}'){name}.check({verb}).allowed()")
+}
+
+fn check(holds: String, why: (&str, &[&str]), remedy: String) -> Validation {
+    Validation {
+        holds,
+        rule: Rule::Access,
+        why: phrase(why.0, why.1),
+        remedy,
+    }
+}
+
+/// Whether a part of the object is what it was.
+fn same(part: &str) -> String {
+    format!("(request.operation == 'UPDATE' && object.?{part}.orValue(null) == oldObject.?{part}.orValue(null))")
+}
+
+fn policy(name: &str, about: Vec<About>) -> Policy {
+    Policy {
+        name: name.to_owned(),
+        action: Action::Deny,
+        place: Where::Anywhere,
+        about,
+        conditions: Vec::new(),
+        variables: Vec::new(),
+        validations: Vec::new(),
+    }
+}
+
+fn about(resources: Vec<&'static str>) -> About {
+    About {
+        groups: vec![GROUP],
+        resources,
+        operations: vec!["CREATE", "UPDATE"],
+    }
+}
+
+/// Answers.
+fn answers() -> Policy {
+    let on_creation = |holds: &str| format!("request.operation != 'CREATE' || {holds}");
+    let verb = format!("variables.isVouched ? {} : {}", quote(VOUCH), quote(APPROVE));
+    Policy {
+        variables: vec![
+            variable("isGrant", "request.resource.resource == 'fluxaccessgrants'"),
+            variable(
+                "by",
+                "object == null ? '' : string(object.?spec.?approvedBy.orValue(''))",
+            ),
+            variable(
+                "isVouched",
+                format!("variables.by.startsWith({})", quote(VOUCHED_PREFIX)),
+            ),
+            variable(
+                "targets",
+                "object == null ? [] : variables.isGrant ? [object.?spec.?target.orValue('')] : object.?spec.?targets.orValue([])",
+            ),
+            variable("verb", verb),
+        ],
+        validations: vec![
+            check(
+                format!("request.operation != 'UPDATE' || {}", same("spec")),
+                (
+                    "an answer is not changed: spec of {} stays as it was written",
+                    &["request.resource.resource"],
+                ),
+                quote("delete it, which revokes, and make another one"),
+            ),
+            check(
+                on_creation(&format!("variables.isVouched || variables.by == {USER}")),
+                ("spec.approvedBy is {}, and {} writes it", &["variables.by", USER]),
+                phrase("write {}: nobody answers in another one's name", &[USER]),
+            ),
+            check(
+                on_creation(&format!(
+                    "(variables.targets.size() > 0 && variables.targets.size() <= {MOST_TARGETS} && variables.targets.all(target, string(target) != ''))"
+                )),
+                (&format!("it names no target, or more than {MOST_TARGETS}"), &[]),
+                quote("name the FluxAccessTargets, as in work-42"),
+            ),
+            check(
+                on_creation(&format!(
+                    "variables.targets.size() <= {MOST_TARGETS} && variables.targets.all(target, string(target) == '' || {})",
+                    may("variables.verb", Some("string(target)"))
+                )),
+                ("{} may not {} for what it names", &[USER, "variables.verb"]),
+                phrase(
+                    "let somebody do it who may (verb {} on fluxaccesstargets of that name)",
+                    &["variables.verb"],
+                ),
+            ),
+            check(
+                on_creation(&format!(
+                    "string(object.?spec.?requestedBy.orValue('')) != {USER} || {}",
+                    may(&quote(APPROVE_OWN), None)
+                )),
+                ("{} asks for this access himself", &[USER]),
+                quote(&format!(
+                    "let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"
+                )),
+            ),
+        ],
+        ..policy(
+            "access-answers",
+            vec![about(vec!["fluxaccessgrants", "fluxaccessstandinggrants"])],
+        )
+    }
+}
+
+/// Requests, targets, and the statuses of all.
+fn records() -> Policy {
+    let mut resources = RECORDS.to_vec();
+    resources.extend(["fluxaccessrequests/status", "fluxaccesstargets/status"]);
+    resources.extend(["accessproviders/status", "fluxaccesses/status"]);
+    resources.extend(["fluxaccessgrants/status", "fluxaccessstandinggrants/status"]);
+    debug_assert_eq!(resources.len(), 2 * RECORDS.len() + OTHERS.len());
+    Policy {
+        variables: vec![
+            variable(
+                "part",
+                "request.?subResource.orValue('') == 'status' ? 'status' : 'spec'",
+            ),
+            variable(
+                "same",
+                format!("variables.part == 'status' ? {} : {}", same("status"), same("spec")),
+            ),
+        ],
+        validations: vec![check(
+            format!("variables.same || {}", may(&quote(RECORD), None)),
+            (
+                "{} may not write {} of {}",
+                &[USER, "variables.part", "request.resource.resource"],
+            ),
+            quote(&format!(
+                "leave it to Tenure's controllers (verb {RECORD} on fluxaccesstargets); answer requests by a FluxAccessGrant"
+            )),
+        )],
+        ..policy("access-records", vec![about(resources)])
+    }
+}
+
+/// Who asks.
+fn askers() -> Policy {
+    let author = |object: &str| {
+        format!(
+            "({object} == null ? '' : string({object}.?metadata.?annotations[?{}].orValue('')))",
+            quote(REQUESTED_BY)
+        )
+    };
+    Policy {
+        variables: vec![
+            variable("author", author("object")),
+            variable("authorBefore", author("oldObject")),
+        ],
+        validations: vec![check(
+            format!(
+                "{} && variables.authorBefore != '' ? variables.author == variables.authorBefore : variables.author == {USER}",
+                same("spec")
+            ),
+            (
+                &format!("the annotation {REQUESTED_BY} is {{}}, and {{}} writes it"),
+                &["variables.author", USER],
+            ),
+            quote("write the name of who changes the spec, and leave it where nobody does"),
+        )],
+        ..policy("access-askers", vec![about(vec!["fluxaccesses"])])
+    }
+}
+
+/// Labels of namespaces.
+fn labels(platform: &str) -> Policy {
+    let of = |object: &str| format!("({object} == null ? {{}} : {object}.?metadata.?labels.orValue({{}}))");
+    let prefix = quote(GROUP_LABEL_PREFIX);
+    let target = format!("key.substring({})", GROUP_LABEL_PREFIX.len());
+    Policy {
+        conditions: super::facts::not_free(platform).to_vec(),
+        variables: vec![variable(
+            "added",
+            format!(
+                "{}.filter(key, key.startsWith({prefix}) && !(key in {}))",
+                of("object"),
+                of("oldObject")
+            ),
+        )],
+        validations: vec![check(
+            format!(
+                "variables.added.size() <= {MOST_TARGETS} && variables.added.all(key, {target} != '' && {})",
+                may(&quote(APPROVE), Some(&target))
+            ),
+            (
+                "{} may not let namespace {} have the credential that its labels name",
+                &[USER, "request.?name.orValue('')"],
+            ),
+            quote(&format!(
+                "ask who may approve for it (verb {APPROVE} on fluxaccesstargets of that name) to set the label"
+            )),
+        )],
+        ..policy(
+            "access-namespaces",
+            vec![About {
+                groups: vec![""],
+                resources: vec!["namespaces", "namespaces/status", "namespaces/finalize"],
+                operations: vec!["CREATE", "UPDATE"],
+            }],
+        )
+    }
+}
+
+pub(super) fn list_policies(platform: &str) -> [Policy; 4] {
+    [answers(), records(), askers(), labels(platform)]
+}
