@@ -1,0 +1,149 @@
+//! Which entry has which Secret in which namespace.
+//!
+//! Owns the one order in which two entries that want the same Secret come: it follows from what they say and never from when anybody looked, so a
+//! Secret doesn't change hands by itself. Who has no right to a namespace wants nothing there, so it takes nothing from anybody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Entry, Place, Problem};
+use crate::access::host::{Role, Scope};
+
+/// The most namespaces that a message names.
+const NAMED: usize = 3;
+
+/// Who asks by an entry, the first of two that want the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// An agent's configuration, which an administrator named.
+    Agent(String),
+    /// A FluxAccess: namespace and name.
+    Object(String, String),
+}
+
+/// An entry, and who asks by it.
+#[derive(Clone, Debug)]
+pub struct Claim<'a> {
+    /// Who asks.
+    pub source: Source,
+    /// For what.
+    pub entry: &'a Entry,
+}
+
+/// That an entry has its Secret in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Delivery {
+    /// The claim, by its position.
+    pub claim: usize,
+    /// The namespace.
+    pub namespace: String,
+}
+
+/// Who has what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assignment {
+    /// By namespace and Secret, so no Secret is there twice.
+    pub deliveries: Vec<Delivery>,
+    /// What isn't delivered, and why: namespaces that are named and aren't there, or can't be reached, and Secrets that another entry has.
+    pub problems: Vec<Problem>,
+}
+
+/// Assigns Secrets. `namespaces` are all that there are, and `may_reach` says whether a claim may reach one, or why not.
+#[must_use]
+pub fn assign(
+    claims: &[Claim<'_>],
+    namespaces: &BTreeSet<&str>,
+    platform: &str,
+    may_reach: impl Fn(&Claim<'_>, &str) -> Result<(), String>,
+) -> Assignment {
+    let mut assignment = Assignment::default();
+    // Who wants a Secret: whether by the namespace's name, and which claim.
+    let mut wanted: BTreeMap<(&str, &str), Vec<(bool, usize)>> = BTreeMap::new();
+    for (index, claim) in claims.iter().enumerate() {
+        let mut reached: BTreeMap<&str, bool> = BTreeMap::new();
+        for pattern in &claim.entry.namespaces {
+            if !pattern.is_name() {
+                let matching = namespaces.iter().filter(|name| pattern.matches(name, platform));
+                for name in matching.filter(|name| may_reach(claim, name).is_ok()) {
+                    reached.entry(name).or_insert(false);
+                }
+                continue;
+            }
+            let Some(name) = namespaces.get(pattern.as_str()) else {
+                let message = format!("namespace {pattern} does not exist: it is delivered there once it does");
+                assignment.problems.push(complain(claim, message));
+                continue;
+            };
+            match may_reach(claim, name) {
+                Ok(()) => {
+                    reached.insert(name, true);
+                }
+                Err(why) => assignment.problems.push(complain(claim, why)),
+            }
+        }
+        for (namespace, is_named) in reached {
+            let all = wanted.entry((namespace, &claim.entry.secret_name)).or_default();
+            all.push((is_named, index));
+        }
+    }
+    let mut lost: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
+    for ((namespace, _), contenders) in &wanted {
+        let rank = |(is_named, index): &(bool, usize)| claims.get(*index).map(|claim| rank(claim, *is_named));
+        let Some((_, winner)) = contenders.iter().min_by(|one, other| rank(one).cmp(&rank(other))) else {
+            continue;
+        };
+        assignment.deliveries.push(Delivery {
+            claim: *winner,
+            namespace: (*namespace).to_owned(),
+        });
+        for (_, loser) in contenders.iter().filter(|(_, index)| index != winner) {
+            lost.entry((*loser, *winner)).or_default().push(namespace);
+        }
+    }
+    for ((loser, winner), namespaces) in lost {
+        let (Some(loser), Some(winner)) = (claims.get(loser), claims.get(winner)) else {
+            continue;
+        };
+        let mut named = namespaces.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        if namespaces.len() > NAMED {
+            named = format!("{named} and {} more", namespaces.len() - NAMED);
+        }
+        let message = format!(
+            "Secret {} in {named} is that of {}: choose another secret_name here",
+            loser.entry.secret_name,
+            describe(&loser.source, winner)
+        );
+        assignment.problems.push(complain(loser, message));
+    }
+    assignment
+}
+
+/// Where the winner stands, as far as the loser may know: of another one's object nothing but that there is one.
+fn describe(loser: &Source, winner: &Claim<'_>) -> String {
+    match (loser, &winner.source) {
+        (Source::Object(own, _), Source::Object(other, _)) if own == other => winner.entry.place.to_string(),
+        (Source::Agent(_), _) => winner.entry.place.to_string(),
+        (Source::Object(..), Source::Agent(_)) => "an agent's configuration".to_owned(),
+        (Source::Object(..), Source::Object(..)) => "a FluxAccess in another namespace".to_owned(),
+    }
+}
+
+fn complain(claim: &Claim<'_>, message: String) -> Problem {
+    Problem {
+        place: claim.entry.place.clone(),
+        message,
+    }
+}
+
+/// The order of those that want the same Secret: what an administrator configured, who names the namespace, what gives access to less; then by what
+/// is asked for, and at last by where it stands.
+fn rank<'a>(claim: &'a Claim<'_>, is_named: bool) -> (&'a Source, bool, Scope, &'a str, Role, &'a Place) {
+    let entry = claim.entry;
+    (
+        &claim.source,
+        !is_named,
+        entry.scope,
+        &entry.path,
+        entry.role,
+        &entry.place,
+    )
+}

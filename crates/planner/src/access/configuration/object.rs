@@ -1,0 +1,68 @@
+//! The same, in a [`FluxAccess`]: the schema has seen to its shape.
+
+use std::sync::Arc;
+
+use tenure_api::access::FluxAccess;
+use tenure_api::access::asked::AccessEntry;
+
+use super::draft::{Defaults, Draft, Said};
+use super::{Configuration, MOST_OF_A_SCOPE, Place, Problem};
+use crate::access::host::Scope;
+
+/// Reads what an object asks for. `group` is what all its entries have to be below.
+#[must_use]
+pub fn read_object(access: &FluxAccess, group: &str) -> Configuration {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (namespace, name) = (text(&access.metadata.namespace), text(&access.metadata.name));
+    let file: Arc<str> = format!("FluxAccess {namespace}/{name}").into();
+    let spec = &access.spec;
+    let defaults = Defaults::read(say(spec.role.as_ref()).as_ref(), say(spec.rotate.as_ref()).as_ref());
+    let mut configuration = Configuration::default();
+    for (list, scope, items) in [
+        ("projects", Scope::Project, &spec.projects),
+        ("groups", Scope::Group, &spec.groups),
+    ] {
+        for (index, item) in items.iter().enumerate() {
+            let place = Place {
+                file: file.clone(),
+                line: None,
+                entry: format!("spec.{list}[{index}]"),
+            };
+            // A server that hasn't read the schema yet may store more.
+            if index >= MOST_OF_A_SCOPE {
+                let message = format!(
+                    "there are {} {list}, and {MOST_OF_A_SCOPE} is the most: this one and all behind it are left out; ask for a group instead",
+                    items.len()
+                );
+                configuration.complain(Problem { place, message });
+                break;
+            }
+            match take_draft(item).finish(place, scope, &defaults, group) {
+                Ok(entry) => configuration.entries.push(entry),
+                Err(problem) => configuration.complain(problem),
+            }
+        }
+    }
+    configuration
+}
+
+fn say(text: Option<&String>) -> Option<Said> {
+    text.map(|text| Said {
+        text: text.clone(),
+        line: None,
+    })
+}
+
+fn take_draft(entry: &AccessEntry) -> Draft {
+    let all = |texts: &[String]| texts.iter().filter_map(|text| say(Some(text))).collect();
+    Draft {
+        id: say(Some(&entry.id)).filter(|said| !said.text.is_empty()),
+        role: say(entry.role.as_ref()),
+        rotate: say(entry.rotate.as_ref()),
+        secret_name: say(entry.secret_name.as_ref()),
+        namespaces: all(&entry.namespaces),
+        service_accounts: all(&entry.service_accounts),
+        is_strict: entry.strict,
+        is_for_images: entry.image_pull_secrets,
+    }
+}
