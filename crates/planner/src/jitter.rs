@@ -8,14 +8,20 @@ use sha2::{Digest, Sha256};
 /// The interval, up to 5 % shorter or longer (Flux's `--interval-jitter-percentage`), by a hash of the uid and a time.
 #[must_use]
 pub fn add_jitter(interval: Duration, uid: &str, at: Timestamp) -> Duration {
+    // 95 % to 105 % in 65 536 steps.
+    let factor = 0.95 + choose_fraction(uid, at) / 10.0;
+    interval.mul_f64(factor.clamp(0.95, 1.05)).max(Duration::from_millis(1))
+}
+
+/// A number from 0 to 1 that follows from a uid and a time: another one for each, and the same each time.
+#[must_use]
+pub(crate) fn choose_fraction(uid: &str, at: Timestamp) -> f64 {
     let hash = Sha256::digest(format!("{uid}/{}", at.as_millisecond()).as_bytes());
     let number = hash
         .iter()
         .take(2)
         .fold(0_u32, |number, byte| number * 256 + u32::from(*byte));
-    // 95 % to 105 % in 65 536 steps.
-    let factor = 0.95 + f64::from(number) / 655_360.0;
-    interval.mul_f64(factor.clamp(0.95, 1.05)).max(Duration::from_millis(1))
+    f64::from(number) / 65_536.0
 }
 
 #[cfg(test)]

@@ -7,3 +7,4 @@
 pub mod configuration;
 pub mod host;
 pub mod request;
+pub mod rotation;

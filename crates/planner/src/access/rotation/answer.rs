@@ -1,0 +1,279 @@
+//! What the answer to a step means. Where it means nothing that the ledger or the snapshot doesn't say, there is nothing here.
+
+use jiff::Timestamp;
+use tenure_api::access::request::{CredentialPhase, NextCredential};
+
+use super::machine::{Machine, Next};
+use super::schedule::{self, later, record_time};
+use super::{Answer, NamespaceSeen, Probe, StagedFacts, Step, Wanted, WriteFailure};
+use crate::access::host::{Found, Listed, Minted, Trouble};
+
+/// Reasons of what is in the way in the cluster, not at the host.
+pub(super) const MISSING_RIGHTS: &str = "MissingRights";
+pub(super) const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
+
+impl Machine<'_> {
+    /// What follows from the answer alone; nothing, if it is the whole that counts.
+    pub(super) fn take_answer(&mut self) -> Option<Next> {
+        let answer = self.seen.answer.clone()?;
+        let next = self.ledger.next.clone();
+        match (answer, next) {
+            (Answer::Begun, Some(next)) if next.phase == CredentialPhase::Intent => {
+                // Nothing is ordered that was taken back meanwhile. That it was not ordered is known.
+                if self.is_wanted() {
+                    return Some(Next::Do(self.mint(&next)));
+                }
+                self.ledger.next = None;
+                Some(Next::Record)
+            }
+            (Answer::Minted(minted), Some(next)) if next.phase == CredentialPhase::Intent => {
+                Some(self.adopt(&StagedFacts {
+                    nonce: next.nonce,
+                    is_minted: true,
+                    id: minted.id,
+                    fingerprint: minted.fingerprint,
+                    expires_at: minted.expires_at.or(next.expires_at.map(|at| at.0)),
+                }))
+            }
+            (Answer::MintedOnly(minted, why), Some(next)) if next.phase == CredentialPhase::Intent => {
+                Some(self.lose(next, &minted, &why))
+            }
+            (Answer::MintFailed(trouble), Some(next)) if next.phase == CredentialPhase::Intent => {
+                Some(self.give_up(&next, trouble))
+            }
+            (Answer::Listed(listed), Some(next)) if next.phase == CredentialPhase::Intent => {
+                Some(self.find_made(next, listed))
+            }
+            (Answer::Found(found), _) => Some(self.follow(found)),
+            (Answer::Revoked(id, result), _) => Some(self.strike(id, result)),
+            (Answer::Probed(probe), Some(next)) => Some(self.take_probe(&next, probe)),
+            (Answer::Preflight(Err(why)), _) => Some(self.fail(MISSING_RIGHTS, why)),
+            (Answer::Spread(result), next) => self.take_write(next, result),
+            (Answer::StagingCleared(Err(failure)) | Answer::SecretDeleted(Err(failure)), _) => {
+                Some(self.take_failure(failure))
+            }
+            // What was in its way is over.
+            (Answer::StagingCleared(Ok(())) | Answer::SecretDeleted(Ok(())), _) => {
+                self.recover();
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether anything new is to be made.
+    fn is_wanted(&self) -> bool {
+        self.seen.wanted == Wanted::Delivered && self.seen.namespace == NamespaceSeen::Present
+    }
+
+    /// It was made, and its value is gone with who made it.
+    fn lose(&mut self, mut next: NextCredential, minted: &Minted, why: &str) -> Next {
+        next.phase = CredentialPhase::Minted;
+        next.id = minted.id;
+        next.fingerprint.clone_from(&minted.fingerprint);
+        self.tell("Lost", (next.generation, next.id), why);
+        self.ledger.next = Some(next);
+        self.fail(
+            "StagingFailed",
+            format!("the new credential could not be put into the staging Secret: {why}"),
+        )
+    }
+
+    /// It was not made, or nobody knows.
+    fn give_up(&mut self, next: &NextCredential, trouble: Trouble) -> Next {
+        match trouble {
+            Trouble::Unknown(_) | Trouble::NotUnderstood(_) => {
+                let settled = later(next.begun_at.0, schedule::SETTLE).max(self.now);
+                return self.fail_until("AnswerLost", trouble.to_string(), settled);
+            }
+            Trouble::Moved => {}
+            // It is known that nothing was made.
+            _ => self.ledger.next = None,
+        }
+        self.take_trouble(trouble)
+    }
+
+    /// What the host's trouble comes to, where nothing is in doubt.
+    pub(super) fn take_trouble(&mut self, trouble: Trouble) -> Next {
+        let message = trouble.to_string();
+        match trouble {
+            Trouble::Banned { until } => {
+                let until = schedule::wait_for(self.now, self.from_host(until));
+                self.fail_until("BannedByHost", message, until)
+            }
+            Trouble::Limited { until } => {
+                let until = schedule::wait_for(self.now, self.from_host(until));
+                self.fail_until("LimitedByHost", message, until)
+            }
+            Trouble::Unauthenticated => self.fail(
+                "AuthoriserRefused",
+                format!("{message}: what was delivered stays as it is; give the AccessProvider's authoriser a new credential"),
+            ),
+            Trouble::Forbidden(_) => self.fail(
+                "TargetUnavailable",
+                format!("{message}: let the authoriser be a Maintainer of the project, or an Owner of the group"),
+            ),
+            Trouble::Refused { .. } => self.fail("RefusedByHost", message),
+            // The number is as good as ever: where it is now, is asked, and then everything goes on there.
+            Trouble::Moved => Next::Do(Step::Find(self.target())),
+            Trouble::Unknown(_) | Trouble::NotUnderstood(_) => self.fail("HostUnreachable", message),
+        }
+    }
+
+    /// Times of the host are by its clock.
+    fn from_host(&self, at: Timestamp) -> Timestamp {
+        at.checked_sub(self.seen.host_ahead).unwrap_or(at)
+    }
+
+    /// The list says whether an order without an answer was carried out.
+    fn find_made(&mut self, mut next: NextCredential, listed: Result<Vec<Listed>, Trouble>) -> Next {
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(trouble) => return self.take_trouble(trouble),
+        };
+        let mut made = listed.iter();
+        let made = made.find(|listed| listed.name == next.name && !listed.is_revoked && !listed.is_expired);
+        let staged = self.staged().filter(|staged| staged.nonce == next.nonce).cloned();
+        match (made, staged) {
+            // A key, whose private half was staged before it was ordered.
+            (Some(made), Some(staged)) => self.adopt(&StagedFacts {
+                is_minted: true,
+                id: Some(made.id),
+                expires_at: made.expires_at,
+                ..staged
+            }),
+            (Some(made), None) => {
+                next.phase = CredentialPhase::Minted;
+                next.id = Some(made.id);
+                self.tell(
+                    "Lost",
+                    (next.generation, next.id),
+                    "it was made, and its value never came",
+                );
+                self.ledger.next = Some(next);
+                Next::Record
+            }
+            (None, _) => {
+                self.tell("Lost", (next.generation, None), "it was not made");
+                self.ledger.next = None;
+                self.ledger.retry_at = None;
+                Next::Record
+            }
+        }
+    }
+
+    /// Where the target is now.
+    fn follow(&mut self, found: Result<Option<Found>, Trouble>) -> Next {
+        match found {
+            Ok(Some(found))
+                if found.target.id == self.seen.target.id && found.target.scope == self.seen.target.scope =>
+            {
+                if self.target().path == found.target.path {
+                    return self.fail(
+                        "TargetMoved",
+                        "the host says that it has moved, and to where it was: it is tried again".to_owned(),
+                    );
+                }
+                self.ledger.path = Some(found.target.path);
+                Next::Record
+            }
+            // A question about a question would have no end.
+            Err(Trouble::Moved) => self.fail(
+                "TargetMoved",
+                "the host says of a number that it has moved: it is tried again".to_owned(),
+            ),
+            Ok(_) => self.fail(
+                "TargetUnavailable",
+                "there is no project or group of this number, or the authoriser may not see it: ask its owner"
+                    .to_owned(),
+            ),
+            Err(trouble) => self.take_trouble(trouble),
+        }
+    }
+
+    /// One was revoked, or not.
+    fn strike(&mut self, id: u64, result: Result<(), Trouble>) -> Next {
+        if let Err(trouble) = result {
+            return self.take_trouble(trouble);
+        }
+        let mut struck = self
+            .ledger
+            .next
+            .take_if(|next| next.id == Some(id))
+            .map(|next| next.generation);
+        let current = self.ledger.current.take_if(|held| held.id == Some(id));
+        struck = struck.or(current.map(|held| held.generation));
+        self.ledger.retiring.retain(|held| {
+            let is_it = held.id == Some(id);
+            if is_it {
+                struck = Some(held.generation);
+            }
+            !is_it
+        });
+        if let Some(generation) = struck {
+            self.recover();
+            self.tell("Revoked", (generation, Some(id)), "it is not needed any more");
+        }
+        Next::Record
+    }
+
+    fn take_probe(&mut self, next: &NextCredential, probe: Probe) -> Next {
+        let is_staged = next.phase == CredentialPhase::Staged;
+        match probe {
+            Probe::Works if is_staged => match (self.own_secret(), &self.seen.secret) {
+                _ if !self.is_wanted() => self.decide(),
+                (None, super::SecretSeen::Present(_)) => self.refuse_foreign(),
+                (None, super::SecretSeen::Unknown(_)) => Next::Wait(later(self.now, schedule::LOOK)),
+                (own, _) => Next::Do(Step::Spread(own.cloned())),
+            },
+            Probe::Works => self.promote(next),
+            // A host may need a moment until it knows what it has made.
+            Probe::Refused(why) if is_staged && self.now >= later(next.begun_at.0, schedule::PATIENCE) => {
+                let next = self.discard(next, "it is refused by the host that made it");
+                let _recorded = self.fail("RefusedByHost", format!("a new credential is refused: {why}"));
+                next
+            }
+            Probe::Refused(why) => self.fail_until(
+                "ProbeRefused",
+                format!("the new credential is refused: {why}; it is tried again"),
+                later(self.now, schedule::LOOK),
+            ),
+            Probe::Banned(until) => {
+                let until = schedule::wait_for(self.now, self.from_host(until));
+                let message =
+                    format!("the host keeps this address out until {until}: whether the credential works is not known");
+                self.fail_until("BannedByHost", message, until)
+            }
+            Probe::Unreachable(why) => self.fail(
+                "HostUnreachable",
+                format!("the new credential could not be tried: {why}"),
+            ),
+        }
+    }
+
+    /// The Secret was written, or not.
+    fn take_write(&mut self, next: Option<NextCredential>, result: Result<String, WriteFailure>) -> Option<Next> {
+        let uid = match result {
+            Ok(uid) => uid,
+            Err(failure) => return Some(self.take_failure(failure)),
+        };
+        self.recover();
+        self.ledger.secret_uid = Some(uid);
+        if let Some(mut next) = next.filter(|next| next.phase == CredentialPhase::Staged) {
+            next.phase = CredentialPhase::Distributed;
+            next.distributed_at = Some(record_time(self.now));
+            self.tell("Distributed", (next.generation, next.id), next.cause.clone());
+            self.ledger.next = Some(next);
+        }
+        (self.ledger != self.seen.ledger).then_some(Next::Record)
+    }
+
+    fn take_failure(&mut self, failure: WriteFailure) -> Next {
+        match failure {
+            // It is looked at again, and decided anew.
+            WriteFailure::Changed => Next::Wait(later(self.now, std::time::Duration::from_secs(1))),
+            WriteFailure::Refused(why) => self.fail(MISSING_RIGHTS, why),
+            WriteFailure::Unknown(why) => self.fail(CLUSTER_UNREACHABLE, why),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! What is said about credentials: findings of one, and conditions of all that a request has.
+//!
+//! Owns their reasons, and which of them keep a request from being Ready. Names numbers and times, and never a value.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_api::access::Period;
+use tenure_api::access::request::{CredentialLedger, CredentialPhase};
+use tenure_api::condition::{Condition, ConditionStatus, READY};
+use tenure_api::reason::PROGRESSING;
+
+use super::machine::token_of;
+use super::schedule::{NEAR_END, later, record_time};
+use super::{NamespaceSeen, Plan, SecretSeen, Snapshot, StagingSeen, Wanted};
+
+/// Condition: whether everything that was delivered was seen in use.
+pub const VERIFIED: &str = "Verified";
+/// Condition: a credential ends soon and could not be replaced.
+pub const EXPIRING: &str = "Expiring";
+/// Condition: what is wanted no more lives on at the host.
+pub const LIVES_ON: &str = "LivesOn";
+/// The reason of Ready where all is well.
+pub const DELIVERED: &str = "Delivered";
+/// The most things that one message tells of.
+const TOLD: usize = 5;
+
+/// Which condition a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    /// It keeps the request from being Ready.
+    Failure,
+    /// It is under way.
+    Progress,
+    /// It is delivered, and not yet seen in use, or can't be.
+    Unverified,
+    /// It ends soon.
+    Expiry,
+    /// It lives on.
+    LivesOn,
+}
+
+/// Something to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// About what.
+    pub about: About,
+    /// In one word.
+    pub reason: String,
+    /// In a sentence.
+    pub message: String,
+}
+
+impl Finding {
+    fn new(about: About, reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            about,
+            reason: reason.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn foreign_secret(namespace: &str) -> Self {
+        Self::new(
+            About::Failure,
+            "ForeignSecret",
+            format!(
+                "there is a Secret of this name in namespace {namespace} that is not Tenure's, and it is not touched: delete it, or choose another secret_name"
+            ),
+        )
+    }
+
+    pub(super) fn too_many_retiring(count: usize) -> Self {
+        Self::new(
+            About::Failure,
+            "NotVerified",
+            format!(
+                "{count} earlier credentials still live, as no newer one was seen in use by all sources, and the host ends none by itself: no other one \
+                 is made before the sources are Ready"
+            ),
+        )
+    }
+}
+
+/// What there is to say of a credential, beside what the plan itself found.
+pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestamp) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut say = |about: About, reason: &str, message: String| findings.push(Finding::new(about, reason, message));
+    if let Some(trouble) = &ledger.trouble {
+        let again = ledger
+            .retry_at
+            .as_ref()
+            .map(|at| format!("; it is tried again at {}", at.0))
+            .unwrap_or_default();
+        say(About::Failure, &trouble.reason, format!("{}{again}", trouble.message));
+    }
+    if let (SecretSeen::Unknown(why), NamespaceSeen::Present) = (&seen.secret, seen.namespace) {
+        say(
+            About::Failure,
+            "SecretUnreadable",
+            format!("the Secret could not be read: {why}"),
+        );
+    }
+    if let StagingSeen::Unknown(why) = &seen.staging {
+        say(
+            About::Failure,
+            "StagingUnreadable",
+            format!("the staging Secret could not be read: {why}"),
+        );
+    }
+    if let Wanted::HeldBack(why) = &seen.wanted {
+        say(About::Failure, "HeldBack", why.clone());
+    }
+    let is_ending = matches!(seen.wanted, Wanted::Revoked(_) | Wanted::Abandoned(_))
+        || matches!(seen.namespace, NamespaceSeen::Terminating | NamespaceSeen::Gone);
+    if is_ending {
+        // As it was recorded: what is forgotten now is told once more.
+        let held = seen
+            .ledger
+            .current
+            .iter()
+            .chain(&seen.ledger.retiring)
+            .filter_map(|held| held.id);
+        let ids: Vec<u64> = held.chain(seen.ledger.next.iter().filter_map(|next| next.id)).collect();
+        if !ids.is_empty() {
+            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            let message = format!(
+                "these credentials of {} still live at the host: {}; revoke them there, if that can't wait",
+                seen.target.path,
+                ids.join(", ")
+            );
+            say(About::LivesOn, "NotRevokedYet", message);
+        }
+        return findings;
+    }
+    if let Some(next) = &ledger.next {
+        match next.phase {
+            CredentialPhase::Distributed => {
+                let token = token_of(next);
+                let (suspended, running): (Vec<_>, Vec<_>) =
+                    seen.sources.iter().partition(|source| source.is_suspended);
+                let waits = running
+                    .into_iter()
+                    .filter(|source| source.last_handled.as_ref() != Some(&token) || !source.is_ready);
+                let names: Vec<&str> = waits.map(|source| source.name.as_str()).take(TOLD).collect();
+                let message = match names.is_empty() {
+                    true => "it is about to be tried".to_owned(),
+                    false => format!(
+                        "these sources have not fetched with it yet, or are not Ready: {}",
+                        names.join(", ")
+                    ),
+                };
+                say(About::Unverified, "WaitingForSources", message);
+                if !suspended.is_empty() {
+                    let names: Vec<&str> = suspended.iter().map(|source| source.name.as_str()).take(TOLD).collect();
+                    say(
+                        About::Unverified,
+                        "SourceSuspended",
+                        format!("these sources are suspended and not waited for: {}", names.join(", ")),
+                    );
+                }
+            }
+            _ if ledger.current.is_none() => {
+                say(
+                    About::Progress,
+                    PROGRESSING,
+                    "the first credential is being made".to_owned(),
+                );
+            }
+            _ => {}
+        }
+    } else if ledger.current.is_none() && ledger.trouble.is_none() {
+        say(
+            About::Progress,
+            PROGRESSING,
+            "the first credential is about to be made".to_owned(),
+        );
+    }
+    if let Some((held, end)) = ledger
+        .current
+        .as_ref()
+        .and_then(|held| Some((held, held.expires_at.as_ref()?)))
+    {
+        let host_now = now.checked_add(seen.host_ahead).unwrap_or(now);
+        // Some live for an hour.
+        let life = Duration::try_from(end.0.duration_since(held.begun_at.0)).unwrap_or_default();
+        let near = NEAR_END.min(life / 4);
+        if end.0 <= host_now {
+            say(
+                About::Failure,
+                "Expired",
+                format!(
+                    "the credential ended at {}, and could not be replaced before; sources fail until it is",
+                    end.0
+                ),
+            );
+        } else if end.0 <= later(host_now, near) {
+            say(
+                About::Expiry,
+                "NotReplaced",
+                format!(
+                    "the credential ends at {}, and could not be replaced so far: it is kept until then",
+                    end.0
+                ),
+            );
+        }
+    }
+    findings
+}
+
+/// The conditions of a request, of all its credentials by their namespaces.
+#[must_use]
+pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
+    let condition = |type_: &str, status: ConditionStatus, reason: &str, message: String| Condition {
+        last_transition_time: record_time(now),
+        message,
+        observed_generation: None,
+        reason: reason.to_owned(),
+        status,
+        type_: type_.to_owned(),
+    };
+    let collect = |about: About| -> Vec<(&str, &Finding)> {
+        let all = plans
+            .iter()
+            .flat_map(|(namespace, plan)| plan.findings.iter().map(move |finding| (*namespace, finding)));
+        all.filter(|(_, finding)| finding.about == about).collect()
+    };
+    let tell = |found: &[(&str, &Finding)]| {
+        let told = found
+            .iter()
+            .take(TOLD)
+            .map(|(namespace, finding)| format!("{namespace}: {}", finding.message));
+        let mut text = told.collect::<Vec<_>>().join("; ");
+        if found.len() > TOLD {
+            text = format!("{text}; and {} more", found.len() - TOLD);
+        }
+        text
+    };
+    let (failures, progress, unverified) = (
+        collect(About::Failure),
+        collect(About::Progress),
+        collect(About::Unverified),
+    );
+    let mut conditions = Vec::new();
+    conditions.push(match (failures.first(), progress.first()) {
+        (Some((_, first)), _) => condition(READY, ConditionStatus::False, &first.reason, tell(&failures)),
+        (None, Some((_, first))) => condition(READY, ConditionStatus::Unknown, &first.reason, tell(&progress)),
+        (None, None) => condition(
+            READY,
+            ConditionStatus::True,
+            DELIVERED,
+            format!("delivered to {} namespaces", plans.len()),
+        ),
+    });
+    let unproven = plans
+        .iter()
+        .filter(|(_, plan)| {
+            plan.ledger
+                .current
+                .as_ref()
+                .is_none_or(|held| held.verified_at.is_none())
+        })
+        .count();
+    conditions.push(match (unverified.first(), unproven) {
+        (Some((_, first)), _) => condition(VERIFIED, ConditionStatus::Unknown, &first.reason, tell(&unverified)),
+        (None, 0) => condition(
+            VERIFIED,
+            ConditionStatus::True,
+            "InUse",
+            "all sources were seen to use it".to_owned(),
+        ),
+        (None, count) => condition(
+            VERIFIED,
+            ConditionStatus::Unknown,
+            "NotYet",
+            format!("in {count} namespaces it was not seen in use yet"),
+        ),
+    });
+    for (about, type_) in [(About::Expiry, EXPIRING), (About::LivesOn, LIVES_ON)] {
+        let found = collect(about);
+        if let Some((_, first)) = found.first() {
+            conditions.push(condition(type_, ConditionStatus::True, &first.reason, tell(&found)));
+        }
+    }
+    conditions
+}
+
+/// What there is to say of a Secret that somebody writes by hand: nobody replaces it, and its age is watched. `written_at` is when its value was written last.
+#[must_use]
+pub fn judge_static(written_at: Option<Timestamp>, rotate: Period, now: Timestamp) -> Option<Finding> {
+    let Some(written_at) = written_at else {
+        return Some(Finding::new(
+            About::Failure,
+            "SecretMissing",
+            "nobody makes credentials at this host, and there is no Secret: write one by hand",
+        ));
+    };
+    let due = later(written_at, rotate.duration());
+    (due <= now).then(|| {
+        Finding::new(
+            About::Expiry,
+            "TooOld",
+            format!("the Secret was written at {written_at} and is to be replaced every {rotate}: nobody does that at this host; replace it by hand"),
+        )
+    })
+}

@@ -1,0 +1,112 @@
+//! The way of a credential that is wanted no more: its Secret goes first, then what the host has of it.
+//!
+//! Owns that order: whoever loses access loses it at once, also while the host doesn't answer. What lives on there is told by its number until it is gone, and
+//! nothing in the namespace waits for it.
+
+use tenure_api::access::request::CredentialPhase;
+
+use super::answer::{CLUSTER_UNREACHABLE, MISSING_RIGHTS};
+use super::machine::{Machine, Next};
+use super::schedule::{self, later};
+use super::{NamespaceSeen, SecretSeen, StagingSeen, Step};
+
+impl Machine<'_> {
+    /// The next step to the end. `is_abandoned`: the host isn't asked for anything.
+    pub(super) fn end(&mut self, cause: &str, is_abandoned: bool) -> Next {
+        let waits_until = self.ledger.retry_at.as_ref().map(|at| at.0).filter(|at| self.now < *at);
+        // What is in the way in the cluster keeps nobody from revoking at the host, and the other way round.
+        let is_of_cluster = self
+            .ledger
+            .trouble
+            .as_ref()
+            .is_some_and(|trouble| [MISSING_RIGHTS, CLUSTER_UNREACHABLE].contains(&trouble.reason.as_str()));
+        let may_write = waits_until.is_none() || !is_of_cluster;
+        let may_ask = waits_until.is_none() || is_of_cluster;
+        let step = may_write.then(|| self.clear_cluster()).flatten();
+        if let Some(next) = step.or_else(|| self.clear_host(cause, is_abandoned, may_ask)) {
+            return next;
+        }
+        let is_secret_gone = match (self.seen.namespace, &self.seen.secret) {
+            (NamespaceSeen::Terminating | NamespaceSeen::Gone, _) | (_, SecretSeen::Absent) => true,
+            (_, SecretSeen::Present(_)) => self.own_secret().is_none(),
+            (_, SecretSeen::Unknown(_)) => false,
+        };
+        let is_empty = self.ledger.next.is_none() && self.ledger.current.is_none() && self.ledger.retiring.is_empty();
+        if is_secret_gone && is_empty && self.seen.staging == StagingSeen::Absent {
+            self.is_over = true;
+            self.ledger.secret_uid = None;
+            self.recover();
+            return Next::Wait(later(self.now, schedule::IDLE_LOOK));
+        }
+        Next::Wait(waits_until.unwrap_or_else(|| later(self.now, schedule::LOOK)))
+    }
+
+    /// The Secret of the namespace, and the staged value that nobody needs any more.
+    fn clear_cluster(&mut self) -> Option<Next> {
+        if self.seen.namespace == NamespaceSeen::Present
+            && let Some(secret) = self.own_secret()
+        {
+            return Some(Next::Do(Step::DeleteSecret(secret.clone())));
+        }
+        let staged = self.staged()?;
+        if let Some(next) = &self.ledger.next
+            && next.phase == CredentialPhase::Intent
+            && staged.nonce == next.nonce
+        {
+            // What was made is known by what is staged.
+            return staged.is_minted.then(|| self.adopt(&staged.clone()));
+        }
+        Some(Next::Do(Step::ClearStaging))
+    }
+
+    fn clear_host(&mut self, cause: &str, is_abandoned: bool, may_ask: bool) -> Option<Next> {
+        let held = self.ledger.current.iter().chain(&self.ledger.retiring);
+        let held: Vec<(u64, Option<u64>)> = held.map(|held| (held.generation, held.id)).collect();
+        let next = self.ledger.next.clone();
+        let made = next.iter().filter(|next| next.phase != CredentialPhase::Intent);
+        let all: Vec<(u64, Option<u64>)> = held
+            .into_iter()
+            .chain(made.map(|next| (next.generation, next.id)))
+            .collect();
+        if is_abandoned {
+            if all.is_empty() && next.is_none() {
+                return None;
+            }
+            for told in all {
+                self.tell(
+                    "Forgotten",
+                    told,
+                    format!("{cause}: it lives on at the host until it ends there, or somebody revokes it"),
+                );
+            }
+            self.ledger.next = None;
+            self.ledger.current = None;
+            self.ledger.retiring.clear();
+            return Some(Next::Record);
+        }
+        // Without a number it can't be revoked, and its hour is over soon.
+        if let Some(told) = all.iter().find(|(_, id)| id.is_none()) {
+            self.tell(
+                "Forgotten",
+                *told,
+                format!("{cause}: it can't be revoked, and ends by itself"),
+            );
+            let is_kept = |generation: u64| generation != told.0;
+            self.ledger.next.take_if(|next| !is_kept(next.generation));
+            self.ledger.current.take_if(|held| !is_kept(held.generation));
+            self.ledger.retiring.retain(|held| is_kept(held.generation));
+            return Some(Next::Record);
+        }
+        if !may_ask {
+            return None;
+        }
+        if let Some(id) = all.into_iter().find_map(|(_, id)| id) {
+            return Some(Next::Do(Step::Revoke {
+                target: self.target(),
+                id,
+            }));
+        }
+        // An order that nobody has an answer for, once it must have arrived.
+        next.map(|next| self.look_for(&next))
+    }
+}

@@ -1,0 +1,130 @@
+//! What our credentials are called at a host: `fa/<cluster>/<request>/<generation>/<unix time>/<nonce>`.
+//!
+//! Owns that form. A name says whose a credential is, so that after any interruption it is found again, and when it was begun, so that one that nobody
+//! recorded is known to be left over. Refuses to read anything else as ours: what doesn't follow the form to the letter is somebody else's.
+
+use jiff::Timestamp;
+
+/// The longest name that GitLab takes.
+pub const LONGEST: usize = 255;
+/// How much of a uid stands in a name.
+const UID: usize = 8;
+/// The longest nonce.
+const NONCE: usize = 32;
+
+/// The parts of a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CredentialName {
+    /// The beginning of the cluster's uid.
+    pub cluster: String,
+    /// The beginning of the request's uid.
+    pub request: String,
+    /// The number of the credential.
+    pub generation: u64,
+    /// When it was begun, in seconds.
+    pub begun: i64,
+    /// What makes it unique.
+    pub nonce: String,
+}
+
+/// The beginning of a uid, as names have it.
+#[must_use]
+pub fn shorten_uid(uid: &str) -> String {
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric();
+    uid.chars()
+        .filter(is_plain)
+        .take(UID)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect()
+}
+
+impl CredentialName {
+    /// The name of a new credential. Of a nonce what no name may have is left away.
+    #[must_use]
+    pub fn new(cluster_uid: &str, request_uid: &str, generation: u64, begun: Timestamp, nonce: &str) -> Self {
+        Self {
+            cluster: shorten_uid(cluster_uid),
+            request: shorten_uid(request_uid),
+            generation,
+            begun: begun.as_second(),
+            nonce: nonce.chars().filter(char::is_ascii_alphanumeric).take(NONCE).collect(),
+        }
+    }
+
+    /// Reads a name that is ours.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        if text.len() > LONGEST {
+            return None;
+        }
+        let mut parts = text.split('/');
+        let mut next = || parts.next();
+        let prefix = next()?;
+        let (cluster, request, generation, begun, nonce) = (next()?, next()?, next()?, next()?, next()?);
+        let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_form = prefix == "fa"
+            && next().is_none()
+            && [cluster, request]
+                .into_iter()
+                .all(|uid| uid.len() == UID && is_plain(uid))
+            && is_number(generation)
+            && is_number(begun)
+            && is_plain(nonce)
+            && nonce.len() <= NONCE;
+        if !is_form {
+            return None;
+        }
+        Some(Self {
+            cluster: cluster.to_owned(),
+            request: request.to_owned(),
+            generation: generation.parse().ok()?,
+            begun: begun.parse().ok()?,
+            nonce: nonce.to_owned(),
+        })
+    }
+}
+
+impl std::fmt::Display for CredentialName {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            cluster,
+            request,
+            generation,
+            begun,
+            nonce,
+        } = self;
+        write!(formatter, "fa/{cluster}/{request}/{generation}/{begun}/{nonce}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written_and_nothing_else_is() {
+        let begun = Timestamp::from_second(1_790_000_000).unwrap();
+        let name = CredentialName::new("C0FFEE00-1234-5678", "0badcafe-1", u64::MAX, begun, &"n".repeat(100));
+        let text = name.to_string();
+        assert!(text.starts_with("fa/c0ffee00/0badcafe/18446744073709551615/1790000000/nnn") && text.len() <= LONGEST);
+        assert_eq!(CredentialName::read(&text), Some(name));
+        for text in [
+            "",
+            "gitlab-deploy-token",
+            "fa/c0ffee00/0badcafe/1/1790000000",
+            "fa/c0ffee00/0badcafe/1/1790000000/",
+            "fa/c0ffee00/0badcafe/1/1790000000/a/b",
+            "FA/c0ffee00/0badcafe/1/1790000000/a",
+            "fa/c0ffee0/0badcafe/1/1790000000/a",
+            "fa/c0ffee00/0badcafe/+1/1790000000/a",
+            "fa/c0ffee00/0badcafe/1/-5/a",
+            "fa/c0ffee00/0badcafe/1/99999999999999999999/a",
+            "fa/c0ffee00/0badcafe/1/1790000000/a b",
+            "fa/c0ffee00/0badcafe/1/1790000000/aä",
+        ] {
+            assert_eq!(CredentialName::read(text), None, "{text}");
+        }
+        assert_eq!(CredentialName::read(&"fa/".repeat(1_000_000)), None);
+    }
+}

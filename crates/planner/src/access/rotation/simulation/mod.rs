@@ -1,0 +1,234 @@
+//! The machine on a model of a host and of a cluster, in all kinds of trouble: what holds at every moment, and what holds in the end.
+//!
+//! At every moment: whatever lives at the host under a name of ours is recorded by its name, by its number at most one isn't; and what a source has fetched with
+//! lives. In the end, once nothing goes wrong any more: one credential lives, it is proven, and nothing is staged.
+
+mod host;
+mod model;
+
+use jiff::Timestamp;
+
+use self::host::{Chance, Flavour, Harm};
+use self::model::World;
+use super::{Order, Wanted, plan};
+
+const DAY: i64 = 86_400;
+
+/// Runs for so many seconds.
+fn run_for(world: &mut World, span: i64) {
+    let end = world.now + span;
+    world.wake();
+    while world.now < end {
+        world.turn();
+    }
+}
+
+/// Without any more trouble, it comes to rest, and everything is as it is to be.
+fn settle(world: &mut World) {
+    world.trouble = 0;
+    world.kills = 0;
+    world.heal();
+    // Time for an hour of waiting, for overlaps, and for whatever was due meanwhile.
+    run_for(world, DAY);
+    let ledger = &world.ledger;
+    let what = format!("seed {}: {ledger:?}", world.seed);
+    let current = ledger.current.as_ref().unwrap_or_else(|| panic!("{what}"));
+    assert!(ledger.trouble.is_none() && ledger.failures == 0, "{what}");
+    let is_resting = ledger.next.is_none() && ledger.retiring.is_empty();
+    if is_resting {
+        assert!(current.verified_at.is_some() && world.staging.is_none(), "{what}");
+        let live = world.live();
+        assert_eq!(live.len(), 1, "{what}");
+        assert_eq!(live[0].name, current.name, "{what}");
+    }
+    assert_eq!(world.sweep(), 0, "{what}");
+}
+
+/// Wanted no more, nothing of it is left.
+fn revoke(world: &mut World) {
+    world.wanted = Wanted::Revoked("the grant was deleted".to_owned());
+    let mut last = None;
+    for _ in 0..50 {
+        run_for(world, 2 * 3_600);
+        let (snapshot, now) = (world.snapshot(), world.moment());
+        let planned = plan(&snapshot, now);
+        assert_eq!(planned, plan(&snapshot, now), "the same is planned twice");
+        let is_over = planned.is_over;
+        last = Some(planned);
+        if is_over {
+            break;
+        }
+    }
+    let last = last.unwrap();
+    assert!(last.is_over, "seed {}: {last:?}", world.seed);
+    assert!(
+        world.live().is_empty() && world.secret.is_none() && world.staging.is_none(),
+        "seed {}",
+        world.seed
+    );
+}
+
+#[test]
+fn whatever_happens_no_source_is_without_a_credential_and_none_is_forgotten() {
+    let seeds = std::env::var("TENURE_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1_500);
+    let mut minted = 0;
+    for seed in 1..=seeds {
+        let flavour = [Flavour::Token, Flavour::Key, Flavour::Token][usize::try_from(seed % 3).unwrap()];
+        let mut world = World::new(seed, flavour);
+        world.trouble = 25;
+        world.kills = 8;
+        run_for(&mut world, 2 * DAY);
+        settle(&mut world);
+        minted += world.minted;
+        world.trouble = 25;
+        world.kills = 8;
+        revoke(&mut world);
+    }
+    // It did something at all.
+    assert!(minted > seeds * 2, "{minted}");
+}
+
+#[test]
+fn a_thousand_rotations_in_a_clone_loop_without_a_failure() {
+    for (flavour, trouble) in [(Flavour::Token, 0), (Flavour::Token, 15), (Flavour::Key, 15)] {
+        let mut world = World::new(7, flavour);
+        world.trouble = trouble;
+        world.kills = trouble / 5;
+        while world.verified < 1_000 {
+            world.turn();
+        }
+        assert!(world.fetches > 10_000, "{}", world.fetches);
+        settle(&mut world);
+        if trouble == 0 {
+            // One order for each, and no source was asked to try twice.
+            assert_eq!(world.orders, u64::try_from(world.minted).unwrap());
+        }
+    }
+}
+
+#[test]
+fn tokens_of_an_hour_are_replaced_at_half_of_it() {
+    for (seed, trouble) in [(1, 0), (2, 10), (3, 10), (4, 10)] {
+        let mut world = World::new(seed, Flavour::Hourly);
+        world.trouble = trouble;
+        // What goes wrong for half an hour is an outage of these, as is said of them.
+        world.longest_trouble = 60;
+        run_for(&mut world, 2 * DAY);
+        let days = world.minted / 2;
+        assert!((45..=70).contains(&days), "{days}");
+        world.trouble = 0;
+        revoke(&mut world);
+    }
+}
+
+/// The crash table: every step of the first credential, of its replacement and of its end, killed before its effect and after it.
+#[test]
+fn a_kill_at_any_step_loses_nothing() {
+    for flavour in [Flavour::Token, Flavour::Key] {
+        let mut killed = 0;
+        for at in 1..60 {
+            for harm in [Harm::KillBefore, Harm::KillAfter, Harm::KillBetween] {
+                let mut world = World::new(at, flavour);
+                world.planned_harm = Some((at, harm));
+                run_for(&mut world, 3 * DAY);
+                settle(&mut world);
+                // The rest of it goes on while it ends.
+                revoke(&mut world);
+                killed += u64::from(world.planned_harm.is_none());
+            }
+        }
+        assert!(killed > 100, "{killed}");
+    }
+}
+
+/// Each kind of trouble at each step.
+#[test]
+fn each_trouble_at_any_step_is_got_over() {
+    for harm in Harm::TROUBLES {
+        let mut met = 0;
+        for at in 1..40 {
+            let mut world = World::new(at, Flavour::Token);
+            world.planned_harm = Some((at, harm));
+            run_for(&mut world, 3 * DAY);
+            met += u64::from(world.planned_harm.is_none());
+            settle(&mut world);
+            revoke(&mut world);
+        }
+        assert!(met > 0, "{harm:?} was never met");
+    }
+}
+
+#[test]
+fn what_others_do_to_it_is_repaired() {
+    let deeds: [(&str, fn(&mut World)); 7] = [
+        ("the Secret is deleted", |world| world.secret = None),
+        ("the value is edited", |world| {
+            world.secret.as_mut().unwrap().fingerprint = Some("somebody's".to_owned());
+        }),
+        ("our mark is taken off", |world| {
+            world.secret.as_mut().unwrap().marked_for = None
+        }),
+        ("it is revoked in the host's pages", |world| world.revoke_by_hand()),
+        ("the host forgets it", |world| world.host.clear()),
+        ("the staging Secret is emptied", |world| world.staging = None),
+        ("the project moves", |world| world.path = "group-1/elsewhere".to_owned()),
+    ];
+    for (what, deed) in deeds {
+        for seed in 1..=40 {
+            let mut world = World::new(seed, Flavour::Token);
+            world.trouble = if seed % 2 == 0 { 10 } else { 0 };
+            let mut chance = Chance(seed);
+            run_for(&mut world, DAY + i64::try_from(chance.draw(100_000)).unwrap());
+            // What somebody else breaks, is broken until it is repaired.
+            world.is_strict = false;
+            if world.secret.is_some() {
+                deed(&mut world);
+            }
+            run_for(&mut world, DAY);
+            world.heal_sources();
+            world.is_strict = true;
+            settle(&mut world);
+            let secret = world.secret.as_ref().unwrap_or_else(|| panic!("{what}: seed {seed}"));
+            assert_eq!(secret.marked_for.as_deref(), Some("request-1"), "{what}: seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_leak_ends_the_old_one_as_soon_as_the_new_one_is_proven() {
+    let mut world = World::new(3, Flavour::Token);
+    run_for(&mut world, DAY / 2);
+    let leaked = world.ledger.current.clone().unwrap();
+    world.order = Some(Order {
+        id: "2026-01-01".to_owned(),
+        cause: "it was in a log".to_owned(),
+        is_leak: true,
+    });
+    let begun = world.now;
+    while world.live().iter().any(|credential| credential.name == leaked.name) {
+        world.turn();
+    }
+    assert!(world.now - begun < 15 * 60, "{}", world.now - begun);
+    assert_eq!(world.ledger.handled_order.as_deref(), Some("2026-01-01"));
+    // Once for each order.
+    let minted = world.minted;
+    run_for(&mut world, 3_600);
+    assert_eq!(world.minted, minted);
+}
+
+#[test]
+fn a_clock_that_is_wrong_by_a_day_changes_nothing() {
+    for ahead in [-DAY, DAY] {
+        let mut world = World::new(5, Flavour::Token);
+        world.host_ahead = ahead;
+        run_for(&mut world, 5 * DAY);
+        settle(&mut world);
+        let end = world.ledger.current.as_ref().unwrap().expires_at.clone().unwrap().0;
+        let host_now = Timestamp::from_second(world.now + ahead).unwrap();
+        let days = end.duration_since(host_now).as_secs() / DAY;
+        assert!((13..=16).contains(&days), "{days}");
+    }
+}

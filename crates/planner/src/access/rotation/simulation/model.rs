@@ -1,0 +1,528 @@
+//! A host, a cluster and a shell that do what they are told, unless chance has it otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_api::access::request::CredentialLedger;
+
+use super::super::sweep::{self, list_recorded};
+use super::super::{
+    Answer, Listing, NamespaceSeen, Order, SecretFacts, SecretSeen, Snapshot, SourceSeen, StagedFacts, StagingSeen,
+    Step, Wanted, WriteFailure, plan,
+};
+use super::host::{Chance, Credential, Flavour, Harm};
+use crate::access::host::{Capabilities, CredentialKind, Found, MintRequest, Role, Scope, Target, Trouble};
+
+struct Source {
+    seen: SourceSeen,
+    cached: Option<String>,
+    next_fetch: i64,
+}
+
+pub(super) struct World {
+    pub(super) seed: u64,
+    pub(super) chance: Chance,
+    pub(super) flavour: Flavour,
+    pub(super) now: i64,
+    /// In percent of steps.
+    pub(super) trouble: u64,
+    pub(super) kills: u64,
+    pub(super) longest_trouble: u64,
+    pub(super) planned_harm: Option<(u64, Harm)>,
+    /// Whether sources have to work.
+    pub(super) is_strict: bool,
+    pub(super) host_ahead: i64,
+    pub(super) path: String,
+    pub(super) host: BTreeMap<u64, Credential>,
+    pub(super) late: Vec<(i64, MintRequest, String)>,
+    pub(super) unavailable: Option<(i64, Trouble)>,
+    pub(super) next_id: u64,
+    pub(super) wanted: Wanted,
+    pub(super) order: Option<Order>,
+    pub(super) ledger: CredentialLedger,
+    pub(super) secret: Option<SecretFacts>,
+    pub(super) staging: Option<StagedFacts>,
+    sources: Vec<Source>,
+    answer: Option<Answer>,
+    pub(super) listing: Option<Listing>,
+    /// When it is planned again, if nothing is seen to change before.
+    pub(super) again: i64,
+    pub(super) steps: u64,
+    pub(super) versions: u64,
+    pub(super) minted: u64,
+    pub(super) orders: u64,
+    pub(super) verified: u64,
+    pub(super) fetches: u64,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, flavour: Flavour) -> Self {
+        let mut chance = Chance(seed);
+        let source = |name: &str, interval: u64, is_suspended: bool| Source {
+            seen: SourceSeen {
+                name: name.to_owned(),
+                is_suspended,
+                interval: Duration::from_secs(interval),
+                asked: None,
+                last_handled: None,
+                is_ready: false,
+            },
+            cached: None,
+            next_fetch: 0,
+        };
+        let sources = vec![
+            source("GitRepository/a", 60 * (10 + chance.draw(60)), false),
+            source("GitRepository/b", 60 * (10 + chance.draw(120)), false),
+            source("GitRepository/off", 86_400 * 30, true),
+        ];
+        Self {
+            seed,
+            chance,
+            flavour,
+            now: 1_790_000_000,
+            trouble: 0,
+            kills: 0,
+            longest_trouble: 6 * 3_600,
+            planned_harm: None,
+            is_strict: true,
+            host_ahead: 0,
+            path: "group-1/a".to_owned(),
+            host: BTreeMap::new(),
+            late: Vec::new(),
+            unavailable: None,
+            next_id: 1,
+            wanted: Wanted::Delivered,
+            order: None,
+            ledger: CredentialLedger {
+                namespace: "team-a".to_owned(),
+                ..CredentialLedger::default()
+            },
+            secret: None,
+            staging: None,
+            sources,
+            answer: None,
+            listing: None,
+            again: 0,
+            steps: 0,
+            versions: 0,
+            minted: 0,
+            orders: 0,
+            verified: 0,
+            fetches: 0,
+        }
+    }
+
+    pub(super) fn moment(&self) -> Timestamp {
+        Timestamp::from_second(self.now).unwrap()
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            scope: Scope::Project,
+            id: 42,
+            path: "group-1/a".to_owned(),
+        }
+    }
+
+    pub(super) fn is_alive(&self, credential: &Credential) -> bool {
+        !credential.is_revoked && credential.expires.is_none_or(|end| self.now + self.host_ahead < end)
+    }
+
+    pub(super) fn live(&self) -> Vec<&Credential> {
+        self.host
+            .values()
+            .filter(|credential| self.is_alive(credential))
+            .collect()
+    }
+
+    pub(super) fn works(&self, fingerprint: Option<&str>) -> bool {
+        self.live()
+            .iter()
+            .any(|credential| Some(credential.fingerprint.as_str()) == fingerprint && credential.works_from <= self.now)
+    }
+
+    pub(super) fn snapshot(&mut self) -> Snapshot {
+        let nonce = format!("{:08x}", self.chance.draw(1 << 32));
+        Snapshot {
+            request_uid: "0badcafe-0000".to_owned(),
+            request_name: "request-1".to_owned(),
+            cluster_uid: "c0ffee00-0000".to_owned(),
+            target: self.target(),
+            kind: match self.flavour {
+                Flavour::Token => CredentialKind::DeployToken,
+                Flavour::Key => CredentialKind::DeployKey,
+                Flavour::Hourly => CredentialKind::InstallationToken,
+            },
+            capabilities: Capabilities {
+                overlap: true,
+                expiry: self.flavour == Flavour::Token,
+                last_used: false,
+                idempotent_create: self.flavour == Flavour::Key,
+                group_scope: false,
+                listed: self.flavour != Flavour::Hourly,
+            },
+            role: Role::ReadRepository,
+            rotate: "1d".parse().unwrap(),
+            wanted: self.wanted.clone(),
+            order: self.order.clone(),
+            ledger: self.ledger.clone(),
+            namespace: NamespaceSeen::Present,
+            secret: self.secret.clone().map_or(SecretSeen::Absent, SecretSeen::Present),
+            staging: self.staging.clone().map_or(StagingSeen::Absent, StagingSeen::Present),
+            sources: self.sources.iter().map(|source| source.seen.clone()).collect(),
+            listing: self.listing.clone(),
+            host_ahead: SignedDuration::from_secs(self.host_ahead),
+            nonce,
+            answer: self.answer.take(),
+        }
+    }
+
+    /// Something has changed, so it is planned now.
+    pub(super) fn wake(&mut self) {
+        self.again = 0;
+    }
+
+    /// One round of the shell, or the time until there is something to do.
+    pub(super) fn turn(&mut self) {
+        self.pass();
+        if self.now < self.again {
+            self.sleep();
+            return;
+        }
+        let snapshot = self.snapshot();
+        let planned = plan(&snapshot, self.moment());
+        let Some(step) = planned.step else {
+            self.again = planned.again.as_second().max(self.now + 1);
+            self.sleep();
+            return;
+        };
+        let is_record = matches!(step, Step::Record | Step::Begin);
+        assert!(
+            is_record || planned.ledger == snapshot.ledger,
+            "nothing is done before it is recorded: {step:?}"
+        );
+        self.steps += 1;
+        if is_record {
+            self.verified +=
+                u64::try_from(planned.happened.iter().filter(|told| told.action == "Verified").count()).unwrap();
+        }
+        let harm = self.choose_harm(&step);
+        if harm == Some(Harm::KillBefore) {
+            self.die();
+            return;
+        }
+        let answer = self.execute(step, planned.ledger, harm);
+        self.check();
+        match harm {
+            Some(Harm::KillAfter | Harm::KillBetween) => self.die(),
+            _ => self.answer = answer,
+        }
+        self.now += i64::try_from(self.chance.draw(3)).unwrap();
+    }
+
+    /// Until it is planned again, or something happens by itself.
+    fn sleep(&mut self) {
+        let fetches = self
+            .sources
+            .iter()
+            .filter(|source| !source.seen.is_suspended)
+            .map(|source| source.next_fetch);
+        let late = self.late.iter().map(|(at, _, _)| *at);
+        let next = fetches
+            .chain(late)
+            .filter(|at| *at > self.now)
+            .min()
+            .unwrap_or(self.again);
+        self.now = self.again.min(next);
+    }
+
+    fn die(&mut self) {
+        self.answer = None;
+        self.now += i64::try_from(self.chance.draw(90)).unwrap();
+    }
+
+    fn choose_harm(&mut self, step: &Step) -> Option<Harm> {
+        if let Some((at, harm)) = self.planned_harm {
+            // The first step from there on that such a thing can happen to.
+            let is_met = self.steps >= at && (harm != Harm::Late || matches!(step, Step::MintAndStage(_)));
+            return is_met.then(|| {
+                self.planned_harm = None;
+                harm
+            });
+        }
+        if self.chance.is_one_of(self.kills) {
+            let kills = [Harm::KillBefore, Harm::KillAfter, Harm::KillBetween];
+            return Some(kills[usize::try_from(self.chance.draw(3)).unwrap()]);
+        }
+        self.chance.is_one_of(self.trouble).then(|| {
+            let count = u64::try_from(Harm::TROUBLES.len()).unwrap();
+            Harm::TROUBLES[usize::try_from(self.chance.draw(count)).unwrap()]
+        })
+    }
+
+    /// Whether a write to the cluster is made, and what is said of it.
+    fn write(&mut self, harm: Option<Harm>) -> (bool, Result<(), WriteFailure>) {
+        match harm {
+            Some(Harm::LostAfter) => (true, Err(WriteFailure::Unknown("timeout".to_owned()))),
+            Some(Harm::LostBefore | Harm::Late) => (false, Err(WriteFailure::Unknown("timeout".to_owned()))),
+            Some(Harm::Limited | Harm::Html) => (false, Err(WriteFailure::Changed)),
+            Some(Harm::Refused | Harm::Banned | Harm::Unauthenticated) => {
+                (false, Err(WriteFailure::Refused("may not update secrets".to_owned())))
+            }
+            None | Some(Harm::KillBefore | Harm::KillAfter | Harm::KillBetween) => (true, Ok(())),
+        }
+    }
+
+    fn put_secret(&mut self, fingerprint: Option<String>) -> String {
+        self.versions += 1;
+        let uid = self
+            .secret
+            .as_ref()
+            .map_or_else(|| format!("s-{}", self.versions), |secret| secret.uid.clone());
+        self.secret = Some(SecretFacts {
+            uid: uid.clone(),
+            resource_version: self.versions.to_string(),
+            marked_for: Some("request-1".to_owned()),
+            fingerprint,
+        });
+        uid
+    }
+
+    fn execute(&mut self, step: Step, ledger: CredentialLedger, harm: Option<Harm>) -> Option<Answer> {
+        Some(match step {
+            Step::Record | Step::Begin => {
+                let is_begun = step == Step::Begin;
+                match self.write(harm) {
+                    (false, _) => return None,
+                    (true, result) => {
+                        // As it is read again from where it was written.
+                        self.ledger = serde_json::from_value(serde_json::to_value(&ledger).unwrap()).unwrap();
+                        if result.is_err() {
+                            return None;
+                        }
+                    }
+                }
+                if is_begun { Answer::Begun } else { Answer::Recorded }
+            }
+            Step::Preflight => Answer::Preflight(match self.write(harm).1 {
+                Err(WriteFailure::Refused(why) | WriteFailure::Unknown(why)) => Err(why),
+                _ => Ok(()),
+            }),
+            Step::MintAndStage(request) => self.mint(&request, harm),
+            Step::List(target) => Answer::Listed(
+                self.meet(harm, &target)
+                    .map(|()| self.list())
+                    .map_err(|(_, trouble)| trouble),
+            ),
+            Step::Find(mut target) => {
+                // A number has no path that could be wrong.
+                target.path.clone_from(&self.path);
+                let met = self.meet(harm, &target);
+                Answer::Found(match met {
+                    Err((_, trouble)) => Err(trouble),
+                    Ok(()) => Ok(Some(Found {
+                        target,
+                        http_url: None,
+                        ssh_url: None,
+                        registry_prefix: None,
+                    })),
+                })
+            }
+            Step::Revoke { target, id } => Answer::Revoked(
+                id,
+                match self.meet(harm, &target) {
+                    Err((has_effect, trouble)) => {
+                        if has_effect {
+                            self.host.remove(&id);
+                        }
+                        Err(trouble)
+                    }
+                    Ok(()) => {
+                        self.host.remove(&id);
+                        Ok(())
+                    }
+                },
+            ),
+            Step::ProbeStaged => {
+                let fingerprint = self.staging.as_ref().map(|staged| staged.fingerprint.clone());
+                Answer::Probed(self.probe(fingerprint.as_deref(), harm))
+            }
+            Step::ProbeDelivered => {
+                let fingerprint = self.secret.as_ref().and_then(|secret| secret.fingerprint.clone());
+                Answer::Probed(self.probe(fingerprint.as_deref(), harm))
+            }
+            Step::Spread(expected) => {
+                let is_as_seen = expected == self.secret;
+                let Some(staged) = self.staging.clone().filter(|_| is_as_seen) else {
+                    return Some(Answer::Spread(Err(WriteFailure::Changed)));
+                };
+                let (has_effect, result) = self.write(harm);
+                let uid = has_effect.then(|| self.put_secret(Some(staged.fingerprint)));
+                Answer::Spread(result.map(|()| uid.unwrap()))
+            }
+            Step::Mark(expected) => {
+                let (has_effect, result) = self.write(harm);
+                let uid = has_effect.then(|| self.put_secret(expected.fingerprint));
+                Answer::Spread(result.map(|()| uid.unwrap()))
+            }
+            Step::AskSources { sources, token } => {
+                let (has_effect, _) = self.write(harm);
+                for source in self
+                    .sources
+                    .iter_mut()
+                    .filter(|source| has_effect && sources.contains(&source.seen.name))
+                {
+                    source.seen.asked = Some(token.clone());
+                    source.next_fetch = self.now + i64::try_from(self.chance.draw(40)).unwrap();
+                }
+                Answer::Asked
+            }
+            Step::DeleteSecret(expected) => {
+                assert_eq!(Some(expected), self.secret);
+                let (has_effect, result) = self.write(harm);
+                if has_effect {
+                    self.secret = None;
+                }
+                Answer::SecretDeleted(result)
+            }
+            Step::ClearStaging => {
+                let (has_effect, result) = self.write(harm);
+                if has_effect {
+                    self.staging = None;
+                }
+                Answer::StagingCleared(result)
+            }
+        })
+    }
+
+    /// What happens by itself: late orders arrive, sources fetch, the host is listed every hour.
+    fn pass(&mut self) {
+        let now = self.now;
+        let (arrived, late): (Vec<_>, Vec<_>) = self.late.drain(..).partition(|(at, _, _)| *at <= now);
+        self.late = late;
+        for (_, request, fingerprint) in arrived {
+            let _nobody = self.make(&request, &fingerprint);
+            self.check();
+        }
+        let is_wanted = self.wanted == Wanted::Delivered;
+        for index in 0..self.sources.len() {
+            let value = self.secret.as_ref().and_then(|secret| secret.fingerprint.clone());
+            let works = self.works(value.as_deref());
+            let source = &mut self.sources[index];
+            if source.seen.is_suspended || source.next_fetch > now {
+                continue;
+            }
+            source.next_fetch = now + i64::try_from(source.seen.interval.as_secs()).unwrap();
+            if value.is_none() && source.cached.is_none() {
+                // Nothing was delivered yet.
+                continue;
+            }
+            if source.seen.is_ready != works || source.seen.last_handled != source.seen.asked {
+                self.again = 0;
+            }
+            source.seen.is_ready = works;
+            source.seen.last_handled.clone_from(&source.seen.asked);
+            source.cached = value;
+            self.fetches += 1;
+            assert!(
+                works || !self.is_strict || !is_wanted,
+                "seed {}: a source fetches with what does not work: {:?}",
+                self.seed,
+                self.ledger
+            );
+        }
+        if self.is_strict && is_wanted {
+            for source in self.sources.iter().filter(|source| source.cached.is_some()) {
+                assert!(
+                    self.works(source.cached.as_deref()),
+                    "seed {}: what {} has fetched with is gone: {:?}",
+                    self.seed,
+                    source.seen.name,
+                    self.ledger
+                );
+            }
+        }
+        let is_old = |listing: &Listing| listing.asked_at.as_second() + 3_600 <= now;
+        if self.listing.as_ref().is_none_or(is_old) && self.flavour != Flavour::Hourly {
+            self.listing = Some(Listing {
+                asked_at: self.moment(),
+                credentials: self.list(),
+            });
+            self.again = 0;
+            self.check();
+        }
+    }
+
+    fn recorded(&self) -> BTreeSet<String> {
+        list_recorded(&self.ledger).map(str::to_owned).collect()
+    }
+
+    /// What holds at every moment.
+    pub(super) fn check(&self) {
+        let recorded = self.recorded();
+        let live = self.live();
+        // What nobody can look for ends by itself within the hour.
+        if self.flavour != Flavour::Hourly {
+            for credential in &live {
+                assert!(
+                    recorded.contains(&credential.name),
+                    "seed {}: {credential:?} is in no ledger: {:?}",
+                    self.seed,
+                    self.ledger
+                );
+            }
+        }
+        let held = self
+            .ledger
+            .current
+            .iter()
+            .chain(&self.ledger.retiring)
+            .filter_map(|held| held.id);
+        let ids: BTreeSet<u64> = held.chain(self.ledger.next.iter().filter_map(|next| next.id)).collect();
+        let unknown = live.iter().filter(|credential| !ids.contains(&credential.id)).count();
+        assert!(
+            self.flavour == Flavour::Hourly || unknown <= 1,
+            "seed {}: {unknown} numbers are not recorded",
+            self.seed
+        );
+        assert!(
+            self.ledger.retiring.len() <= 20,
+            "seed {}: {:?}",
+            self.seed,
+            self.ledger
+        );
+    }
+
+    /// How many are left over.
+    pub(super) fn sweep(&mut self) -> usize {
+        let snapshot = sweep::Snapshot {
+            cluster_uid: "c0ffee00-0000".to_owned(),
+            listed: self.list(),
+            recorded: Some(self.recorded()),
+        };
+        sweep::plan(&snapshot, self.moment()).revoke.len()
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.unavailable = None;
+    }
+
+    /// What was broken by others is forgotten.
+    pub(super) fn heal_sources(&mut self) {
+        for source in &mut self.sources {
+            source.cached = None;
+        }
+    }
+
+    pub(super) fn revoke_by_hand(&mut self) {
+        let secret = self.secret.clone().unwrap();
+        for credential in self
+            .host
+            .values_mut()
+            .filter(|credential| Some(&credential.fingerprint) == secret.fingerprint.as_ref())
+        {
+            credential.is_revoked = true;
+        }
+    }
+}
