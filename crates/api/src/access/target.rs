@@ -1,6 +1,11 @@
 //! `FluxAccessTarget` (tenure.dev/v1alpha1): a project or group of a host, by its number. It is there so that who may approve for it can be said in
 //! RBAC, by its name: the verb `approve` on `fluxaccesstargets/<provider>-<number>`.
 
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "every printer column has a type, and several are strings"
+)]
+
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

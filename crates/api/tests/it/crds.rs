@@ -242,9 +242,9 @@ fn kinds_of_access_keep_what_was_said_and_hold_no_value() {
         ]
     );
     let schema = |at: usize| &crds[at]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    for at in 2..6 {
+    for (at, name) in names.iter().enumerate().skip(2) {
         let rules = &schema(at)["properties"]["spec"]["x-kubernetes-validations"];
-        assert_eq!(rules[0]["rule"], "self == oldSelf", "{}", names[at]);
+        assert_eq!(rules[0]["rule"], "self == oldSelf", "{name}");
     }
     // A target is the cluster's, and its name says which it is.
     assert_eq!(crds[5]["spec"]["scope"], "Cluster");
@@ -256,10 +256,10 @@ fn kinds_of_access_keep_what_was_said_and_hold_no_value() {
     );
     assert!(crds[..5].iter().all(|crd| crd["spec"]["scope"] == "Namespaced"));
     // No field of a status could be taken for a place to put a value.
-    for at in 0..6 {
+    for (at, name) in names.iter().enumerate() {
         let status = schema(at)["properties"]["status"].to_string();
         for word in ["\"token\"", "\"password\"", "\"value\"", "\"identity\"", "\"username\""] {
-            assert!(!status.contains(word), "{}: {word}", names[at]);
+            assert!(!status.contains(word), "{name}: {word}");
         }
     }
     // Nobody acts on them yet, so they are not among what is installed.

@@ -98,11 +98,11 @@ impl Machine<'_> {
         let message = trouble.to_string();
         match trouble {
             Trouble::Banned { until } => {
-                let until = schedule::wait_for(self.now, self.from_host(until));
+                let until = schedule::wait_for(self.now, self.by_own_clock(until));
                 self.fail_until("BannedByHost", message, until)
             }
             Trouble::Limited { until } => {
-                let until = schedule::wait_for(self.now, self.from_host(until));
+                let until = schedule::wait_for(self.now, self.by_own_clock(until));
                 self.fail_until("LimitedByHost", message, until)
             }
             Trouble::Unauthenticated => self.fail(
@@ -121,7 +121,7 @@ impl Machine<'_> {
     }
 
     /// Times of the host are by its clock.
-    fn from_host(&self, at: Timestamp) -> Timestamp {
+    fn by_own_clock(&self, at: Timestamp) -> Timestamp {
         at.checked_sub(self.seen.host_ahead).unwrap_or(at)
     }
 
@@ -239,7 +239,7 @@ impl Machine<'_> {
                 later(self.now, schedule::LOOK),
             ),
             Probe::Banned(until) => {
-                let until = schedule::wait_for(self.now, self.from_host(until));
+                let until = schedule::wait_for(self.now, self.by_own_clock(until));
                 let message =
                     format!("the host keeps this address out until {until}: whether the credential works is not known");
                 self.fail_until("BannedByHost", message, until)

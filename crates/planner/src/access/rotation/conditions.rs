@@ -75,8 +75,8 @@ impl Finding {
             About::Failure,
             "NotVerified",
             format!(
-                "{count} earlier credentials still live, as no newer one was seen in use by all sources, and the host ends none by itself: no other one \
-                 is made before the sources are Ready"
+                "{count} earlier credentials still live, as no newer one was seen in use by all sources, or their overlap isn't over: no other one is made \
+                 before; look for sources that are not Ready, and for who takes the Secret away"
             ),
         )
     }

@@ -13,8 +13,10 @@ use super::{
 };
 use crate::access::host::{MintRequest, Target};
 
-/// The most credentials that retire at once where the host ends none by itself.
-const MOST_RETIRING: usize = 4;
+/// The most credentials that retire at once where the host ends none by itself, and where it does: who takes the Secret away again and again, and has a source
+/// with a long interval, gets no more of them.
+const MOST_ENDLESS: usize = 4;
+const MOST_RETIRING: usize = 32;
 /// The cause of what is replaced because others know it.
 const LEAK: &str = "Leak";
 /// The cause of what is replaced because somebody says so.
@@ -332,7 +334,7 @@ impl<'a> Machine<'a> {
     /// One that is due, although it isn't proven: another one is needed, and the old ones are left to end by themselves.
     fn promote_expired(&mut self, next: &NextCredential) -> Option<Next> {
         let held = hold(next);
-        let is_due = schedule::due(&held, self.seen.rotate, &self.seen.request_uid) <= self.now;
+        let is_due = self.due(&held) <= self.now;
         if !is_due {
             return None;
         }
@@ -425,7 +427,8 @@ impl<'a> Machine<'a> {
             return wait(at);
         }
         let is_endless = !self.seen.capabilities.expiry && self.seen.capabilities.listed;
-        if is_endless && self.ledger.retiring.len() >= MOST_RETIRING {
+        let most = if is_endless { MOST_ENDLESS } else { MOST_RETIRING };
+        if self.ledger.retiring.len() >= most {
             self.findings
                 .push(Finding::too_many_retiring(self.ledger.retiring.len()));
             return wait(later(self.now, schedule::IDLE_LOOK));
@@ -459,10 +462,11 @@ impl<'a> Machine<'a> {
             let cause = if order.is_leak { LEAK } else { ORDERED };
             return (cause.to_owned(), soon);
         }
-        (
-            "Due".to_owned(),
-            schedule::due(held, self.seen.rotate, &self.seen.request_uid),
-        )
+        ("Due".to_owned(), self.due(held).max(soon))
+    }
+
+    fn due(&self, held: &HeldCredential) -> Timestamp {
+        schedule::due(held, self.seen.rotate, &self.seen.request_uid, self.seen.host_ahead)
     }
 
     /// Records what is ordered next.

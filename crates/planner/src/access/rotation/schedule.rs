@@ -75,9 +75,9 @@ pub fn expiry(host_now: Timestamp, rotate: Period, sources: &[SourceSeen]) -> Ti
 }
 
 /// When a credential is due: after its period, up to a twentieth earlier so that not all are at once, and never later. One that the host lets live for less
-/// than that is due at half of its life.
+/// than that is due at half of its life. When it ends is by the host's clock, which is ahead of this one by so much.
 #[must_use]
-pub fn due(held: &HeldCredential, rotate: Period, uid: &str) -> Timestamp {
+pub fn due(held: &HeldCredential, rotate: Period, uid: &str, host_ahead: SignedDuration) -> Timestamp {
     let begun = held.begun_at.0;
     let fraction = choose_fraction(&format!("{uid}/{}", held.generation), begun);
     let period = rotate.duration();
@@ -85,7 +85,8 @@ pub fn due(held: &HeldCredential, rotate: Period, uid: &str) -> Timestamp {
     let Some(ends) = &held.expires_at else {
         return by_period;
     };
-    let life = Duration::try_from(ends.0.duration_since(begun)).unwrap_or_default();
+    let host_begun = begun.checked_add(host_ahead).unwrap_or(begun);
+    let life = Duration::try_from(ends.0.duration_since(host_begun)).unwrap_or_default();
     if life < period.saturating_add(SHORTEST_OVERLAP) {
         return by_period.min(later(begun, life / 2));
     }
@@ -154,7 +155,7 @@ mod tests {
         };
         let days: Vec<f64> = (0..500_u64)
             .map(|number| {
-                let due = due(&held(number, Some(ends)), rotate, "uid");
+                let due = due(&held(number, Some(ends)), rotate, "uid", SignedDuration::ZERO);
                 due.duration_since(now).as_secs_f64() / 86_400.0
             })
             .collect();
@@ -163,12 +164,15 @@ mod tests {
         // A token that lives for an hour is due after half of it.
         let short = later(now, Duration::from_secs(HOUR));
         assert_eq!(
-            due(&held(1, Some(short)), rotate, "uid"),
+            due(&held(1, Some(short)), rotate, "uid", SignedDuration::ZERO),
             later(now, Duration::from_secs(HOUR / 2))
         );
         // Where the host ends none, time alone counts; and no number is too large.
-        assert!(due(&held(1, None), rotate, "uid") <= later(now, rotate.duration()));
-        assert_eq!(due(&held(1, Some(Timestamp::MIN)), rotate, "uid"), now);
+        assert!(due(&held(1, None), rotate, "uid", SignedDuration::ZERO) <= later(now, rotate.duration()));
+        assert_eq!(
+            due(&held(1, Some(Timestamp::MIN)), rotate, "uid", SignedDuration::ZERO),
+            now
+        );
         assert!(retry(now, u32::MAX) == later(now, LONGEST_RETRY) && retry(now, 0) == later(now, FIRST_RETRY));
         assert_eq!(wait_for(now, Timestamp::MAX), later(now, LONGEST_WAIT));
         assert_eq!(later(now, Duration::MAX), Timestamp::MAX);

@@ -493,22 +493,37 @@ fn what_may_not_be_delivered_is_neither_made_nor_spread() {
 }
 
 #[test]
-fn where_the_host_ends_none_unproven_ones_do_not_pile_up() {
+fn old_ones_do_not_pile_up_whoever_takes_the_secret_away() {
+    for (host_ends, most) in [(false, 4), (true, 32)] {
+        let with = |count: u64| {
+            let mut seen = snapshot();
+            seen.capabilities.expiry = host_ends;
+            let held = seen.ledger.retiring[0].clone();
+            seen.ledger.retiring = (0..count)
+                .map(|number| tenure_api::access::request::HeldCredential {
+                    id: Some(20 + number),
+                    retire_at: None,
+                    ..held.clone()
+                })
+                .collect();
+            seen.secret = SecretSeen::Absent;
+            plan(&seen, now())
+        };
+        assert_eq!(with(most - 1).step, Some(Step::Preflight));
+        let planned = with(most);
+        assert_eq!(planned.step, None);
+        assert_eq!(reasons(&planned, About::Failure), ["NotVerified"]);
+    }
+}
+
+#[test]
+fn what_the_host_ends_at_once_is_not_made_again_at_once() {
     let mut seen = snapshot();
-    seen.capabilities.expiry = false;
-    let held = seen.ledger.retiring[0].clone();
-    seen.ledger.retiring = (0..4)
-        .map(|number| tenure_api::access::request::HeldCredential {
-            id: Some(20 + number),
-            expires_at: None,
-            retire_at: None,
-            ..held.clone()
-        })
-        .collect();
-    seen.secret = SecretSeen::Absent;
+    let current = seen.ledger.current.as_mut().unwrap();
+    current.begun_at = schedule::record_time(at("2026-06-01T11:55:00Z"));
+    current.expires_at = Some(schedule::record_time(at("2026-06-01T11:55:00Z")));
     let planned = plan(&seen, now());
-    assert_eq!(planned.step, None);
-    assert_eq!(reasons(&planned, About::Failure), ["NotVerified"]);
+    assert_eq!((planned.step, planned.again), (None, at("2026-06-01T12:05:00Z")));
 }
 
 #[test]
