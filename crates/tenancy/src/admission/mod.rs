@@ -140,7 +140,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
