@@ -1,8 +1,12 @@
-//! `tenure attest` where nobody judges what is written: it says what RBAC alone keeps and what it doesn't, and leaves nothing.
+//! `tenure attest` where nobody judges what is written, where policies do, and where webhooks do: it says what holds and what doesn't, and leaves
+//! nothing.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::world::{Cluster, Controllers};
+use crate::process::free_port;
+use crate::world::{Cluster, Controllers, wait_for_probe};
 
 #[tokio::test]
 async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
@@ -43,4 +47,89 @@ async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
     let stays = |tenant: &kube::core::DynamicObject| tenant.metadata.deletion_timestamp.is_none();
     let tenants = tenants.expect("Tenants");
     assert!(!tenants.iter().any(stays), "{tenants:?}");
+}
+
+/// Waits until it is said that what judges is in force.
+async fn wait_until_in_force(cluster: &Cluster) {
+    let enforcement =
+        json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Enforcement", "metadata": {"name": "tenure"}});
+    let is_ready = |found: &Value| {
+        let conditions = found["status"]["conditions"].as_array();
+        let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+        conditions.is_some_and(|conditions| conditions.iter().any(is_ready))
+    };
+    cluster.admin.wait_for(enforcement, is_ready).await;
+}
+
+/// Runs it, and tells what came of each attack, by its name, with what was said.
+fn attest(cluster: &Cluster) -> (Option<i32>, BTreeMap<String, (String, String)>) {
+    let output = cluster.run(&["attest", "--yes", "-o", "json"]);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let results = report["results"].as_array().expect("results").iter();
+    let text = |result: &Value, field: &str| result[field].as_str().unwrap_or_default().to_owned();
+    let outcomes = results.map(|result| {
+        let came_of_it = (text(result, "outcome"), text(result, "said"));
+        (text(result, "name"), came_of_it)
+    });
+    (output.status.code(), outcomes.collect())
+}
+
+/// What doesn't hold.
+fn list_unheld(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
+    let unheld = outcomes.iter().filter(|(_, (outcome, _))| outcome == "not-held");
+    unheld.map(|(name, _)| name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn where_policies_judge_what_they_can_tell_holds() {
+    let cluster = Cluster::start_installed().await;
+    cluster.check(
+        &["install", "--without-deployment", "--policies"],
+        0,
+        &["applied ClusterRole tenure-policies"],
+    );
+    let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
+    wait_until_in_force(&cluster).await;
+    let (code, outcomes) = attest(&cluster);
+    // What an expression can't tell: sums, what another object says, and what a Tenant says that stands on no namespace.
+    let untold = [
+        "home-of-another",
+        "namespace-with-a-denied-label",
+        "namespace-without-the-prefix",
+        "quota-by-burst",
+        "quota-by-dry-run",
+    ];
+    assert_eq!(
+        (code, list_unheld(&outcomes)),
+        (Some(1), untold.to_vec()),
+        "{outcomes:#?}"
+    );
+}
+
+#[tokio::test]
+async fn where_webhooks_judge_everything_holds() {
+    let cluster = Cluster::start_installed().await;
+    cluster.check(
+        &["install", "--without-deployment", "--admission"],
+        0,
+        &["applied ClusterRole tenure-admission"],
+    );
+    let port = free_port();
+    let health = free_port();
+    let (listens, is_found) = (format!("127.0.0.1:{port}"), format!("https://127.0.0.1:{port}"));
+    let probes = format!("127.0.0.1:{health}");
+    let flags = [
+        "--admission-address",
+        &listens,
+        "--admission-url",
+        &is_found,
+        "--health-address",
+        &probes,
+    ];
+    let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);
+    wait_for_probe(health, "/readyz", 200).await;
+    wait_until_in_force(&cluster).await;
+    let (code, outcomes) = attest(&cluster);
+    assert_eq!((code, list_unheld(&outcomes)), (Some(0), Vec::new()), "{outcomes:#?}");
 }
