@@ -540,6 +540,36 @@ fn what_never_stays_as_it_is_written_comes_to_an_end() {
     assert!(plan.steps.iter().all(|step| matches!(step, Request::Read(_))), "{plan}");
 }
 
+/// A RoleBinding whose Role the API server doesn't know yet is written again at once, and not for ever.
+#[test]
+fn an_api_server_that_is_behind_is_waited_for() {
+    for (times, is_refused) in [(2, false), (u32::MAX, true)] {
+        let mut snapshot = snapshot_of_blue();
+        let mut world = World::default();
+        let (mut behind, mut tried) = (times, 0);
+        for _ in 0..100 {
+            for step in list_due(&snapshot, start()) {
+                let is_binding = step.work.describe().starts_with("apply RoleBinding");
+                tried += u32::from(is_binding);
+                let answer = if is_binding && behind > 0 {
+                    behind -= 1;
+                    Answer::Written(WriteAnswer::Failed(Failure {
+                        code: 404,
+                        reason: Reason::NotFound,
+                        ..Failure::default()
+                    }))
+                } else {
+                    world.answer(&step)
+                };
+                take(&mut snapshot.keys, &step, answer, start());
+            }
+        }
+        let facts = &snapshot.keys["app"];
+        assert_eq!(facts.refused.is_some(), is_refused, "{facts:?}");
+        assert!(tried == 3 || is_refused && tried < 8, "{tried}");
+    }
+}
+
 #[test]
 fn names_follow_from_the_surface_and_the_source() {
     assert_eq!(name_key("shop", "app"), "shop-app-deploy-key");

@@ -14,14 +14,14 @@ const SERVICE_ACCOUNT: (&str, &str) = ("v1", "ServiceAccount");
 /// How every private half of an unencrypted key of ed25519 begins in OpenSSH's form: "openssh-key-v1", no cipher, one key.
 const PRIVATE: &str = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW";
 
-/// An object with the marks of a credential of Tenure's, of a Surface that may be there or not.
-fn marked(kind: (&str, &str), namespace: &str, name: &str, rest: Value) -> Value {
+/// An object with the marks of a credential of Tenure's, of a Surface that is there: what has no owner any more is taken away.
+fn mark(owner: &Value, kind: (&str, &str), namespace: &str, name: &str, rest: Value) -> Value {
     let mut object = json!({
         "apiVersion": kind.0, "kind": kind.1,
         "metadata": {
             "name": name, "namespace": namespace,
             "labels": { "app.kubernetes.io/managed-by": "tenure", "tenure.dev/credential": "deploy-key" },
-            "ownerReferences": [{ "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "name": "x", "uid": "x" }]
+            "ownerReferences": [{ "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "name": "shop", "uid": owner["metadata"]["uid"] }]
         }
     });
     for (field, value) in rest.as_object().unwrap() {
@@ -50,6 +50,12 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
     let admin = &stage.admin;
     let here = "keys-writer";
     let_write(admin, here).await;
+    // It is nobody's here, and so nothing is made of it.
+    let spec = json!({ "suspend": true, "sources": [{ "name": "app", "url": "ssh://git@git.example/app.git" }] });
+    let owner = json!({ "apiVersion": SURFACE.0, "kind": SURFACE.1, "metadata": { "name": "shop", "namespace": here }, "spec": spec });
+    let owner = admin.apply(owner).await.unwrap();
+    let marked =
+        |kind: (&str, &str), namespace: &str, name: &str, rest: Value| mark(&owner, kind, namespace, name, rest);
     let plain = |name: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": here }, "stringData": { "a": "b" } });
     admin.apply(plain("of-somebody")).await.unwrap();
     let mine = json!([{ "kind": "ServiceAccount", "name": "default", "namespace": here }]);
@@ -117,10 +123,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
         ),
         marked(ROLE_BINDING, here, "good", bound(("Role", "good"), mine)),
     ] {
-        writer
-            .apply(object.clone())
-            .await
-            .unwrap_or_else(|error| panic!("{object}: {error}"));
+        eventually(SOON, || writer.apply(object.clone())).await.unwrap();
     }
     for (what, object) in attempts {
         // And policies, too.

@@ -38,6 +38,8 @@ const RETRY: Duration = Duration::from_secs(10);
 const SAID: Duration = Duration::from_secs(1);
 /// The most steps for one source between two looks at the clock: more are needed only where somebody changes what is written.
 const STEPS: u32 = 8;
+/// So many of them may be spent on waiting for an API server that doesn't know yet what it has just stored.
+const CATCHING_UP: u32 = 6;
 
 /// What is known of the key of one source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -246,6 +248,12 @@ pub fn take(facts: &mut BTreeMap<String, KeyFacts>, step: &Step, answer: Answer,
         (Answer::Secret(Err(failure)), _) if matches!(failure.reason, Reason::AlreadyExists | Reason::Conflict) => {
             known.asked.clear();
         }
+        // API servers follow Roles by a watch: one that was just written may not be known to what checks its RoleBinding.
+        (Answer::Written(WriteAnswer::Failed(failure)), Work::Request(Request::Apply(_)))
+            if failure.reason == Reason::NotFound && known.steps < CATCHING_UP =>
+        {
+            known.asked.clear();
+        }
         (Answer::Written(WriteAnswer::Done(object)), Work::Request(Request::Apply(apply))) => {
             match apply.id.kind.as_str() {
                 "Role" => known.role = Live::Present(object),
@@ -293,7 +301,7 @@ impl KeyFacts {
                 ..
             }
         );
-        if is_good && self.refused.is_none() {
+        if is_good && self.refused.is_none() && self.steps < STEPS {
             LOOK_AGAIN
         } else {
             RETRY
