@@ -116,7 +116,7 @@ impl Machine<'_> {
             Trouble::Refused { .. } => self.fail("RefusedByHost", message),
             // The number is as good as ever: where it is now, is asked, and then everything goes on there.
             Trouble::Moved => Next::Do(Step::Find(self.target())),
-            Trouble::Unknown(_) | Trouble::NotUnderstood(_) => self.fail("HostUnreachable", message),
+            Trouble::Unknown(_) | Trouble::Unreachable(_) | Trouble::NotUnderstood(_) => self.fail("HostUnreachable", message),
         }
     }
 
