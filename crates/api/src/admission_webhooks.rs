@@ -12,6 +12,7 @@
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
+use crate::access::GROUP_LABEL_PREFIX;
 use crate::metadata::{
     BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, COUNTED_LABEL, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, OWNER_NAME,
     PLATFORM_NAMESPACE, TENANT_LABEL,
@@ -372,9 +373,14 @@ impl Topic {
                     )
                 };
                 let claimed = format!("{} || {}", claims("object"), claims("oldObject"));
+                // One that comes to be there gives the namespace a group's credential.
+                let is_given = format!(
+                    "(object != null && has(object.metadata.labels) && object.metadata.labels.exists(key, key.startsWith('{GROUP_LABEL_PREFIX}') && \
+                     !(oldObject != null && has(oldObject.metadata.labels) && key in oldObject.metadata.labels)))"
+                );
                 Some((
                     "is-of-a-tenant-or-new",
-                    format!("request.operation == 'CREATE' || {claimed}"),
+                    format!("request.operation == 'CREATE' || {claimed} || {is_given}"),
                 ))
             }
             // A Pod that names nobody, and a Secret without a token, get hold of no account.
