@@ -1,4 +1,4 @@
-//! The authorities and the certificate of the webhook, as a Secret keeps them. Owns their form; refuses to decide when one is made, and to show
+//! The authorities and the certificate of a listener, as a Secret keeps them. Owns their form; refuses to decide when one is made, and to show
 //! a key in what it tells of a Secret that can't be read.
 
 use std::fmt::Write as _;
@@ -125,11 +125,11 @@ impl Kept {
     }
 
     /// Another authority, besides those that are there.
-    pub(super) fn make_authority(&mut self, now: Timestamp) -> Result<(), CertificateError> {
+    pub(super) fn make_authority(&mut self, name: &str, now: Timestamp) -> Result<(), CertificateError> {
         let key = KeyPair::generate()?;
         let mut params = parameters(&[], Validity::of_authority(now))?;
         // Two of the same name would be taken for one.
-        let name = format!("tenure-webhook-authority-{}", now.as_millisecond());
+        let name = format!("{name}-authority-{}", now.as_millisecond());
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -142,7 +142,11 @@ impl Kept {
     }
 
     /// A certificate of the newest authority.
-    pub(super) fn make_certificate(&mut self, names: &[String], now: Timestamp) -> Result<(), CertificateError> {
+    pub(super) fn make_certificate(
+        &mut self,
+        (name, names): (&str, &[String]),
+        now: Timestamp,
+    ) -> Result<(), CertificateError> {
         let authority = self.authorities.last().ok_or(CertificateError::Unread {
             field: "ca.crt",
             problem: "missing",
@@ -150,7 +154,7 @@ impl Kept {
         let issuer = Issuer::from_ca_cert_der(authority, KeyPair::from_pem(&self.authority_key)?)?;
         let key = KeyPair::generate()?;
         let mut params = parameters(names, Validity::of_serving(now))?;
-        params.distinguished_name.push(DnType::CommonName, "tenure-webhook");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
@@ -257,8 +261,8 @@ mod tests {
 
     fn made(now: Timestamp) -> Kept {
         let mut kept = Kept::default();
-        kept.make_authority(now).unwrap();
-        kept.make_certificate(&names(), now).unwrap();
+        kept.make_authority("tenure-webhook", now).unwrap();
+        kept.make_certificate(("tenure-webhook", &names()), now).unwrap();
         kept
     }
 
@@ -282,9 +286,9 @@ mod tests {
                 .is_for_names
         );
         // Another one comes, and signs; the old one goes.
-        kept.make_authority(now).unwrap();
+        kept.make_authority("tenure-webhook", now).unwrap();
         assert_eq!(kept.describe(&names(), true).serving.unwrap().authority, Some(0));
-        kept.make_certificate(&names(), now).unwrap();
+        kept.make_certificate(("tenure-webhook", &names()), now).unwrap();
         let secret = json!({ "data": kept.write() });
         let mut again = Kept::read(&secret).unwrap();
         assert_eq!(again.describe(&names(), true), kept.describe(&names(), true));

@@ -17,7 +17,7 @@ use super::facts::KnownFacts;
 use super::judge::Judge;
 use super::server::WebhookServer;
 use super::shown::ClientGate;
-use super::trust::TrustKeeper;
+use super::trust::{CertificatePlace, TrustKeeper};
 
 /// How often it is looked whether all is known.
 const LOOK: Duration = Duration::from_millis(100);
@@ -50,7 +50,11 @@ impl WebhookDoor {
         let gate = settings.gate.map(Arc::new);
         let known = KnownFacts::new(settings.tenancy.clone());
         let names = list_names(&settings.place);
-        let trust = Arc::new(TrustKeeper::new(client.clone(), names, gate.clone()));
+        let trust = Arc::new(TrustKeeper::new(
+            client.clone(),
+            CertificatePlace::of_webhook(names),
+            gate.clone(),
+        ));
         let judge = Judge::new(known.clone(), client.clone());
         Self {
             server: Arc::new(WebhookServer::new(judge, gate)),

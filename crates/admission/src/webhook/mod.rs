@@ -38,4 +38,4 @@ pub use judge::{Effort, Judge, Unanswered};
 pub use review::Phase;
 pub use server::WebhookServer;
 pub use shown::{ClientGate, make_acceptor};
-pub use trust::{Clock, TrustError, TrustKeeper};
+pub use trust::{CertificatePlace, Clock, TrustError, TrustKeeper};

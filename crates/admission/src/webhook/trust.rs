@@ -1,4 +1,4 @@
-//! Keeps the certificate that the webhook shows, in a Secret that all processes share. Owns that whoever writes it has read what he overwrites:
+//! Keeps the certificate that a listener shows, the webhook's or another one of the controllers, in a Secret that all processes share. Owns that whoever writes it has read what he overwrites:
 //! of two that race one is first, and the other takes what that one made. When what is made is `tenure_planner::certificate_renewal`.
 //!
 //! Refuses to give up what it has for want of an answer: while the API server can't be reached, or the Secret is gone, the last one is shown
@@ -32,14 +32,40 @@ const STEPS: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The API server said no, or nothing.
-    #[error("the Secret {PLATFORM_NAMESPACE}/{SECRET} can't be read or written: {0}")]
+    #[error("its Secret in {PLATFORM_NAMESPACE} can't be read or written: {0}")]
     Cluster(#[from] ClusterError),
     /// What is kept, or was made, is no use.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// Others change it all the time.
-    #[error("the Secret {PLATFORM_NAMESPACE}/{SECRET} is changed by others each time before it can be written")]
+    #[error("its Secret in {PLATFORM_NAMESPACE} is changed by others each time before it can be written")]
     Contested,
+}
+
+/// A certificate that is kept.
+#[derive(Clone, Debug)]
+pub struct CertificatePlace {
+    /// The Secret in the platform's namespace that it is in.
+    pub secret: &'static str,
+    /// What it is called, and what its authorities' names begin with.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub what: &'static str,
+    /// The names and addresses that it is for.
+    pub names: Vec<String>,
+}
+
+impl CertificatePlace {
+    /// The webhook's, for these names.
+    #[must_use]
+    pub fn of_webhook(names: Vec<String>) -> Self {
+        Self {
+            secret: SECRET,
+            name: "tenure-webhook",
+            what: "the certificate of the admission webhook",
+            names,
+        }
+    }
 }
 
 /// What time it is.
@@ -48,7 +74,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// Keeps the certificate.
 pub struct TrustKeeper {
     client: Client,
-    names: Vec<String>,
+    place: CertificatePlace,
     gate: Option<Arc<ClientGate>>,
     clock: Clock,
     state: Mutex<State>,
@@ -71,24 +97,24 @@ impl std::fmt::Debug for TrustKeeper {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("TrustKeeper")
-            .field("names", &self.names)
+            .field("place", &self.place)
             .finish_non_exhaustive()
     }
 }
 
 impl TrustKeeper {
-    /// Keeps one for these names, as whoever the client is.
+    /// Keeps one, as whoever the client is.
     #[must_use]
-    pub fn new(client: Client, names: Vec<String>, gate: Option<Arc<ClientGate>>) -> Self {
-        Self::with_clock(client, names, gate, Arc::new(Timestamp::now))
+    pub fn new(client: Client, place: CertificatePlace, gate: Option<Arc<ClientGate>>) -> Self {
+        Self::with_clock(client, place, gate, Arc::new(Timestamp::now))
     }
 
     /// The same, by another clock.
     #[must_use]
-    pub fn with_clock(client: Client, names: Vec<String>, gate: Option<Arc<ClientGate>>, clock: Clock) -> Self {
+    pub fn with_clock(client: Client, place: CertificatePlace, gate: Option<Arc<ClientGate>>, clock: Clock) -> Self {
         Self {
             client,
-            names,
+            place,
             gate,
             clock,
             state: Mutex::default(),
@@ -138,7 +164,7 @@ impl TrustKeeper {
         let mut state = self.state.lock();
         if state.said != problem {
             problem.clone_into(&mut state.said);
-            tracing::warn!(problem, "the certificate of the admission webhook");
+            tracing::warn!(problem, "{}", self.place.what);
             self.problem.send_replace(problem.to_owned());
         }
     }
@@ -150,7 +176,10 @@ impl TrustKeeper {
     pub async fn look(&self) -> Result<(), TrustError> {
         let resource = self.client.resource("v1", "Secret").await?;
         for _ in 0..STEPS {
-            let found = self.client.find(&resource, PLATFORM_NAMESPACE, SECRET).await?;
+            let found = self
+                .client
+                .find(&resource, PLATFORM_NAMESPACE, self.place.secret)
+                .await?;
             let (mut kept, unread) = match &found {
                 Some(secret) => match Kept::read(secret) {
                     Ok(kept) => (kept, None),
@@ -165,7 +194,7 @@ impl TrustKeeper {
             }
             let is_published = self.state.lock().published == kept.bundle();
             let now = (self.clock)();
-            let next = plan(&kept.describe(&self.names, is_published), now);
+            let next = plan(&kept.describe(&self.place.names, is_published), now);
             if let Some(problem) = &next.problem {
                 self.say(problem);
             }
@@ -174,16 +203,16 @@ impl TrustKeeper {
                 // Written again as it was.
                 Step::Rest => {}
                 Step::MakeAuthority { and_certificate } => {
-                    kept.make_authority(now)?;
+                    kept.make_authority(self.place.name, now)?;
                     if and_certificate {
-                        kept.make_certificate(&self.names, now)?;
+                        kept.make_certificate((self.place.name, &self.place.names), now)?;
                     }
                 }
-                Step::MakeCertificate => kept.make_certificate(&self.names, now)?,
+                Step::MakeCertificate => kept.make_certificate((self.place.name, &self.place.names), now)?,
                 Step::Forget(count) => kept.forget(count),
             }
             if self.write(&resource, found.as_ref(), &kept).await? {
-                tracing::info!(step = ?next.step, "the certificate of the admission webhook was renewed");
+                tracing::info!(step = ?next.step, "{} was renewed", self.place.what);
                 self.take(kept)?;
             }
         }
@@ -203,7 +232,7 @@ impl TrustKeeper {
     ) -> Result<bool, ClusterError> {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": kept.write(),
-            "metadata": {"name": SECRET, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE}}
+            "metadata": {"name": self.place.secret, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE}}
         });
         let patch = json!({ "data": kept.write() });
         write_over(&self.client, resource, found, &secret, patch).await

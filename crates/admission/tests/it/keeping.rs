@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_admission::webhook::{
-    ConfigurationKeeper, Judge, KnownFacts, TrustKeeper, WebhookDoor, WebhookServer, WebhookSettings,
+    CertificatePlace, ConfigurationKeeper, Judge, KnownFacts, TrustKeeper, WebhookDoor, WebhookServer, WebhookSettings,
 };
 use tenure_api::admission_webhooks::WebhookPlace;
 use tenure_apiserver::listening::Shown;
@@ -40,7 +40,8 @@ async fn prepare(cluster: &Cluster) {
 fn keeper(cluster: &Cluster, now: &Arc<Mutex<Timestamp>>) -> TrustKeeper {
     let now = Arc::clone(now);
     let clock = Arc::new(move || *now.lock());
-    TrustKeeper::with_clock(reach(cluster).controller(), vec!["127.0.0.1".to_owned()], None, clock)
+    let place = CertificatePlace::of_webhook(vec!["127.0.0.1".to_owned()]);
+    TrustKeeper::with_clock(reach(cluster).controller(), place, None, clock)
 }
 
 async fn read_secret(admin: &Admin) -> Value {
