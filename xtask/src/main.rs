@@ -66,7 +66,7 @@ enum Task {
         /// Run the controllers as a process, `tenure run`, wherever a scenario doesn't look into them.
         #[arg(long)]
         process: bool,
-        /// The same, with lanes as `tenure run --lanes` says.
+        /// The same, with lanes as `tenure run --lanes` says. Of Pods the suite is the kubelet.
         #[arg(long, value_name = "WHERE")]
         lanes: Option<String>,
         /// Only scenarios whose name contains this.

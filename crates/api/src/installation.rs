@@ -3,6 +3,7 @@
 
 mod admission;
 mod choice;
+mod lanes;
 
 use serde_json::{Value, json};
 
@@ -18,6 +19,7 @@ use crate::roles::cluster_roles;
 pub use admission::{ADMISSION_ROLE, admission};
 pub(crate) use choice::ControllerChoice;
 pub use choice::is_watched;
+pub use lanes::lane_pods;
 
 /// The Role of whoever leads, and its binding.
 const LEADER_ROLE: &str = "tenure-leader";
@@ -104,7 +106,7 @@ fn secret_writer() -> Value {
 
 /// What the controller may do with its own rights, in the whole cluster: see what is reconciled, keep Tenants, and give each lane its
 /// account and its RoleBindings. It writes no object of a kind that lanes reconcile, asks for no token outside the platform namespace, reads
-/// no Secret and writes no workload.
+/// no Secret and writes no workload: where each lane has a Pod of its own, [`lane_pods`] lets it write those, in the platform namespace.
 ///
 /// One right is wide, and is what an installation has to trust it with: RoleBindings in all namespaces, since a tenant's may be any. What
 /// they may bind is a list (`bind` by `resourceNames`): a ClusterRole that a Tenant names besides has to be added by an administrator. For the

@@ -2,6 +2,8 @@
 //! Owns every number in it that doesn't come from whoever installs. It refuses to hold rights: those are `installation`'s, and are
 //! the same whoever runs the process.
 
+mod lanes;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::{Value, json};
@@ -10,6 +12,11 @@ use crate::admission_webhooks;
 use crate::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, SHARD_LABEL, SHARD_LEASE_PREFIX,
     SHARDING_KEY,
+};
+
+pub use lanes::{
+    LANE_AUDIENCE, LANE_AUTHORITY, LANE_LABEL, LANE_PORT, LANE_SECRET, LANE_SERVICE, LanePods, is_lane_deployment,
+    lane_deployment,
 };
 
 /// The user and the group that the process has: numbers, so that a kubelet can tell that they aren't root's.
@@ -105,6 +112,10 @@ pub struct Workload {
     pub memory: u64,
     /// How many bytes of disk it may take.
     pub disk: u64,
+    /// Whether each lane has a Pod of its own.
+    pub lanes: bool,
+    /// Single addresses that sources of the platform alone may reach.
+    pub platform_addresses: Vec<SocketAddr>,
     /// The shards that have Pods of their own; with any, the others see to what is in none.
     pub shards: Vec<String>,
 }
@@ -163,6 +174,10 @@ pub fn objects(workload: &Workload) -> Vec<Value> {
     }
     if workload.admission {
         objects.push(admission_service());
+    }
+    if workload.lanes {
+        objects.push(lanes::service());
+        objects.extend(lanes::traffic(workload));
     }
     objects.extend(
         parts
@@ -256,35 +271,11 @@ impl Part<'_> {
     /// could not be fetched: any port of any public address.
     fn traffic(&self) -> Value {
         let workload = self.workload;
-        let tcp = |ports: &[u16]| -> Value {
-            ports
-                .iter()
-                .map(|port| json!({"protocol": "TCP", "port": port}))
-                .collect()
+        let egress = match workload.lanes {
+            // What sources reach, lanes reach by themselves.
+            true => list_ways(workload, None),
+            false => list_ways(workload, Some(Sources::All)),
         };
-        let dns: Vec<Value> = DNS_PORTS
-            .iter()
-            .flat_map(|port| ["UDP", "TCP"].map(|protocol| json!({"protocol": protocol, "port": port})))
-            .collect();
-        let mut egress = vec![
-            json!({"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": NODE_LOCAL_DNS}}], "ports": dns}),
-            json!({"to": open_blocks(&workload.cluster_ranges), "ports": [{"protocol": "TCP"}]}),
-        ];
-        if workload.api_servers.is_empty() {
-            // Its address is another one in every cluster, and none that a selector finds.
-            egress.push(json!({"ports": tcp(&API_SERVER_PORTS)}));
-        }
-        for address in workload.api_servers.iter().chain(&workload.source_addresses) {
-            egress.push(json!({"to": [{"ipBlock": {"cidr": only(address.ip())}}], "ports": tcp(&[address.port()])}));
-        }
-        if !workload.source_networks.is_empty() {
-            let blocks: Vec<Value> = workload
-                .source_networks
-                .iter()
-                .map(|network| json!({"ipBlock": {"cidr": network}}))
-                .collect();
-            egress.push(json!({"to": blocks, "ports": [{"protocol": "TCP"}]}));
-        }
         let mut policy = json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": self.metadata(),
             "spec": {"podSelector": {"matchLabels": self.selector()}, "policyTypes": ["Ingress", "Egress"], "egress": egress}
@@ -316,6 +307,9 @@ impl Part<'_> {
             // review up is told nothing by it.
             ingress.push(json!({"ports": tcp(&[admission_webhooks::PORT])}));
         }
+        if workload.lanes && self.shard.is_none() {
+            ingress.push(json!({"from": [{"podSelector": lanes::select_all()}], "ports": tcp(&[LANE_PORT])}));
+        }
         if !ingress.is_empty()
             && let Some(spec) = policy.get_mut("spec").and_then(Value::as_object_mut)
         {
@@ -340,7 +334,6 @@ impl Part<'_> {
             format!("--data={DATA}/data"),
             format!("--health-address={HEALTH_PORT}"),
         ];
-        let mebibytes = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
         let mut ports = vec![json!({"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"})];
         if workload.metrics_from.is_some() {
             arguments.push(format!("--metrics-address={METRICS_PORT}"));
@@ -382,13 +375,21 @@ impl Part<'_> {
         if workload.admission && self.shard.is_some() {
             arguments.push("--admission-elsewhere".to_owned());
         }
+        if workload.lanes && self.shard.is_none() {
+            arguments.push("--lanes=deployment".to_owned());
+            arguments.push(format!("--lane-address={LANE_PORT}"));
+            arguments.push(format!("--lane-image={}", workload.image));
+            if let Some(class) = &workload.priority_class {
+                arguments.push(format!("--lane-priority-class={class}"));
+            }
+            ports.push(json!({"name": "lanes", "containerPort": LANE_PORT, "protocol": "TCP"}));
+        }
         match self.shard {
             Some(shard) => arguments.push(format!("--watch-label-selector={SHARDING_KEY}={shard}")),
             None if !workload.shards.is_empty() => arguments.push(format!("--watch-label-selector=!{SHARDING_KEY}")),
             None => {}
         }
         arguments.extend(workload.arguments.iter().cloned());
-        let probe = |path: &str, failures: u32| json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures});
         let spread = |key: &str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": self.selector()}});
         let container = json!({
             "name": "tenure", "image": workload.image, "imagePullPolicy": "IfNotPresent",
@@ -396,10 +397,7 @@ impl Part<'_> {
             "env": [{"name": "TENURE_LOG_FORMAT", "value": "json"}],
             "ports": ports,
             "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
-            "securityContext": {
-                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": false, "runAsNonRoot": true,
-                "runAsUser": USER, "runAsGroup": USER, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}
-            },
+            "securityContext": confine_container(),
             // No limit of processor time: who is throttled renews its Lease late, and loses it.
             "resources": {
                 "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "256Mi"},
@@ -412,10 +410,7 @@ impl Part<'_> {
             "nodeSelector": {"kubernetes.io/os": "linux"},
             // What is under way ends first, then the Lease is given back.
             "terminationGracePeriodSeconds": 60,
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch",
-                "seccompProfile": {"type": "RuntimeDefault"}
-            },
+            "securityContext": confine_pod(),
             "topologySpreadConstraints": [spread("kubernetes.io/hostname"), spread("topology.kubernetes.io/zone")],
             "containers": [container],
             "volumes": volumes
@@ -434,6 +429,80 @@ impl Part<'_> {
             }
         })
     }
+}
+
+/// Whose sources something may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sources {
+    /// Everybody's.
+    All,
+    /// All but the platform's.
+    Tenants,
+}
+
+/// These ports of TCP.
+fn tcp(ports: &[u16]) -> Value {
+    ports
+        .iter()
+        .map(|port| json!({"protocol": "TCP", "port": port}))
+        .collect()
+}
+
+/// Where something may connect to: names, the API server, and what sources reach.
+fn list_ways(workload: &Workload, sources: Option<Sources>) -> Vec<Value> {
+    let dns: Vec<Value> = DNS_PORTS
+        .iter()
+        .flat_map(|port| ["UDP", "TCP"].map(|protocol| json!({"protocol": protocol, "port": port})))
+        .collect();
+    let mut egress =
+        vec![json!({"to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": NODE_LOCAL_DNS}}], "ports": dns})];
+    if sources.is_some() {
+        egress.push(json!({"to": open_blocks(&workload.cluster_ranges), "ports": [{"protocol": "TCP"}]}));
+    }
+    if workload.api_servers.is_empty() {
+        // Its address is another one in every cluster, and none that a selector finds.
+        egress.push(json!({"ports": tcp(&API_SERVER_PORTS)}));
+    }
+    let of_all = workload.source_addresses.iter().filter(|_| sources.is_some());
+    let of_platform = workload.platform_addresses.iter();
+    let of_platform = of_platform.filter(|_| sources == Some(Sources::All));
+    for address in workload.api_servers.iter().chain(of_all).chain(of_platform) {
+        egress.push(json!({"to": [{"ipBlock": {"cidr": only(address.ip())}}], "ports": tcp(&[address.port()])}));
+    }
+    if !workload.source_networks.is_empty() && sources.is_some() {
+        let blocks: Vec<Value> = workload
+            .source_networks
+            .iter()
+            .map(|network| json!({"ipBlock": {"cidr": network}}))
+            .collect();
+        egress.push(json!({"to": blocks, "ports": [{"protocol": "TCP"}]}));
+    }
+    egress
+}
+
+/// What Pods may do to the node that they are on: nothing.
+fn confine_pod() -> Value {
+    json!({
+        "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"}
+    })
+}
+
+/// See [`confine_pod`].
+fn confine_container() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "privileged": false, "runAsNonRoot": true,
+        "runAsUser": USER, "runAsGroup": USER, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}
+    })
+}
+
+/// Asks the program for a probe.
+fn probe(path: &str, failures: u32) -> Value {
+    json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures})
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{}Mi", bytes.div_ceil(1 << 20))
 }
 
 /// Nobody opens a connection to a Pod of the platform namespace. Probes of a kubelet are not held up by policies.

@@ -1,31 +1,44 @@
 //! Opens connections for lanes that are processes: to the API server, and to what the policy of the lane's sources allows, checked here after
-//! names are resolved. A lane says where to; as whose source it may reach something, it doesn't.
+//! names are resolved. A lane says where to; as whose source it may reach something, it doesn't. The hub does it for the processes that it has
+//! started, and what is in a lane's Pod besides the lane for that one.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tenure_sources::{ConnectFailure, ConnectRefusal, Policy, open_connection};
-use tenure_tenancy::lane::Lane;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::Fleet;
-use super::supervision::LaneHandle;
 use crate::dial_line::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
-use crate::lane_table::name_lane;
+use crate::loans::Reference;
 
 /// How long an address may take, whatever a lane asks for.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long all of it may take, names included.
 const ALL: Duration = Duration::from_secs(60);
 
+/// Opens what another lane has fetched, by its digest.
+pub(crate) type OpenLent = dyn Fn(Reference, String) -> BoxFuture<'static, Result<File, ConnectRefusal>> + Send + Sync;
+
+/// What one lane may be connected to.
+pub(crate) struct Reachable {
+    /// What it is called, for the log.
+    pub(crate) lane: String,
+    /// What its sources may reach.
+    pub(crate) policy: Policy,
+    /// Where the API server is.
+    pub(crate) server: String,
+    /// What it is lent.
+    pub(crate) open_lent: Box<OpenLent>,
+}
+
 /// Opens what a lane asks for until its process ends; what it should not have said, if it did.
-pub(super) async fn serve(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>, line: DialLine) -> Option<String> {
-    let line = Arc::new(line);
-    let policy = Arc::new(find_policy(fleet, lane));
-    let server = fleet.standing.processes.server.clone();
+pub(crate) async fn serve(line: DialLine, reachable: Reachable) -> Option<String> {
+    let (line, reachable) = (Arc::new(line), Arc::new(reachable));
     let mut work = JoinSet::new();
     loop {
         while work.len() >= AT_ONCE {
@@ -37,25 +50,24 @@ pub(super) async fn serve(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>, line: Dial
             Ok(Some(request)) => request,
             Ok(None) => return Some("it asks for a connection in no way that can be read".to_owned()),
             Err(error) => {
-                tracing::debug!(lane = lane.name, %error, "a lane can't ask for connections any more");
+                tracing::debug!(lane = reachable.lane, %error, "a lane can't ask for connections any more");
                 return std::future::pending().await;
             }
         };
-        let (line, policy, url) = (Arc::clone(&line), Arc::clone(&policy), server.url.clone());
-        let (fleet, lane) = (Arc::clone(fleet), Arc::clone(lane));
+        let (line, reachable) = (Arc::clone(&line), Arc::clone(&reachable));
         work.spawn(async move {
+            let number = request.number;
             let opening = async {
-                match &request.target {
+                match request.target {
                     DialTarget::Artifact { reference, digest } => {
-                        let opened = fleet.open_lent(&lane, reference, digest).await;
+                        let opened = (reachable.open_lent)(reference, digest).await;
                         opened.map(OwnedFd::from)
                     }
-                    target => hand_over(open(target, &policy, &url).await?),
+                    target => hand_over(open(&target, &reachable.policy, &reachable.server).await?),
                 }
             };
             let opened = tokio::time::timeout(ALL, opening).await;
             let opened = opened.unwrap_or_else(|_| Err(unreachable("no answer in time".to_owned())));
-            let number = request.number;
             let told = match opened {
                 Ok(opened) => {
                     let answer = DialAnswer { number, refusal: None };
@@ -70,16 +82,6 @@ pub(super) async fn serve(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>, line: Dial
                 tracing::debug!(%error, "a connection could not be handed to a lane");
             }
         });
-    }
-}
-
-/// What the sources of a lane may reach.
-fn find_policy(fleet: &Fleet, lane: &LaneHandle) -> Policy {
-    let config = &fleet.standing.config;
-    if lane.name == name_lane(&Lane::Platform) {
-        config.platform_sources.clone()
-    } else {
-        config.tenant_sources.clone()
     }
 }
 

@@ -24,11 +24,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::artifact_endpoint::{ArtifactKeeper, OpenArchive};
 use crate::artifacts::locate_archive;
+use crate::beneath::open_archive;
 use crate::cache::{Cache, CacheByKind};
 use crate::entry::Entry;
 use crate::estates::EstateTable;
 use crate::figures::{Figures, Seen, StateView};
-use crate::fleet::{Fleet, Overview, open_archive};
+use crate::fleet::{Fleet, Overview};
 use crate::hooks::Courier;
 use crate::key::Key;
 use crate::kustomization;

@@ -1,5 +1,5 @@
 //! Starts the processes of lanes, all from one thread that lives as long as they may: the kernel ends a process that wants to die with its
-//! parent when the *thread* ends that started it. Refuses to hand anything over but one end of each of two lines, as standard
+//! parent when the *thread* ends that started it. The hub has one, or what is in a lane's Pod besides the lane. Refuses to hand anything over but one end of each of two lines, as standard
 //! input and output.
 
 use std::os::fd::OwnedFd;
@@ -13,27 +13,27 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::dial_line::DialLine;
-use crate::lane_mode::ProcessSettings;
+use crate::lane_mode::LaneProgram;
 
-/// A process, and the hub's ends of its lines.
-pub(super) type Started = std::io::Result<(Child, UnixStream, DialLine)>;
+/// A process, and the ends of its lines of who has started it.
+pub(crate) type Started = std::io::Result<(Child, UnixStream, DialLine)>;
 
 /// The thread that starts processes.
 #[derive(Debug)]
-pub(super) struct Starter {
+pub(crate) struct Starter {
     wanted: mpsc::Sender<oneshot::Sender<Started>>,
 }
 
 impl Starter {
     /// Must be called inside a tokio runtime.
-    pub(super) fn new(processes: &ProcessSettings) -> Self {
+    pub(crate) fn new(program: &LaneProgram) -> Self {
         let (wanted, asked) = mpsc::channel::<oneshot::Sender<Started>>();
-        let (processes, runtime) = (processes.clone(), Handle::current());
+        let (program, runtime) = (program.clone(), Handle::current());
         let work = move || {
             let _inside = runtime.enter();
             while let Ok(answer) = asked.recv() {
                 // Who asked may have gone: then the process is ended with what is dropped.
-                let _gone = answer.send(start(&processes));
+                let _gone = answer.send(start(&program));
             }
         };
         // Without the thread nobody answers, and that is told.
@@ -42,7 +42,7 @@ impl Starter {
     }
 
     /// Starts a process.
-    pub(super) async fn start(&self) -> Started {
+    pub(crate) async fn start(&self) -> Started {
         let (answer, answered) = oneshot::channel();
         let gone = || std::io::Error::other("no thread starts processes");
         self.wanted.send(answer).map_err(|_| gone())?;
@@ -50,15 +50,15 @@ impl Starter {
     }
 }
 
-fn start(processes: &ProcessSettings) -> Started {
+fn start(program: &LaneProgram) -> Started {
     let (own, theirs) = StandardStream::pair()?;
     own.set_nonblocking(true)?;
     let (dial_line, their_dial_line) = DialLine::pair()?;
-    let child = Command::new(&processes.program)
-        .arg0(&processes.name)
-        .args(&processes.arguments)
+    let child = Command::new(&program.program)
+        .arg0(&program.name)
+        .args(&program.arguments)
         .env_clear()
-        .envs(processes.environment.iter().map(|(name, value)| (name, value)))
+        .envs(program.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::from(their_dial_line))
         // Ctrl-C on a terminal is for the hub, which tells its lanes.

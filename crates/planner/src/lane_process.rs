@@ -1,6 +1,7 @@
 //! The process of a lane: when it is started, asked whether it is there, ended, and started again; and what is said of it meanwhile.
 //!
-//! The shell starts processes and tells what became of them as [`Fact`]s; what to do next is a [`Move`]. Times are since any moment that
+//! The shell starts processes and tells what became of them as [`Fact`]s; what to do next is a [`Move`]. A process in a Pod is expected in
+//! place of being started: Kubernetes starts it, and it begins when it has connected and is given its orders. Times are since any moment that
 //! stays the same. It refuses to give a lane up: one that ends again and again is started later and later, and never not at all, since its
 //! objects may be mended at any time.
 
@@ -19,6 +20,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// A process that was up for so long begins with the first pause again.
 const LONG_UP: Duration = Duration::from_secs(600);
+/// How long a Pod may take until its process connects: a node has to be found for it, and its image to be fetched.
+const CONNECTING: Duration = Duration::from_secs(60);
 /// How long a process may take to end what is under way after it was told to stop.
 const FAREWELL: Duration = Duration::from_secs(15);
 
@@ -39,6 +42,12 @@ pub enum Cause {
     HeldOn,
     /// It was ended because it kept more than its part of a room for which others waited; what that room is for.
     HeldRoom(&'static str),
+    /// Its Pod did not connect.
+    Absent(Duration),
+    /// Its connection ended, and nobody said why.
+    HungUp,
+    /// Its Pod was told to end.
+    Left,
 }
 
 impl fmt::Display for Cause {
@@ -62,6 +71,9 @@ impl fmt::Display for Cause {
                 "it was ended since it kept for {} s more than its part of the room that others waited for: {what}",
                 room::HOLDING.as_secs()
             ),
+            Self::Absent(waited) => write!(formatter, "its Pod has not connected for {} s", waited.as_secs()),
+            Self::HungUp => formatter.write_str("its connection ended, as it does when its Pod is killed or deleted"),
+            Self::Left => formatter.write_str("its Pod was told to end"),
         }
     }
 }
@@ -69,8 +81,14 @@ impl fmt::Display for Cause {
 /// What the shell tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// It was started.
+    /// It was seen to that there is a Pod for it, and it is waited for.
+    Expected,
+    /// It has connected while nobody waited for it.
+    Arrived,
+    /// It was started; or it has connected and has its orders.
     Started,
+    /// Nobody waits for it any more.
+    GaveUp,
     /// It was asked whether it is there.
     Asked,
     /// It answered that.
@@ -94,6 +112,8 @@ pub enum Move {
     Ask,
     /// Tell it to end what is under way, and to stop.
     Stop,
+    /// Don't wait for it any more.
+    GiveUp,
     /// End it without asking.
     Kill(Cause),
     /// Nothing, until then, or until there is news.
@@ -110,6 +130,8 @@ enum Phase {
     Resting,
     /// There is none before then.
     Pausing { until: Duration },
+    /// Its Pod has yet to connect.
+    Expecting { since: Duration },
     /// It runs.
     Running {
         since: Duration,
@@ -177,6 +199,14 @@ impl ProcessRecord {
     /// Takes what became of it.
     pub fn take(&mut self, fact: Fact, now: Duration) {
         match (fact, &mut self.phase) {
+            (Fact::Expected, phase) => *phase = Phase::Expecting { since: now },
+            // One that hasn't connected for long and does is kept waiting by nothing.
+            (Fact::Arrived, phase @ Phase::Pausing { .. }) if matches!(self.last, Some(Cause::Absent(_))) => {
+                *phase = Phase::Resting;
+            }
+            (Fact::GaveUp, phase @ Phase::Expecting { .. }) => *phase = Phase::Killed(None),
+            // It came while it was being given up.
+            (Fact::Started, Phase::Killed(_)) => {}
             (Fact::Started, phase) => {
                 *phase = Phase::Running {
                     since: now,
@@ -192,11 +222,22 @@ impl ProcessRecord {
             }
             (Fact::Works, Phase::Running { works, .. }) => *works = true,
             (Fact::Stopped, phase @ Phase::Running { .. }) => *phase = Phase::Stopping { since: now },
-            (Fact::Killed(cause), phase @ Phase::Running { .. }) => *phase = Phase::Killed(Some(cause)),
+            (Fact::Killed(cause), phase @ (Phase::Running { .. } | Phase::Expecting { .. })) => {
+                *phase = Phase::Killed(Some(cause))
+            }
             (Fact::Killed(_), phase @ Phase::Stopping { .. }) => *phase = Phase::Killed(None),
             (Fact::Ended(cause), _) => self.end(cause, now),
             // What comes late says nothing of what is now.
-            (Fact::Asked | Fact::Answered | Fact::Works | Fact::Stopped | Fact::Killed(_), _) => {}
+            (
+                Fact::Arrived
+                | Fact::GaveUp
+                | Fact::Asked
+                | Fact::Answered
+                | Fact::Works
+                | Fact::Stopped
+                | Fact::Killed(_),
+                _,
+            ) => {}
         }
     }
 
@@ -206,7 +247,7 @@ impl ProcessRecord {
             Phase::Stopping { .. } | Phase::Killed(None) => return,
             Phase::Killed(Some(ours)) => (ours, Duration::ZERO),
             Phase::Running { since, .. } => (cause, now.saturating_sub(since)),
-            Phase::Resting | Phase::Pausing { .. } => (cause, Duration::ZERO),
+            Phase::Resting | Phase::Pausing { .. } | Phase::Expecting { .. } => (cause, Duration::ZERO),
         };
         self.ends = if up >= LONG_UP { 1 } else { self.ends.saturating_add(1) };
         self.last = Some(cause);
@@ -223,6 +264,15 @@ impl ProcessRecord {
             Phase::Resting => Move::Start,
             Phase::Pausing { until } if *until <= now => Move::Start,
             Phase::Pausing { until } => Move::Wait(Some(*until)),
+            Phase::Expecting { .. } if !is_wanted => Move::GiveUp,
+            Phase::Expecting { since } => {
+                let until = since.saturating_add(CONNECTING);
+                if until <= now {
+                    Move::Kill(Cause::Absent(CONNECTING))
+                } else {
+                    Move::Wait(Some(until))
+                }
+            }
             Phase::Running { .. } if !is_wanted => Move::Stop,
             Phase::Running { asked: None, .. } => Move::Ask,
             Phase::Running {
@@ -260,7 +310,8 @@ impl ProcessRecord {
     pub fn trouble(&self, now: Duration) -> Option<Trouble> {
         let until = match self.phase {
             Phase::Pausing { until } => until,
-            Phase::Running {
+            Phase::Expecting { since }
+            | Phase::Running {
                 works: false, since, ..
             } => since,
             Phase::Resting | Phase::Running { .. } | Phase::Stopping { .. } | Phase::Killed(None) => return None,

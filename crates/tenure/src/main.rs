@@ -23,6 +23,7 @@ mod health_server;
 mod hook_server;
 mod inspection;
 mod installation;
+mod lane_server;
 mod logging;
 mod metrics_server;
 mod object_path;
@@ -166,7 +167,7 @@ fn main() -> ExitCode {
         }
         // It shuts itself in before it has a second thread.
         #[cfg(target_os = "linux")]
-        Command::Lane(lane) => {
+        Command::Lane(lane) if !lane.is_in_pod() => {
             let lane = lane.shut_in()?;
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
             let log = logging::start(&arguments.log, arguments.log_format)?;
@@ -210,7 +211,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Check(check) => block_on(check.run()),
         Command::Diff(diff) => block_on(diff.run()),
         #[cfg(target_os = "linux")]
-        Command::Lane(_) => Err(Failure::internal("a lane is begun before anything else")),
+        Command::Lane(lane) => block_on(lane.run_in_pod()),
         Command::Version(version) => version.run(),
         Command::Completion(completion) => completion.run(),
         Command::Man(man) => man.run(<Arguments as clap::CommandFactory>::command()),

@@ -32,23 +32,49 @@ pub(crate) struct Reviewer {
     client: kube::Client,
     /// What those come for about whom it asks, in words.
     purpose: &'static str,
+    /// What it has to be allowed by.
+    needs: &'static str,
 }
 
 impl Reviewer {
     pub(crate) fn new(client: kube::Client, purpose: &'static str) -> Self {
-        Self { client, purpose }
+        Self {
+            client,
+            purpose,
+            needs: "ClusterRole system:auth-delegator",
+        }
+    }
+
+    /// One that is allowed to ask by something else.
+    pub(crate) fn needing(self, needs: &'static str) -> Self {
+        Self { needs, ..self }
     }
 
     /// Who shows a token; nobody, if it is none.
     pub(crate) async fn identify(&self, token: &str) -> Result<Option<User>, Unanswered> {
+        self.review(json!({"token": token}), |_| true).await
+    }
+
+    /// Who shows a token that is for this audience; nobody, if it is none or for others.
+    pub(crate) async fn identify_for(&self, audience: &str, token: &str) -> Result<Option<User>, Unanswered> {
+        let is_for = |reviewed: ObjectView<'_>| {
+            // An API server that doesn't know of audiences answers for its own, and says none.
+            let named = reviewed.list("/status/audiences");
+            named.iter().any(|named| named == audience)
+        };
+        self.review(json!({"token": token, "audiences": [audience]}), is_for)
+            .await
+    }
+
+    async fn review(&self, spec: Value, is_meant: impl Fn(ObjectView<'_>) -> bool) -> Result<Option<User>, Unanswered> {
         let review = json!({
-            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec,
         });
         let reviewed = self
             .post("/apis/authentication.k8s.io/v1/tokenreviews", &review)
             .await?;
         let reviewed = ObjectView::of(&reviewed);
-        if !reviewed.is_true("/status/authenticated") {
+        if !reviewed.is_true("/status/authenticated") || !is_meant(reviewed) {
             return Ok(None);
         }
         let read = |path: &str| reviewed.find(path).cloned().unwrap_or(Value::Null);
@@ -87,7 +113,8 @@ impl Reviewer {
             let purpose = self.purpose;
             tracing::warn!(
                 error,
-                "who asks for {purpose} can't be found out; ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} needs ClusterRole system:auth-delegator"
+                "who asks for {purpose} can't be found out; ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} needs {}",
+                self.needs
             );
             Unanswered
         })

@@ -15,6 +15,7 @@ use tenure_tenancy::Settings;
 use tenure_tenancy::admission::policy::{is_bound, list_bounds};
 
 use crate::admin::{Admin, AdminError, MARKED};
+use crate::kubelet::remove_lane_pods;
 use crate::kubernetes::Kubernetes;
 use crate::sentry::Sentry;
 use crate::{SOON, eventually};
@@ -99,10 +100,16 @@ impl Cluster {
         }
         let bounds = list_bounds(PLATFORM_NAMESPACE);
         let packages = tenure_api::crds::package_crds()?;
+        // Only where lanes may have Pods: the embedded control plane has no nodes.
+        let lanes = match kind {
+            Kind::Embedded(..) => Vec::new(),
+            Kind::Existing(_) => tenure_api::installation::lane_pods(),
+        };
         for object in tenure_api::installation::objects()?
             .into_iter()
             .chain(bounds)
             .chain(packages)
+            .chain(lanes)
         {
             admin.apply(object).await?;
         }
@@ -276,6 +283,7 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
         }
     }
     remove_policies(admin).await?;
+    remove_lane_pods(admin).await?;
     for kind in KINDS {
         for object in admin.list(kind, "").await? {
             let text = |pointer: &str| {

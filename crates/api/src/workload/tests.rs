@@ -13,6 +13,8 @@ fn workload() -> Workload {
         admission: false,
         admission_client_secret: None,
         arguments: vec!["--flux-namespace=gitops".to_owned()],
+        lanes: false,
+        platform_addresses: Vec::new(),
         shards: Vec::new(),
         api_servers: Vec::new(),
         source_addresses: Vec::new(),

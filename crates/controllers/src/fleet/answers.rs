@@ -226,6 +226,9 @@ fn key(namespace: &str, name: &str) -> Key {
 async fn find_answer(fleet: &Fleet, lane: &LaneHandle, question: Question) -> Option<Answer> {
     let hub = fleet.hub.upgrade()?;
     Some(match question {
+        Question::Token { .. } if fleet.asks_others() => {
+            Answer::Token(Err("a lane in a Pod has a token of its own".to_owned()))
+        }
         Question::Token { refused } => {
             let issued = fleet.means.clients.issue_lane_token(&lane.account, refused).await;
             Answer::Token(issued.map(|token| token.hand_over()).map_err(|error| error.to_string()))

@@ -1,15 +1,14 @@
 //! Lends one lane's process what another one has, as far as an administrator grants it: a Kustomization as it stands, of a source what is said of
 //! it and what was fetched. Whether that may be is asked of `tenancy` each time, with what the hub itself knows of whose a namespace is.
 //!
-//! Believes nothing of a lane's folder: it is opened part by part, follows no link, and opens nothing but files. What a lane wrote there is
-//! verified by whoever takes it.
+//! Believes nothing of a lane's folder (`crate::beneath`), nor of what its Pod sends in place of it: what a lane wrote there is verified by whoever
+//! takes it.
 
 use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Component, Path, PathBuf};
+use std::io::Read as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
 use tenure_api::{Kustomization, ObjectView};
 use tenure_planner::artifact::StoredArtifact;
 use tenure_planner::artifact_address::ArtifactAddress;
@@ -18,9 +17,10 @@ use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Referrer, reference};
 
 use super::supervision::LaneHandle;
-use super::{Fleet, lock};
+use super::{Fleet, Whereabouts, lock};
 use crate::artifact_endpoint::OpenArchive;
 use crate::artifacts::{locate_archive, locate_record, read_record};
+use crate::beneath::open_beneath;
 use crate::key::Key;
 use crate::lane_table::name_lane;
 use crate::loans::{Borrowed, Loan, Reference};
@@ -63,7 +63,10 @@ impl Fleet {
         let conditions = object.pointer("/status/conditions").cloned();
         let conditions = conditions.and_then(|conditions| serde_json::from_value(conditions).ok());
         let artifact = match (lender, make_key(&key, &uid)) {
-            (Some(lender), Some(source)) => self.read_artifact(&lender, source).await,
+            (Some(lender), Some(source)) => match self.read_artifact(&lender, source).await {
+                Ok(artifact) => artifact,
+                Err(why) => return Loan::Unknown(why),
+            },
             _ => None,
         };
         Loan::Source {
@@ -105,13 +108,12 @@ impl Fleet {
         };
         let object = self.write_object(&key).ok_or_else(nothing)?;
         let source = make_key(&key, ObjectView::of(&object).read_text("/metadata/uid")).ok_or_else(nothing)?;
-        let folder = self.folder_of(&lender);
         let archive = locate_archive(&source, digest).map_err(|error| refuse(&error.to_string()))?;
-        let opening = tokio::task::spawn_blocking(move || open_beneath(&folder, &archive)).await;
-        match opening {
-            Ok(Ok(file)) => Ok(file),
-            Ok(Err(error)) => Err(refuse(&format!("the artifact can't be opened: {error}"))),
-            Err(error) => Err(refuse(&error.to_string())),
+        let opened = self.open_of(&lender, archive, self.count_archive_bytes()).await;
+        match opened {
+            Ok(Some(file)) => Ok(file),
+            Ok(None) => Err(refuse("the artifact can't be opened")),
+            Err(why) => Err(refuse(&why)),
         }
     }
 
@@ -123,10 +125,11 @@ impl Fleet {
             (Arc::clone(&home.shard), home.lane.as_ref()?.name.clone())
         };
         let named = Named::find(&shard, address)?;
-        let stored = self.read_artifact(&lane, named.source.clone()).await;
+        let stored = self.read_artifact(&lane, named.source.clone()).await.ok().flatten();
         let stored_at = named.check(address, stored.as_ref())?;
         let archive = locate_archive(&named.source, &address.digest).ok()?;
-        Some((open_archive(self.folder_of(&lane), archive).await?, stored_at))
+        let opened = self.open_of(&lane, archive, self.count_archive_bytes()).await;
+        Some((opened.ok().flatten()?, stored_at))
     }
 
     /// The object that one of a lane's namespaces may refer to, and who has it.
@@ -166,53 +169,40 @@ impl Fleet {
         Some((Key::new(entry.kind, namespace, name), lender))
     }
 
-    /// What a lane has noted of what it fetched.
-    async fn read_artifact(&self, lender: &str, source: SourceKey) -> Option<StoredArtifact> {
-        let folder = self.folder_of(lender);
+    /// What a lane has noted of what it fetched; why that can't be told, if it can't.
+    async fn read_artifact(&self, lender: &str, source: SourceKey) -> Result<Option<StoredArtifact>, String> {
+        let Some(file) = self.open_of(lender, locate_record(&source), RECORD).await? else {
+            return Ok(None);
+        };
         let reading = tokio::task::spawn_blocking(move || {
-            let file = open_beneath(&folder, &locate_record(&source)).ok()?;
             let mut bytes = Vec::new();
             file.take(RECORD).read_to_end(&mut bytes).ok()?;
             read_record(&bytes)
         });
-        reading.await.ok().flatten()
+        Ok(reading.await.ok().flatten())
+    }
+
+    /// A file of a lane's folder, wherever that is, of no more bytes than this if it comes from elsewhere; why it can't be told whether there is one, if
+    /// it can't.
+    async fn open_of(&self, lender: &str, path: PathBuf, most: u64) -> Result<Option<File>, String> {
+        if let Whereabouts::Pods(home) = &self.whereabouts {
+            let lane = lock(&self.lanes).get(lender).cloned();
+            let lane = lane.ok_or("its lane is just ending")?;
+            return home.fetch(&lane.pod, path, most).await;
+        }
+        let folder = self.folder_of(lender);
+        let opening = tokio::task::spawn_blocking(move || open_beneath(&folder, &path).ok());
+        Ok(opening.await.ok().flatten())
+    }
+
+    /// How long an archive may be.
+    pub(super) fn count_archive_bytes(&self) -> u64 {
+        self.standing.config.budgets.archives.tenant
     }
 }
 
 fn make_key(key: &Key, uid: &str) -> Option<SourceKey> {
     SourceKey::new(key.kind.name, &key.namespace, &key.name, uid).ok()
-}
-
-/// Opens an archive below a folder for artifacts, if it is there.
-pub(crate) async fn open_archive(folder: PathBuf, archive: PathBuf) -> Option<File> {
-    let opening = tokio::task::spawn_blocking(move || open_beneath(&folder, &archive).ok());
-    opening.await.ok().flatten()
-}
-
-/// Opens a file below a folder for reading: no link leads out of it, and nothing waits.
-fn open_beneath(folder: &Path, relative: &Path) -> io::Result<File> {
-    let odd = || io::Error::from(io::ErrorKind::InvalidInput);
-    let parts: PathBuf = relative
-        .components()
-        .filter(|part| matches!(part, Component::Normal(_)))
-        .collect();
-    let (above, last) = match (parts == relative, parts.parent(), parts.file_name()) {
-        (true, Some(above), Some(last)) => (above, last),
-        _ => return Err(odd()),
-    };
-    let way = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut at = rustix::fs::open(folder, way, Mode::empty())?;
-    for part in above {
-        at = rustix::fs::openat(&at, part, way | OFlags::NOFOLLOW, Mode::empty())?;
-    }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::openat(&at, last, flags, Mode::empty())?);
-    // A pipe or a device is no archive.
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(odd())
-    }
 }
 
 #[cfg(test)]

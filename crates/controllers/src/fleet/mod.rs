@@ -7,12 +7,12 @@
 
 mod allowance;
 mod answers;
-mod dialing;
+mod hearing;
 mod lending;
 mod mail;
+mod pods;
 mod rooms;
 mod session;
-mod starter;
 mod supervision;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -37,14 +37,15 @@ use crate::entry::Entry;
 use crate::frames::{NamespaceFacts, Orders};
 use crate::key::Key;
 use crate::lane::{Shard, Surroundings};
-use crate::lane_mode::{LANE_FOLDERS, LaneMode, ProcessSettings};
+use crate::lane_door::Doorkeeper;
+use crate::lane_mode::{ApartSettings, LANE_FOLDERS, LaneMode};
+use crate::lane_starter::Starter;
 use crate::lane_table::name_lane;
 use crate::means::Means;
 use crate::reconciled::Reconciled as _;
-pub(crate) use lending::open_archive;
 use mail::Mail;
+use pods::PodHome;
 use rooms::WantedRooms;
-use starter::Starter;
 use supervision::LaneHandle;
 
 /// How long a lane may take to let go of a namespace.
@@ -60,7 +61,16 @@ const LONGEST_GAP: usize = 512;
 #[derive(Debug)]
 struct Standing {
     config: Config,
-    processes: ProcessSettings,
+    apart: ApartSettings,
+}
+
+/// Where the processes are.
+#[derive(Debug)]
+enum Whereabouts {
+    /// Beside this one, which starts them.
+    Here(Starter),
+    /// In Pods.
+    Pods(PodHome),
 }
 
 /// The kinds that are reconciled in lanes.
@@ -89,7 +99,7 @@ pub(crate) struct Fleet {
     /// The kinds that are reconciled in lanes.
     kinds: LaneKinds,
     standing: Standing,
-    starter: Starter,
+    whereabouts: Whereabouts,
     tasks: TaskTracker,
     /// Everything ends.
     end: CancellationToken,
@@ -116,6 +126,15 @@ struct Mirror {
     is_moving: bool,
 }
 
+/// What one lane's process may take of memory.
+fn count_memory(config: &Config, apart: &ApartSettings) -> u64 {
+    config
+        .budgets
+        .count_memory_of_one()
+        .saturating_add(config.rendering.all_bytes)
+        .saturating_add(apart.own_memory)
+}
+
 fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -128,8 +147,11 @@ impl Fleet {
         tasks: &TaskTracker,
         (end, farewell): (&CancellationToken, &CancellationToken),
     ) -> Option<Arc<Self>> {
-        let LaneMode::Processes(processes) = &config.lanes else {
-            return None;
+        let apart = config.lanes.find_apart()?.clone();
+        let whereabouts = match &config.lanes {
+            LaneMode::Tasks => return None,
+            LaneMode::Processes(processes) => Whereabouts::Here(Starter::new(&processes.program)),
+            LaneMode::Pods(pods) => Whereabouts::Pods(PodHome::new(config, pods)),
         };
         Some(Arc::new(Self {
             hub,
@@ -137,9 +159,9 @@ impl Fleet {
             kinds: Arc::clone(kinds),
             standing: Standing {
                 config: config.clone(),
-                processes: processes.as_ref().clone(),
+                apart,
             },
-            starter: Starter::new(processes),
+            whereabouts,
             tasks: tasks.clone(),
             end: end.clone(),
             farewell: farewell.clone(),
@@ -191,6 +213,11 @@ impl Fleet {
         self.is_ready.store(true, Ordering::Release);
         self.tasks.spawn(Arc::clone(self).watch_rooms());
         self.place_all();
+        if let Whereabouts::Pods(home) = &self.whereabouts {
+            self.tasks.spawn(Arc::clone(self).remove_left_over());
+            let keeper = Arc::downgrade(self) as Weak<dyn Doorkeeper>;
+            home.door.set_keeper(keeper);
+        }
     }
 
     /// Whose the namespaces are may have changed.
@@ -407,22 +434,18 @@ impl Fleet {
     }
 
     /// What a lane is told first; nothing for one that has no namespace.
-    fn write_orders(&self, lane: &LaneHandle) -> Option<Orders> {
+    fn write_orders(&self, lane: &LaneHandle, folder: PathBuf) -> Option<Orders> {
         let (namespace, placement) = lane.mail.find_any_namespace()?;
         let config = &self.standing.config;
         let budgets = config.budgets;
-        let processes = &self.standing.processes;
-        let memory = budgets
-            .count_memory_of_one()
-            .saturating_add(config.rendering.all_bytes)
-            .saturating_add(processes.own_memory);
+        let apart = &self.standing.apart;
         Some(Orders {
             lane: lane.name.clone(),
             namespace,
             placement,
-            server: processes.server.clone(),
-            folder: self.folder(lane),
-            memory,
+            server: apart.server.clone(),
+            folder,
+            memory: count_memory(config, apart),
             settings: config.settings.clone(),
             switches: config.switches.write(),
             limits: config.limits,
@@ -447,9 +470,13 @@ impl Fleet {
         lanes.join(lane.replace('/', "-"))
     }
 
-    /// Removes a lane's own folder: nothing of it is reconciled, so nothing of what it fetched is used.
-    async fn remove_folder(&self, lane: &LaneHandle) {
+    /// Removes what a lane has to itself, its folder or its Pod: nothing of it is reconciled, so nothing of what it fetched is used.
+    async fn clear_away(&self, lane: &LaneHandle) {
         if self.end.is_cancelled() {
+            return;
+        }
+        if let Whereabouts::Pods(_) = &self.whereabouts {
+            self.delete_pod(lane).await;
             return;
         }
         let folder = self.folder(lane);

@@ -4,22 +4,22 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use futures::FutureExt as _;
 use tenure_planner::lane_process::{Cause, Fact};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::allowance::Pace;
-use super::answers::Clerk;
-use super::mail::Letter;
+use super::Fleet;
+use super::hearing::{read_all, write_all};
 use super::supervision::LaneHandle;
-use super::{Fleet, dialing};
 use crate::dial_line::DialLine;
-use crate::frames::{Answer, FromLane, ToLane, read_frame, write_frame};
+use crate::dial_server::{self, Reachable};
+use crate::frames::ToLane;
+use crate::lane_starter::Starter;
 
 /// How long a process may take to end after its line did.
 const HANGING_UP: Duration = Duration::from_secs(2);
@@ -27,15 +27,15 @@ const HANGING_UP: Duration = Duration::from_secs(2);
 /// A process that runs.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Its number.
-    pub(super) process: u32,
+    /// Its number; none, where it is in a Pod, and has yet to connect.
+    pub(super) process: Option<u32>,
     /// Ends it.
     pub(super) kill: CancellationToken,
 }
 
 /// Starts a process and gives it its orders.
 pub(super) async fn start(
-    fleet: &Arc<Fleet>,
+    (fleet, starter): (&Arc<Fleet>, &Starter),
     lane: &Arc<LaneHandle>,
     tell: mpsc::Sender<Fact>,
 ) -> Result<Session, String> {
@@ -45,10 +45,10 @@ pub(super) async fn start(
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
     };
     made.map_err(|error| format!("{}: {error}", folder.display()))?;
-    let orders = fleet.write_orders(lane).ok_or("it has no namespace")?;
-    let (child, line, dial_line) = fleet.starter.start().await.map_err(|error| error.to_string())?;
+    let orders = fleet.write_orders(lane, folder).ok_or("it has no namespace")?;
+    let (child, line, dial_line) = starter.start().await.map_err(|error| error.to_string())?;
     let session = Session {
-        process: child.id().unwrap_or_default(),
+        process: Some(child.id().unwrap_or_default()),
         kill: CancellationToken::new(),
     };
     lane.mail.open();
@@ -74,18 +74,12 @@ async fn attend(
     (first, kill): (ToLane, CancellationToken),
     tell: &mpsc::Sender<Fact>,
 ) -> Cause {
-    let (read, write) = line.into_split();
+    let (mut read, mut write) = line.into_split();
     let said = {
-        let writing = write_all(fleet, lane, write, first);
-        let reading = read_all(fleet, lane, read, tell);
-        let dialing = dialing::serve(fleet, lane, dial_line);
-        // Dropped without a farewell when everything ends at once.
-        let abandoned = async {
-            fleet.end.cancelled().await;
-            if fleet.farewell.is_cancelled() {
-                std::future::pending::<()>().await;
-            }
-        };
+        let writing = write_all(fleet, lane, &mut write, first);
+        let reading = read_all(fleet, lane, &mut read, tell);
+        let dialing = dial_server::serve(dial_line, describe_reach(fleet, lane));
+        let abandoned = fleet.wait_until_abandoned();
         tokio::select! {
             ended = child.wait() => return read_status(ended),
             said = reading => said,
@@ -127,84 +121,16 @@ fn read_status(ended: std::io::Result<ExitStatus>) -> Cause {
     }
 }
 
-/// Tells a process what there is to tell, until the line ends.
-async fn write_all(fleet: &Fleet, lane: &LaneHandle, mut line: OwnedWriteHalf, first: ToLane) {
-    let mut next = Some(first);
-    loop {
-        if let Some(frame) = next.take()
-            && let Err(error) = write_frame(&mut line, &frame).await
-        {
-            tracing::debug!(lane = lane.name, %error, "the line to a lane ended");
-            return;
-        }
-        match lane.mail.take_next() {
-            Some(Letter::Frame(frame)) => next = Some(frame),
-            Some(Letter::Loan { number, reference }) => {
-                let answer = Answer::Loan(Box::new(fleet.lend(lane, &reference).await));
-                next = Some(ToLane::Answer { number, answer });
-            }
-            Some(Letter::Object { key, gone }) => {
-                let object = fleet.write_object(&key);
-                if let Some(revision) = gone {
-                    let frame = ToLane::Gone {
-                        kind: key.kind.name.to_owned(),
-                        namespace: key.namespace,
-                        name: key.name,
-                        revision,
-                    };
-                    if write_frame(&mut line, &frame).await.is_err() {
-                        return;
-                    }
-                }
-                let kind = key.kind.name.to_owned();
-                next = object.map(|object| ToLane::Changed { kind, object });
-            }
-            None => lane.mail.news.notified().await,
-        }
-    }
-}
-
-/// Hears a process out until its line ends; what it should not have said, if it did.
-async fn read_all(
-    fleet: &Arc<Fleet>,
-    lane: &Arc<LaneHandle>,
-    mut line: OwnedReadHalf,
-    tell: &mpsc::Sender<Fact>,
-) -> Option<String> {
-    let mut clerk = Clerk::new(fleet, lane);
-    let mut pace = Pace::new(Instant::now());
-    loop {
-        let frame = match read_frame::<FromLane>(&mut line).await {
-            Ok(Some((frame, bytes))) => {
-                // Who talks without end is heard out slowly: what it says is work for the hub, which is everybody's.
-                tokio::time::sleep(pace.take(bytes, Instant::now())).await;
-                frame
-            }
-            Ok(None) => return None,
-            Err(error @ crate::frames::FrameError::Broken(_)) => {
-                tracing::debug!(lane = lane.name, %error, "the line of a lane ended");
-                return None;
-            }
-            Err(error) => return Some(error.to_string()),
-        };
-        let fact = match frame {
-            FromLane::Pong(_) => Fact::Answered,
-            FromLane::Works => Fact::Works,
-            FromLane::Left { namespace } => {
-                lane.mail.take_left(&namespace);
-                continue;
-            }
-            FromLane::Hooked { number, verdict } => {
-                lane.mail.take_hooked(number, verdict);
-                continue;
-            }
-            other => match clerk.take(other) {
-                Ok(()) => continue,
-                Err(problem) => return Some(problem),
-            },
-        };
-        if tell.send(fact).await.is_err() {
-            return None;
-        }
+/// What a lane beside this process is connected to.
+fn describe_reach(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Reachable {
+    let (lender, borrower) = (Arc::clone(fleet), Arc::clone(lane));
+    Reachable {
+        lane: lane.name.clone(),
+        policy: fleet.find_policy(lane),
+        server: fleet.standing.apart.server.url.clone(),
+        open_lent: Box::new(move |reference, digest| {
+            let (fleet, lane) = (Arc::clone(&lender), Arc::clone(&borrower));
+            async move { fleet.open_lent(&lane, &reference, &digest).await }.boxed()
+        }),
     }
 }

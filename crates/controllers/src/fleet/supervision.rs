@@ -11,9 +11,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::pods::{self, PodState};
 use super::rooms::Purse;
 use super::session::{self, Session};
-use super::{Fleet, Mail, lock};
+use super::{Fleet, Mail, Whereabouts, lock};
 use crate::frames::NamespaceFacts;
 use crate::key::Key;
 
@@ -29,6 +30,8 @@ pub(super) struct LaneHandle {
     condemned: Mutex<Option<Cause>>,
     /// What its process has been granted of the rooms that are everybody's.
     purse: Mutex<Weak<Purse>>,
+    /// Its Pod, where it has one.
+    pub(super) pod: PodState,
 }
 
 impl LaneHandle {
@@ -40,6 +43,7 @@ impl LaneHandle {
             changed: Notify::new(),
             condemned: Mutex::default(),
             purse: Mutex::default(),
+            pod: PodState::default(),
         }
     }
 
@@ -88,6 +92,11 @@ impl LaneHandle {
         purse
     }
 
+    /// Its Pod has connected.
+    pub(super) fn notice_arrival(&self) {
+        self.changed.notify_one();
+    }
+
     /// Ends its process.
     pub(super) fn kill(&self, cause: Cause) {
         *lock(&self.condemned) = Some(cause);
@@ -113,7 +122,7 @@ impl Telling {
 /// Keeps a lane's process until nothing of it is reconciled, or everything ends.
 pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
     let began = Instant::now();
-    let mut record = ProcessRecord::new(fleet.standing.processes.patience);
+    let mut record = ProcessRecord::new(fleet.standing.apart.patience);
     let (tell, mut told) = mpsc::channel::<Fact>(16);
     let mut session: Option<Session> = None;
     let mut telling: Option<Telling> = None;
@@ -124,6 +133,9 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
             return;
         }
         let now = began.elapsed();
+        if lane.pod.is_waiting() {
+            record.take(Fact::Arrived, now);
+        }
         say(&fleet, &lane, (&record, now), &mut telling).await;
         let is_wanted = !fleet.end.is_cancelled() && !lane.mail.is_without_namespaces();
         let condemned = lock(&lane.condemned).take();
@@ -136,16 +148,21 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
                 if let Some(telling) = telling.take() {
                     telling.end().await;
                 }
-                let started = session::start(&fleet, &lane, tell.clone()).await;
+                let started = match &fleet.whereabouts {
+                    Whereabouts::Here(starter) => session::start((&fleet, starter), &lane, tell.clone()).await,
+                    Whereabouts::Pods(home) => pods::expect((&fleet, home), &lane, tell.clone()).await,
+                };
                 match started {
                     Ok(begun) => {
-                        tracing::info!(
-                            lane = lane.name,
-                            process = begun.process,
-                            "the process of a lane was started"
-                        );
+                        let fact = match begun.process {
+                            Some(process) => {
+                                tracing::info!(lane = lane.name, process, "the process of a lane was started");
+                                Fact::Started
+                            }
+                            None => Fact::Expected,
+                        };
                         session = Some(begun);
-                        record.take(Fact::Started, began.elapsed());
+                        record.take(fact, began.elapsed());
                     }
                     Err(problem) => record.take(Fact::Ended(Cause::NotStarted(problem)), began.elapsed()),
                 }
@@ -159,6 +176,12 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
                 lane.mail.stop();
                 record.take(Fact::Stopped, now);
             }
+            Move::GiveUp => {
+                if let Some(session) = &session {
+                    session.kill.cancel();
+                }
+                record.take(Fact::GaveUp, now);
+            }
             Move::Kill(cause) => {
                 tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended");
                 if let Some(session) = &session {
@@ -168,7 +191,7 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
             }
             Move::Retire => {
                 // Before another process can have it.
-                fleet.remove_folder(&lane).await;
+                fleet.clear_away(&lane).await;
                 if fleet.retire(&lane) {
                     break;
                 }
@@ -204,7 +227,13 @@ fn take(lane: &LaneHandle, record: &mut ProcessRecord, session: &mut Option<Sess
         // Who tells of it has ended it.
         Fact::Killed(cause) => tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended"),
         Fact::Works => tracing::info!(lane = lane.name, "the process of a lane works"),
-        Fact::Started | Fact::Asked | Fact::Answered | Fact::Stopped => {}
+        Fact::Expected
+        | Fact::Arrived
+        | Fact::Started
+        | Fact::GaveUp
+        | Fact::Asked
+        | Fact::Answered
+        | Fact::Stopped => {}
     }
     record.take(fact, now);
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
-use tenure_testkit::{Cluster, TEST_KUBECONFIG};
+use tenure_testkit::{Cluster, Kubelet, TEST_KUBECONFIG};
 use tokio_util::sync::CancellationToken;
 
 const SIGTERM: i32 = 15;
@@ -16,6 +16,11 @@ const SIGTERM: i32 = 15;
 const TEST_PROGRAM: &str = "TENURE_TEST_PROGRAM";
 /// The variable that says where its lanes run, as `--lanes` does.
 const TEST_LANES: &str = "TENURE_TEST_LANES";
+
+/// Below a test's folder: what the Pods of lanes mount.
+const PODS: &str = "pods";
+/// Where, of what the Pod of namespaces that are nobody's mounts, its artifacts are.
+pub(crate) const POOL_ARTIFACTS: &str = "pods/tenure-lane-pool/data/data/lane";
 
 /// The program to run, if one is named, and there is a cluster that it can reach.
 pub(crate) fn find() -> Option<PathBuf> {
@@ -28,6 +33,17 @@ pub(crate) fn has_lane_processes() -> bool {
     find().is_some() && std::env::var_os(TEST_LANES).is_some_and(|lanes| lanes == "process")
 }
 
+/// Whether its lanes have Pods of their own, which a test plays the kubelet for; what they fetched is in none of its folders.
+pub(crate) fn has_lane_pods() -> bool {
+    find().is_some() && std::env::var_os(TEST_LANES).is_some_and(|lanes| lanes == "deployment")
+}
+
+/// A port that nobody listens on at the moment.
+fn find_free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
 /// Runs it until it is to end, and then until it has ended; it is killed when this is dropped.
 pub(crate) fn run(
     program: PathBuf,
@@ -35,7 +51,7 @@ pub(crate) fn run(
     (policy, (grants, externals), hook_address): (&Policy, (&[ReferenceGrant], &[ExternalGrant]), Option<SocketAddr>),
     end: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
-    let mut command = tokio::process::Command::new(program);
+    let mut command = tokio::process::Command::new(&program);
     command
         .arg("run")
         .arg("--kubeconfig")
@@ -49,6 +65,11 @@ pub(crate) fn run(
     if let Some(lanes) = std::env::var_os(TEST_LANES) {
         command.arg("--lanes").arg(lanes);
     }
+    if has_lane_pods() {
+        let address = format!("127.0.0.1:{}", find_free_port());
+        command.args(["--lane-address", &address, "--lane-url", &address]);
+        command.args(["--lane-image", "example.invalid/tenure:1"]);
+    }
     if let Some(address) = hook_address {
         command.arg("--hook-address").arg(address.to_string());
     }
@@ -61,7 +82,7 @@ pub(crate) fn run(
     for grant in externals {
         command.arg("--allow-external-artifact").arg(grant.to_string());
     }
-    let admin = cluster.admin.clone();
+    let (admin, pods) = (cluster.admin.clone(), cluster.folder().join(PODS));
     async move {
         // The last one may have been killed: nobody is there who gives its Lease back.
         let _whether_there_was_one = admin
@@ -70,6 +91,7 @@ pub(crate) fn run(
                 ("tenure-system", "tenure-controller"),
             )
             .await;
+        let _kubelet = has_lane_pods().then(|| Kubelet::start(&admin, &program, &pods));
         let mut child = command.spawn().unwrap();
         tokio::select! {
             ended = child.wait() => panic!("tenure run ended: {ended:?}"),

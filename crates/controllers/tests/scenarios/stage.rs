@@ -328,6 +328,9 @@ impl Stage {
 
     /// The folder of the artifacts of namespaces that are nobody's.
     pub(crate) fn artifacts(&self) -> std::path::PathBuf {
+        if program::has_lane_pods() {
+            return self.cluster.folder().join(program::POOL_ARTIFACTS);
+        }
         let artifacts = self.cluster.folder().join("artifacts");
         match program::has_lane_processes() {
             true => artifacts.join("lanes/pool"),

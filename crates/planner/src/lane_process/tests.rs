@@ -169,3 +169,67 @@ fn trouble_says_who_why_and_until_when() {
     });
     assert_eq!(told, expected);
 }
+
+/// A lane whose process is in a Pod.
+fn expected(since: u64) -> ProcessRecord {
+    let mut record = ProcessRecord::new(PATIENCE);
+    assert_eq!(record.decide(true, at(since)), Move::Start);
+    record.take(Fact::Expected, at(since));
+    record
+}
+
+#[test]
+fn a_pod_that_does_not_connect_is_told_of_and_waited_for_again() {
+    let mut record = expected(0);
+    assert_eq!(record.decide(true, at(0)), Move::Wait(Some(at(60))));
+    // A Pod takes its time, and nobody is told of it.
+    assert_eq!(record.trouble(at(59)), None);
+    let absent = Cause::Absent(CONNECTING);
+    assert_eq!(record.decide(true, at(60)), Move::Kill(absent.clone()));
+    record.take(Fact::Killed(absent.clone()), at(60));
+    record.take(Fact::Ended(Cause::HungUp), at(60));
+    let trouble = record.trouble(at(60)).expect("trouble");
+    assert_eq!((&trouble.cause, trouble.until), (&absent, at(61)));
+    let words = trouble.describe("tenant/blue", Timestamp::UNIX_EPOCH);
+    assert!(words.contains("its Pod has not connected for 60 s"), "{words}");
+    // It is looked for later and later, and one that comes meanwhile begins at once.
+    assert_eq!(record.decide(true, at(60)), Move::Wait(Some(at(61))));
+    record.take(Fact::Arrived, at(60));
+    assert_eq!(record.decide(true, at(60)), Move::Start);
+    record.take(Fact::Expected, at(60));
+    record.take(Fact::Started, at(60));
+    assert!(record.trouble(at(60)).is_some(), "it doesn't work yet");
+    record.take(Fact::Works, at(61));
+    assert_eq!(record.trouble(at(61)), None);
+}
+
+#[test]
+fn a_pod_whose_connection_ended_pauses_however_soon_it_is_back() {
+    let mut record = expected(0);
+    record.take(Fact::Started, at(5));
+    record.take(Fact::Works, at(6));
+    record.take(Fact::Ended(Cause::HungUp), at(7));
+    record.take(Fact::Arrived, at(7));
+    assert_eq!(record.decide(true, at(7)), Move::Wait(Some(at(8))));
+    assert_eq!(record.decide(true, at(8)), Move::Start);
+    // What is told of it stays until it works again.
+    record.take(Fact::Expected, at(8));
+    let trouble = record.trouble(at(30)).expect("trouble");
+    assert_eq!((trouble.cause, trouble.ends), (Cause::HungUp, 1));
+}
+
+#[test]
+fn a_pod_that_nobody_wants_is_not_waited_for() {
+    let mut record = expected(0);
+    assert_eq!(record.decide(false, at(1)), Move::GiveUp);
+    record.take(Fact::GaveUp, at(1));
+    assert_eq!(record.decide(false, at(1)), Move::Wait(None));
+    // It came at the same moment.
+    record.take(Fact::Started, at(1));
+    assert_eq!(record.decide(false, at(1)), Move::Wait(None));
+    record.take(Fact::Ended(Cause::HungUp), at(1));
+    assert_eq!(
+        (record.decide(false, at(1)), record.trouble(at(1))),
+        (Move::Retire, None)
+    );
+}

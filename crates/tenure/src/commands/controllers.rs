@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use tenure_controllers::{
-    ApplySettings, Budgets, Config, Guards, LaneMode, LaneServer, ProcessSettings, RenderLimits, StageKind, Switches,
+    ApartSettings, ApplySettings, Budgets, Config, Guards, LaneMode, LaneProgram, LaneServer, ProcessSettings,
+    RenderLimits, StageKind, Switches,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
@@ -34,8 +35,8 @@ pub(crate) struct Flags {
         hide_default_value = true
     )]
     switches: Switches,
-    /// Where lanes run: each tenant's in a process of its own that can do little else (Linux; the default of tenure up), or all as tasks of
-    /// this process (the default of tenure run).
+    /// Where lanes run: each tenant's in a process of its own that can do little else (Linux; the default of tenure up), all as tasks of
+    /// this process (the default of tenure run), or each in a Pod of its own, by a Deployment that the controllers write (tenure run).
     #[arg(long, value_name = "WHERE", value_enum)]
     lanes: Option<WhereLanesRun>,
     /// How long the process of a lane may be silent before it is ended and started again.
@@ -122,14 +123,25 @@ pub(crate) struct ControllerSettings {
 }
 
 impl Flags {
+    /// Whether each lane is to have a Pod of its own.
+    pub(crate) fn asks_for_lane_pods(&self) -> bool {
+        self.lanes == Some(WhereLanesRun::Deployment)
+    }
+
+    /// Whether lanes are asked for that are not tasks.
+    #[cfg(feature = "traces")]
+    fn has_lanes_apart(&self) -> bool {
+        matches!(self.lanes, Some(WhereLanesRun::Process | WhereLanesRun::Deployment))
+    }
+
     /// Reads what is written in them.
     pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
         #[cfg(feature = "traces")]
-        if self.traces_endpoint.is_some() && self.lanes == Some(WhereLanesRun::Process) {
+        if self.traces_endpoint.is_some() && self.has_lanes_apart() {
             return Err(Failure::usage(
                 "--traces-endpoint: the process of a lane opens no connections, and tells nobody of its spans",
             )
-            .hint("leave out --lanes process, or --traces-endpoint"));
+            .hint("leave out --lanes, or --traces-endpoint"));
         }
         if self.policies && !self.switches.is_on("Tenant") {
             return Err(Failure::usage(
@@ -231,15 +243,21 @@ impl ControllerSettings {
         (memory.into_iter().fold(0, u64::saturating_add), budgets.archives.all)
     }
 
-    /// Every address that some source may reach although it is denied by default.
-    pub(crate) fn list_allowed_sources(&self) -> impl Iterator<Item = &Endpoint> {
-        self.allowed_sources.iter().chain(&self.allowed_platform_sources)
+    /// Every address that some source may reach although it is denied by default, and whether that is for all of them or for the platform's alone.
+    pub(crate) fn list_allowed_sources(&self) -> impl Iterator<Item = (&Endpoint, bool)> {
+        let for_all = self.allowed_sources.iter().map(|endpoint| (endpoint, true));
+        let for_platform = self.allowed_platform_sources.iter();
+        for_all.chain(for_platform.map(|endpoint| (endpoint, false)))
     }
 
     /// What sources of the platform namespace may connect to, and all others. What may be reached `besides` is for the former.
     fn write_policies(&self, besides: Vec<Endpoint>) -> (Policy, Policy) {
         let platform = Policy {
-            allow: self.list_allowed_sources().cloned().chain(besides).collect(),
+            allow: self
+                .list_allowed_sources()
+                .map(|(endpoint, _)| endpoint.clone())
+                .chain(besides)
+                .collect(),
             cluster: self.cluster_ranges.clone(),
         };
         let tenants = Policy {
@@ -265,19 +283,27 @@ impl ControllerSettings {
         Ok(note)
     }
 
-    /// Where lanes run, once it is settled; one that is a process reaches the API server so.
+    /// Whether each lane is to have a Pod of its own.
+    pub(crate) fn has_lane_pods(&self) -> bool {
+        self.lanes == Some(WhereLanesRun::Deployment)
+    }
+
+    /// What a lane is told that is apart, and reaches the API server so.
+    pub(crate) fn write_apart(&self, server: LaneServer) -> ApartSettings {
+        ApartSettings {
+            server,
+            patience: self.lane_patience,
+            own_memory: LANE_MEMORY,
+        }
+    }
+
+    /// Where lanes run, once it is settled, if that is this machine; one that is a process reaches the API server so.
     pub(crate) fn write_lanes(&self, server: LaneServer) -> LaneMode {
         match self.lanes {
-            None | Some(WhereLanesRun::Task) => LaneMode::Tasks,
+            None | Some(WhereLanesRun::Task | WhereLanesRun::Deployment) => LaneMode::Tasks,
             Some(WhereLanesRun::Process) => LaneMode::Processes(Box::new(ProcessSettings {
-                // The program as it was started, also when another one has its name by now.
-                program: "/proc/self/exe".into(),
-                name: "tenure".into(),
-                arguments: vec!["lane".into()],
-                environment: write_lane_environment(),
-                server,
-                patience: self.lane_patience,
-                own_memory: LANE_MEMORY,
+                program: describe_lane_program(),
+                apart: self.write_apart(server),
             })),
         }
     }
@@ -303,6 +329,17 @@ impl ControllerSettings {
         config.strict_sops = self.strict_sops;
         config.budgets = self.budgets;
         config.rendering = self.rendering;
+    }
+}
+
+/// The program that a lane's process runs.
+pub(crate) fn describe_lane_program() -> LaneProgram {
+    LaneProgram {
+        // The program as it was started, also when another one has its name by now.
+        program: "/proc/self/exe".into(),
+        name: "tenure".into(),
+        arguments: vec!["lane".into()],
+        environment: write_lane_environment(),
     }
 }
 

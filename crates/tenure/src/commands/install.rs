@@ -11,6 +11,7 @@ use tenure_cluster::Installation;
 use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{ShardName, identity};
 
+use super::lane_place::WhereLanesRun;
 use super::workload;
 use crate::connect::Connect;
 use crate::failure::Failure;
@@ -52,6 +53,10 @@ pub(crate) struct Install {
     /// once what they read stands on the namespaces.
     #[arg(long)]
     policies: bool,
+    /// Where lanes run, as `tenure run` takes it. With `deployment` the controllers write a Deployment for each lane, in tenure-system, and get
+    /// the right to it.
+    #[arg(long, value_name = "WHERE", value_enum)]
+    lanes: Option<WhereLanesRun>,
     /// Serve Package, PackageSource and PackageValues (cozystack.io/v1alpha1), too. A definition that somebody else installed, as Cozystack does, stays as
     /// it is. Nobody reconciles them yet.
     #[arg(long)]
@@ -129,6 +134,7 @@ impl Install {
                 .unwrap_or_default();
             let mut objects = installation::list_objects(&switches, &shards)?;
             objects.extend(self.list_admission(&switches)?);
+            objects.extend(self.list_lanes());
             if self.policies {
                 objects.extend(installation::list_policing());
             }
@@ -140,11 +146,19 @@ impl Install {
                 .hint("--admission lets the API server ask"));
         }
         chosen.workload.admission = self.admission;
+        chosen.workload.lanes = self.has_lane_pods();
+        if chosen.workload.lanes && !shards.is_empty() {
+            return Err(Failure::usage(
+                "--lanes deployment with --shard: lanes come to the main controllers, which know of none of a shard's",
+            )
+            .hint("leave out one of them"));
+        }
         for note in &chosen.notes {
             output::print_note(note);
         }
         let mut objects = installation::list_objects(&chosen.switches, &shards)?;
         objects.extend(self.list_admission(&chosen.switches)?);
+        objects.extend(self.list_lanes());
         // Who asks is found out in the same way, for metrics and for artifacts.
         if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
@@ -154,6 +168,18 @@ impl Install {
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(objects)
+    }
+
+    fn has_lane_pods(&self) -> bool {
+        self.lanes == Some(WhereLanesRun::Deployment)
+    }
+
+    /// What the controllers may do besides where they make a Pod for each lane.
+    fn list_lanes(&self) -> Vec<Value> {
+        match self.has_lane_pods() {
+            true => tenure_api::installation::lane_pods(),
+            false => Vec::new(),
+        }
     }
 
     /// What admission webhooks need, if there are to be any.
@@ -179,6 +205,20 @@ impl Install {
         let mut arguments = Vec::new();
         if self.policies {
             arguments.push("--policies".to_owned());
+        }
+        if let Some(lanes) = self.lanes {
+            let is_said = |argument: &String| argument == "--lanes" || argument.starts_with("--lanes=");
+            if self.arguments.iter().any(is_said) {
+                return Err(
+                    Failure::usage("--lanes is said twice: before -- and after it").hint("say it once, before it")
+                );
+            }
+            match lanes {
+                WhereLanesRun::Task => arguments.push("--lanes=task".to_owned()),
+                WhereLanesRun::Process => arguments.push("--lanes=process".to_owned()),
+                // What runs says it, with what belongs to it.
+                WhereLanesRun::Deployment => {}
+            }
         }
         let Some(controllers) = &self.controllers else {
             arguments.extend(self.arguments.iter().cloned());

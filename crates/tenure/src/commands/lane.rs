@@ -1,5 +1,6 @@
 //! `tenure lane`: the process of one lane, which the controllers start; nobody else has use for it. Everything that it is told comes over its
-//! standard input, connections over its standard output, and it shuts itself in before it does anything with either.
+//! standard input, connections over its standard output, and it shuts itself in before it does anything with either. With a hub it is what stands
+//! between both in a lane's Pod (`super::lane_pod`), and starts such a process itself.
 
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::os::fd::AsFd as _;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tenure_controllers::{LaneError, LaneProcess};
 
+use super::lane_pod;
 use crate::allocator;
 use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, chain};
@@ -20,7 +22,10 @@ const BLOCKING_THREADS: usize = 16;
 
 /// The process of one lane, for the controllers to start.
 #[derive(Debug, Args)]
-pub(crate) struct Lane {}
+pub(crate) struct Lane {
+    #[command(flatten)]
+    pod: lane_pod::Flags,
+}
 
 /// A lane that has its orders and is shut in.
 pub(crate) struct ShutIn {
@@ -29,6 +34,19 @@ pub(crate) struct ShutIn {
 }
 
 impl Lane {
+    /// Whether it is the one that is started first in a Pod.
+    pub(crate) fn is_in_pod(&self) -> bool {
+        self.pod.is_in_pod()
+    }
+
+    /// Stands between the controllers and the lane until it is told to end.
+    pub(crate) async fn run_in_pod(self) -> Result<ExitCode, Failure> {
+        match self.pod.read_settings() {
+            Some(pod) => pod.run().await,
+            None => Err(Failure::internal("a lane is begun before anything else")),
+        }
+    }
+
     /// Waits for the orders, and gives up everything else. Must be called while there is one thread only.
     pub(crate) fn shut_in(self) -> Result<ShutIn, Failure> {
         confinement::die_with_parent();

@@ -10,6 +10,8 @@ pub(crate) enum WhereLanesRun {
     Task,
     /// Each in a process of its own.
     Process,
+    /// Each in a Pod of its own.
+    Deployment,
 }
 
 /// Where they run with an embedded control plane when nobody says it.
@@ -26,6 +28,8 @@ pub(crate) struct Circumstances {
     pub(crate) has_other_certificate: bool,
     /// Whether spans are sent to somebody: those of processes are not.
     pub(crate) has_traces: bool,
+    /// Whether there is another cluster for Pods to be in.
+    pub(crate) has_cluster: bool,
 }
 
 impl Circumstances {
@@ -35,6 +39,15 @@ impl Circumstances {
             is_linux: cfg!(target_os = "linux"),
             has_other_certificate,
             has_traces: false,
+            has_cluster: false,
+        }
+    }
+
+    /// The same, for the cluster that is there already.
+    pub(crate) fn of_cluster() -> Self {
+        Self {
+            has_cluster: true,
+            ..Self::here(false)
         }
     }
 }
@@ -49,8 +62,13 @@ pub(crate) fn choose(
         is_linux,
         has_other_certificate,
         has_traces,
+        has_cluster,
     } = circumstances;
     match (asked, default) {
+        (Some(WhereLanesRun::Deployment), _) if !has_cluster => Err(Failure::usage(
+            "--lanes deployment: there is no cluster here whose nodes could run Pods",
+        )
+        .hint("tenure run and tenure install have it, for a cluster that is there already")),
         (Some(WhereLanesRun::Process), _) if !is_linux => Err(Failure::usage(
             "--lanes process: only Linux can shut a process in like that",
         )
@@ -90,6 +108,7 @@ mod tests {
                 is_linux,
                 has_other_certificate,
                 has_traces: false,
+                has_cluster: false,
             };
             let chosen = choose(asked, default, circumstances);
             chosen
@@ -108,10 +127,15 @@ mod tests {
         assert_eq!(choose(None, Process, true, false), Ok((Process, false)));
         assert_eq!(choose(None, Process, true, true), Ok((Task, true)));
         assert_eq!(choose(None, Process, false, false), Ok((Task, false)));
+        let refused = choose(Some(WhereLanesRun::Deployment), Task, true, false).unwrap_err();
+        assert!(refused.contains("no cluster"), "{refused}");
+        let chosen = super::choose(Some(WhereLanesRun::Deployment), Task, Circumstances::of_cluster());
+        assert_eq!(chosen.ok(), Some((WhereLanesRun::Deployment, None)));
         let traced = Circumstances {
             is_linux: true,
             has_other_certificate: false,
             has_traces: true,
+            has_cluster: false,
         };
         let chosen = super::choose(None, Process, traced);
         assert_eq!(

@@ -21,6 +21,8 @@ pub(crate) mod kube_apiserver;
 #[cfg(target_os = "linux")]
 pub(crate) mod lane;
 pub(crate) mod lane_place;
+#[cfg(target_os = "linux")]
+pub(crate) mod lane_pod;
 pub(crate) mod man;
 pub(crate) mod reconcile;
 pub(crate) mod run;

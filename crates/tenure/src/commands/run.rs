@@ -14,7 +14,7 @@ use tenure_api::metadata::{
     PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE,
 };
 use tenure_cluster::Connection;
-use tenure_controllers::{Config, Election, LaneServer, LeaseName, Switches};
+use tenure_controllers::{Config, Election, LaneMode, LaneServer, LeaseName, Switches};
 use tenure_tenancy::Instance;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
-use crate::{admission_server, allocator, artifact_server, output, plain_http, plane};
+use crate::{admission_server, allocator, artifact_server, lane_server, output, plain_http, plane};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
 ///
@@ -52,6 +52,8 @@ pub(crate) struct Run {
     artifacts: artifact_server::Flags,
     #[command(flatten)]
     admission: admission_server::Flags,
+    #[command(flatten)]
+    lane_pods: lane_server::Flags,
     /// Which shard this instance sees to: sharding.fluxcd.io/key=NAME, or !sharding.fluxcd.io/key for what is in none. The key is that of
     /// a Tenant, or of a namespace that is nobody's; without this, everything is seen to, and there may be no other instance.
     #[arg(long, value_name = "SELECTOR")]
@@ -79,12 +81,24 @@ impl Run {
         let mut settings = self.reconciling.controllers.read_settings()?;
         let artifacts = self.artifacts.read_settings()?;
         let admission = self.admission.read_settings()?;
-        settings.settle_lanes(DEFAULT_OF_RUN, Circumstances::here(false))?;
+        settings.settle_lanes(DEFAULT_OF_RUN, Circumstances::of_cluster())?;
+        let lane_pods = self.lane_pods.read_settings(settings.has_lane_pods())?;
+        if lane_pods.is_some() && self.watch_label_selector.is_some() {
+            return Err(Failure::usage(
+                "--lanes deployment with --watch-label-selector: lanes come to one instance of the controllers, and know of no others",
+            )
+            .hint("leave out one of them"));
+        }
         #[cfg(feature = "traces")]
         let traces = settings.start_traces()?;
         let cluster = self.connect.read_config_of_cluster().await?;
         let address = cluster.cluster_url.to_string();
-        let lanes = settings.write_lanes(describe_server(&cluster));
+        let server = describe_server(&cluster);
+        let lane_door = lane_pods.map(|pods| pods.open_door(settings.write_apart(server.clone())));
+        let lanes = match &lane_door {
+            Some(door) => LaneMode::Pods(Box::new(door.describe())),
+            None => settings.write_lanes(server),
+        };
         let cluster = become_controller(cluster).await?;
         plane::make_folder(&self.data)?;
         let _held_until_the_end = lock_folder(&self.data)?;
@@ -114,6 +128,9 @@ impl Run {
         }
         if let Some(address) = self.hook_address {
             servers.push(serve_hooks(address, config.hooks.clone()).await?.boxed());
+        }
+        if let Some(door) = lane_door {
+            servers.push(door.serve(&config, reviewer.clone()).await?.boxed());
         }
         if let Some(bound) = artifact_server::bind(&artifacts).await? {
             config.advertised = Some(bound.base.clone());

@@ -144,15 +144,25 @@ impl Flags {
             Failure::usage(format!("what comes after -- is for tenure run: {problem}"))
                 .hint("the folder, the probes and the cluster are chosen by the installation; `tenure run --help` lists the rest")
         })?;
+        if handed_on.reconciling.controllers.asks_for_lane_pods() {
+            return Err(
+                Failure::usage("--lanes deployment comes before --: rights are given for it, too")
+                    .hint("tenure run is told of it"),
+            );
+        }
         if let Some(filter) = &handed_on.log {
             crate::logging::filter(filter)?;
         }
         let settings = handed_on.reconciling.controllers.read_settings()?;
         let mut notes = Vec::new();
-        let mut source_addresses = Vec::new();
-        for endpoint in settings.list_allowed_sources() {
+        let (mut source_addresses, mut platform_addresses) = (Vec::new(), Vec::new());
+        for (endpoint, is_for_all) in settings.list_allowed_sources() {
+            let addresses = match is_for_all {
+                true => &mut source_addresses,
+                false => &mut platform_addresses,
+            };
             match endpoint.host.parse() {
-                Ok(address) => source_addresses.push(SocketAddr::new(address, endpoint.port)),
+                Ok(address) => addresses.push(SocketAddr::new(address, endpoint.port)),
                 Err(_) if self.source_networks.is_empty() => notes.push(format!(
                     "source {endpoint}: a NetworkPolicy knows no names; if its address is private, open it with --source-network CIDR"
                 )),
@@ -167,11 +177,13 @@ impl Flags {
             helm_controller: self.helm_controller.clone(),
             artifact_secret: self.artifact_secret.clone(),
             admission: false,
+            lanes: false,
             admission_client_secret: self.admission_client_secret.clone(),
             priority_class: self.priority_class.clone(),
             arguments: arguments.to_vec(),
             api_servers: self.api_servers.clone(),
             source_addresses,
+            platform_addresses,
             source_networks: self.source_networks.clone(),
             cluster_ranges: settings.cluster_ranges.iter().map(ToString::to_string).collect(),
             metrics_from: self.metrics_from.clone(),

@@ -11,7 +11,7 @@ use tenure_api::metadata::{
     CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
     SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL,
 };
-use tenure_api::workload::Workload;
+use tenure_api::workload::{LANE_LABEL, Workload, is_lane_deployment};
 use tenure_planner::policies::{is_ours, list_left_over};
 use tenure_planner::uninstallation::{Action, SeenObject, Snapshot, Step};
 use tenure_tenancy::ShardName;
@@ -189,11 +189,13 @@ impl Uninstallation {
             hooks: true,
             helm_controller: Some(String::new()),
             admission: true,
+            lanes: true,
             shards: self.list_shards().await?,
             ..Workload::default()
         }));
         named.push(tenure_api::installation::metrics_reviews());
         named.extend(tenure_api::installation::admission());
+        named.extend(tenure_api::installation::lane_pods());
         named.extend(configurations(&WebhookPlace::Service, ""));
         named.extend(list_policing());
         named.extend(list_bounds(PLATFORM_NAMESPACE));
@@ -222,7 +224,19 @@ impl Uninstallation {
                 installed.push(seen);
             }
         }
+        deployments.extend(self.list_lanes().await?);
         Ok((deployments, installed))
+    }
+
+    /// The Deployments of lanes: there is nobody who would give them orders.
+    async fn list_lanes(&self) -> Result<Vec<SeenObject>, Failure> {
+        let path = format!("/apis/apps/v1/namespaces/{PLATFORM_NAMESPACE}/deployments");
+        let mut lanes = self.list(&path, &[("labelSelector", LANE_LABEL)]).await?;
+        lanes.retain(|seen| {
+            let labels = seen.object.pointer("/metadata/labels");
+            labels.is_some_and(is_lane_deployment)
+        });
+        Ok(lanes)
     }
 
     /// All objects in the platform namespace, of every kind that is served.

@@ -102,7 +102,7 @@ impl Shop {
     }
 
     /// An event at its Surface says this.
-    async fn wait_until_told(&self, admin: &Admin, words: &str) {
+    pub(crate) async fn wait_until_told(&self, admin: &Admin, words: &str) {
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": self.tenant, "name": ""}});
         wait_until(&format!("an event says {words:?}"), async || {
             let events = admin.api(&event).list(&Default::default()).await.unwrap();

@@ -20,6 +20,8 @@ mod install;
 #[cfg(target_os = "linux")]
 mod lane_lines;
 #[cfg(target_os = "linux")]
+mod lane_pods;
+#[cfg(target_os = "linux")]
 mod lanes;
 mod metrics;
 #[path = "../it/process.rs"]

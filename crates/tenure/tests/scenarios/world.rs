@@ -9,6 +9,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Repository};
+use tenure_testkit::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries};
 
 use crate::process::{Up, connect, tenure};
 
@@ -24,6 +25,7 @@ pub(crate) struct Cluster {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) admin: Admin,
     up: Option<Up>,
+    _real: Option<Kubernetes>,
 }
 
 impl Cluster {
@@ -51,6 +53,7 @@ impl Cluster {
             folder,
             admin,
             up,
+            _real: None,
         }
     }
 
@@ -63,6 +66,28 @@ impl Cluster {
     /// leave in a namespace keeps it from going.
     pub(crate) async fn start_own_installed() -> Self {
         Self::start_or_share(None).await.install().await
+    }
+
+    /// A real control plane of this test's own, with everything that the controllers need, `more` included; nothing where there is none to be had.
+    pub(crate) async fn start_real(more: &[&str]) -> Option<Self> {
+        let Some(binaries) = KubernetesBinaries::find().unwrap() else {
+            eprintln!("skipped: {KUBERNETES_BIN} names no real control plane");
+            return None;
+        };
+        let _already_chosen = rustls::crypto::ring::default_provider().install_default();
+        let real = Kubernetes::start(&binaries, true).await.unwrap();
+        let kubeconfig = real.kubeconfig().to_owned();
+        let admin = Admin(connect(kube::config::Kubeconfig::read_from(&kubeconfig).expect("kubeconfig")).await);
+        let cluster = Self {
+            kubeconfig,
+            folder: tempfile::tempdir().unwrap(),
+            admin,
+            up: None,
+            _real: Some(real),
+        };
+        let installed = cluster.run(&[&["install", "--without-deployment"], more].concat());
+        assert!(installed.status.success(), "{}", describe(&installed));
+        Some(cluster)
     }
 
     async fn install(self) -> Self {

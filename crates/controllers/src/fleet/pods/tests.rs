@@ -1,0 +1,284 @@
+//! Pods of lanes as the hub meets them: who has orders and when, and what becomes of one that says what no lane says.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+use std::convert::Infallible;
+use std::sync::Weak;
+
+use k8s_openapi::api::core::v1::Namespace;
+use serde_json::json;
+use tenure_api::Tenant;
+use tenure_cluster::{Connection, Token};
+use tenure_tenancy::identity;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::fleet::Overview;
+use crate::frames::{NamespaceFacts, write_frame};
+use crate::hub::Hub;
+use crate::kinds;
+use crate::lane_mode::{ApartSettings, LaneMode, LaneServer};
+use crate::means::Means;
+use crate::pod_line::{VERSION, write_hello};
+
+/// Long enough for what happens soon, and short enough to be waited for.
+const PATIENCE: Duration = Duration::from_millis(1200);
+
+/// A hub with a tenant, whose lane is in a Pod.
+struct Scene {
+    fleet: Arc<Fleet>,
+    lane: Arc<LaneHandle>,
+    _hub: Arc<Hub>,
+    _folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn set() -> Self {
+        let folder = tempfile::TempDir::new().unwrap();
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
+        });
+        let connection = Connection::in_process(service, Token::new("t", None));
+        let mut config = Config::new(connection, folder.path().join("artifacts"));
+        config.lanes = LaneMode::Pods(Box::new(PodSettings {
+            pods: LanePods::default(),
+            door: LaneDoor::default(),
+            apart: ApartSettings {
+                server: LaneServer {
+                    url: "https://127.0.0.1:1".to_owned(),
+                    authorities: None,
+                    tls_name: None,
+                    unchecked: false,
+                },
+                patience: PATIENCE,
+                own_memory: 0,
+            },
+        }));
+        let given = config.clone();
+        let table = kinds::list_kinds();
+        let hub = Hub::new(Means::new(config).unwrap(), table.hub.into(), table.lane.into());
+        for tenant in ["green", "mauve"] {
+            let object = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+                "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": "1" }, "spec": { "owners": [] },
+                "status": { "spaces": [{ "name": tenant, "uid": format!("namespace-{tenant}") }], "size": 1, "state": "Active" } });
+            hub.caches
+                .of::<Tenant>()
+                .observe(serde_json::from_value(object).unwrap());
+            hub.take_tenant(tenant);
+            let namespace = json!({ "metadata": { "name": tenant, "uid": format!("namespace-{tenant}"), "resourceVersion": "1",
+                "labels": { "capsule.clastix.io/tenant": tenant },
+                "ownerReferences": [{ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
+                    "name": tenant, "uid": format!("uid-{tenant}") }] } });
+            let namespace: Namespace = serde_json::from_value(namespace).unwrap();
+            hub.namespaces.observe(namespace);
+            hub.take_namespace(tenant);
+        }
+        let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
+        let (end, farewell) = (CancellationToken::new(), CancellationToken::new());
+        let fleet = Fleet::of(
+            &given,
+            (overview, &hub.means, &hub.lane_kinds),
+            &TaskTracker::new(),
+            (&end, &farewell),
+        );
+        let fleet = fleet.unwrap();
+        let placement = hub.place_known("green");
+        let account = identity::decide_for_lane(&placement, "green");
+        let lane = Arc::new(LaneHandle::new("tenant/green", account));
+        let facts = NamespaceFacts {
+            placement,
+            ending: None,
+            is_admitted: true,
+        };
+        lane.give("green", facts);
+        lock(&fleet.lanes).insert(lane.name.clone(), Arc::clone(&lane));
+        Self {
+            fleet,
+            lane,
+            _hub: hub,
+            _folder: folder,
+        }
+    }
+
+    /// A Pod with this uid connects; its end of the line.
+    async fn connect(&self, account: &str, uid: &str) -> Result<PodStream, Unadmitted> {
+        let (hub, mut pod) = tokio::io::duplex(1 << 20);
+        let hello = crate::pod_line::Hello {
+            version: VERSION.to_owned(),
+            token: "sesame".to_owned(),
+            folder: "/data/lane".into(),
+        };
+        write_hello(&mut pod, &hello).await.unwrap();
+        let call = LaneCall::hear(hub).await.unwrap();
+        let pod_of = ProvenPod {
+            account: account.to_owned(),
+            uid: uid.to_owned(),
+        };
+        self.fleet.take_in(pod_of, call)?;
+        Ok(Box::pin(pod))
+    }
+
+    /// Attends to the next Pod; what is told of it, and a way to end it.
+    fn attend(&self) -> (mpsc::Receiver<Fact>, CancellationToken) {
+        let (tell, told) = mpsc::channel(16);
+        let kill = CancellationToken::new();
+        let (fleet, lane, ended) = (Arc::clone(&self.fleet), Arc::clone(&self.lane), kill.clone());
+        tokio::spawn(async move {
+            let cause = attend(&fleet, &lane, &ended, &tell).await;
+            tell.send(Fact::Ended(cause)).await.unwrap();
+        });
+        (told, kill)
+    }
+}
+
+/// What a Pod hears next from the hub itself.
+async fn hear(pod: &mut PodStream) -> ToPod {
+    loop {
+        match read_part::<ToPod>(pod).await.unwrap() {
+            Some(Part::Own(word)) => return word,
+            Some(_) => {}
+            None => panic!("the line ended"),
+        }
+    }
+}
+
+/// Says one part, as a Pod does.
+async fn say(pod: &mut PodStream, kind: u8, body: &[u8]) {
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    pod.write_all(&[&length[..], &[kind], body].concat()).await.unwrap();
+}
+
+async fn say_own(pod: &mut PodStream, word: &FromPod) {
+    say(pod, 0, &serde_json::to_vec(word).unwrap()).await;
+}
+
+async fn say_as_lane(pod: &mut PodStream, frame: &FromLane) {
+    let mut bytes = Vec::new();
+    write_frame(&mut bytes, frame).await.unwrap();
+    say(pod, 1, &bytes[4..]).await;
+}
+
+/// A Pod is told to begin, and says that it is there; when it was last answered at the earliest.
+async fn begin_in(pod: &mut PodStream, told: &mut mpsc::Receiver<Fact>) -> Instant {
+    assert!(matches!(hear(pod).await, ToPod::Begin(_)));
+    let before = Instant::now();
+    say_own(pod, &FromPod::Alive(1)).await;
+    assert!(matches!(hear(pod).await, ToPod::Heard(1)));
+    assert_eq!(told.recv().await, Some(Fact::Started));
+    before
+}
+
+#[tokio::test]
+async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_others_is_not_believed() {
+    let scene = Scene::set();
+    let refused = scene.connect("tenure-lane-tenant-mauve", "m").await.err();
+    assert_eq!(
+        refused,
+        Some(Unadmitted::NoSuchLane),
+        "nothing of that lane is reconciled"
+    );
+    let mut pod = scene.connect("tenure-lane-tenant-green", "g").await.unwrap();
+    let (mut told, _kill) = scene.attend();
+    begin_in(&mut pod, &mut told).await;
+    // What it says of another's namespace is no offence, and nothing comes of it; nor does a piece that nobody asked for.
+    let turnover = FromLane::Turnover {
+        namespace: "mauve".to_owned(),
+        name: "infra".to_owned(),
+        turnover: Default::default(),
+    };
+    say_as_lane(&mut pod, &turnover).await;
+    say_as_lane(
+        &mut pod,
+        &FromLane::Left {
+            namespace: "mauve".to_owned(),
+        },
+    )
+    .await;
+    say(&mut pod, 2, &[0; 100]).await;
+    let wants = FromPod::Wants {
+        number: 3,
+        reference: Reference {
+            from: "mauve".to_owned(),
+            kind: "GitRepository".to_owned(),
+            namespace: "mauve".to_owned(),
+            name: "app".to_owned(),
+        },
+        digest: "sha256:0".to_owned(),
+    };
+    say_own(&mut pod, &wants).await;
+    assert!(
+        matches!(hear(&mut pod).await, ToPod::Refused { number: 3, refusal } if refusal.failure == ConnectFailure::Denied)
+    );
+    // It has a token of its own, and gets none here.
+    let question = FromLane::Question {
+        number: 9,
+        question: crate::frames::Question::Token { refused: false },
+    };
+    say_as_lane(&mut pod, &question).await;
+    loop {
+        let Some(Part::Lane(frame)) = read_part::<ToPod>(&mut pod).await.unwrap() else {
+            continue;
+        };
+        if let ToLane::Answer { number: 9, answer } = decode(&frame).unwrap() {
+            assert!(matches!(answer, crate::frames::Answer::Token(Err(_))), "{answer:?}");
+            break;
+        }
+    }
+    assert!(scene.lane.mail.has_namespace("green"));
+    // What can't be read is.
+    say(&mut pod, 1, b"{\"Obey\":\"pass\"}").await;
+    let killed = told.recv().await;
+    assert!(matches!(killed, Some(Fact::Killed(Cause::Misspoke(_)))), "{killed:?}");
+    // It is waited for until its lane has ended.
+    say_own(&mut pod, &FromPod::Ended(PodEnd::Exited(1))).await;
+    assert!(matches!(told.recv().await, Some(Fact::Ended(_))));
+    assert!(lock(&scene.lane.pod.unconfirmed).is_none());
+}
+
+#[tokio::test]
+async fn a_second_pod_waits_until_the_first_can_not_go_on() {
+    let scene = Scene::set();
+    let account = "tenure-lane-tenant-green";
+    let mut first = scene.connect(account, "one").await.unwrap();
+    let (mut told, _kill) = scene.attend();
+    begin_in(&mut first, &mut told).await;
+    // One that ends in good order leaves nothing to wait for.
+    say_own(&mut first, &FromPod::Ended(PodEnd::Signalled(9))).await;
+    assert_eq!(told.recv().await, Some(Fact::Ended(Cause::Signalled(9))));
+    let mut second = scene.connect(account, "two").await.unwrap();
+    let (mut told, _kill) = scene.attend();
+    let before = begin_in(&mut second, &mut told).await;
+    // A line that breaks says nothing of the lane at its other end.
+    second.write_all(&[0, 0]).await.unwrap();
+    drop(second);
+    assert_eq!(told.recv().await, Some(Fact::Ended(Cause::HungUp)));
+    let mut third = scene.connect(account, "three").await.unwrap();
+    let (mut told, kill) = scene.attend();
+    begin_in(&mut third, &mut told).await;
+    assert!(
+        before.elapsed() >= count_as_gone(PATIENCE),
+        "another one could still work: {:?}",
+        before.elapsed()
+    );
+    // Who is told to end is waited for, until that is said or has to be so.
+    kill.cancel();
+    let mut rest = Vec::new();
+    third.read_to_end(&mut rest).await.unwrap();
+    say_own(&mut third, &FromPod::Ended(PodEnd::Alone)).await;
+    assert_eq!(told.recv().await, Some(Fact::Ended(Cause::HungUp)));
+    // The same Pod again: what was in it before has ended.
+    third = scene.connect(account, "three").await.unwrap();
+    let (mut told, _kill) = scene.attend();
+    begin_in(&mut third, &mut told).await;
+    third.write_all(&[0, 0]).await.unwrap();
+    drop(third);
+    assert_eq!(told.recv().await, Some(Fact::Ended(Cause::HungUp)));
+    assert_eq!(scene.lane.pod.find_turn("three"), None);
+    assert!(scene.lane.pod.find_turn("four").is_some());
+}

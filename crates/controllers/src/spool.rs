@@ -1,0 +1,230 @@
+//! Files that go over a line in pieces: read and sent, received and written. Owns that what is received is no longer than was agreed, and that
+//! its file has no name that anybody could open. Refuses to know what is in them: an archive is verified by whoever imports it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+
+use crate::frames::FrameError;
+use crate::pod_line::{PIECE, PodWriter};
+
+/// Pieces that have arrived and are not written yet, of one file.
+const WAITING: usize = 16;
+
+/// What comes of a file that was asked for.
+#[derive(Debug)]
+enum Arriving<R> {
+    Piece(Vec<u8>),
+    Refused(R),
+}
+
+/// The files that one end of a line has asked for.
+#[derive(Debug)]
+pub(crate) struct Deliveries<R> {
+    asked: Mutex<HashMap<u64, mpsc::Sender<Arriving<R>>>>,
+    number: AtomicU64,
+}
+
+impl<R> Default for Deliveries<R> {
+    fn default() -> Self {
+        Self {
+            asked: Mutex::default(),
+            number: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Why a file hasn't come.
+#[derive(Debug)]
+pub(crate) enum Undelivered<R> {
+    /// The other end has none.
+    Refused(R),
+    /// It broke off, was too long, or could not be written.
+    Broken(io::Error),
+}
+
+/// One file that was asked for.
+pub(crate) struct Delivery<'a, R> {
+    deliveries: &'a Deliveries<R>,
+    pub(crate) number: u64,
+    pieces: mpsc::Receiver<Arriving<R>>,
+}
+
+impl<R> Drop for Delivery<'_, R> {
+    fn drop(&mut self) {
+        self.deliveries.asked().remove(&self.number);
+    }
+}
+
+impl<R> Deliveries<R> {
+    fn asked(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<Arriving<R>>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A file is about to be asked for.
+    pub(crate) fn expect(&self) -> Delivery<'_, R> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let (send, pieces) = mpsc::channel(WAITING);
+        self.asked().insert(number, send);
+        Delivery {
+            deliveries: self,
+            number,
+            pieces,
+        }
+    }
+
+    /// A piece has come; whether somebody waits for it. Who writes slowly is waited for.
+    pub(crate) async fn take_piece(&self, number: u64, bytes: Vec<u8>) -> bool {
+        let waiting = self.asked().get(&number).cloned();
+        match waiting {
+            Some(waiting) => waiting.send(Arriving::Piece(bytes)).await.is_ok(),
+            None => false,
+        }
+    }
+
+    /// There is no such file.
+    pub(crate) async fn refuse(&self, number: u64, refusal: R) {
+        let waiting = self.asked().remove(&number);
+        if let Some(waiting) = waiting {
+            let _given_up = waiting.send(Arriving::Refused(refusal)).await;
+        }
+    }
+}
+
+impl<R> Delivery<'_, R> {
+    /// All of the file, below a folder where it has no name, of so many bytes at most; read from its beginning.
+    pub(crate) async fn receive(mut self, folder: &Path, most: u64) -> Result<File, Undelivered<R>> {
+        let folder = folder.to_owned();
+        let mut file = work(move || make_nameless(&folder))
+            .await
+            .map_err(Undelivered::Broken)?;
+        let mut left = most;
+        loop {
+            let bytes = match self.pieces.recv().await {
+                Some(Arriving::Piece(bytes)) if bytes.is_empty() => break,
+                Some(Arriving::Piece(bytes)) => bytes,
+                Some(Arriving::Refused(refusal)) => return Err(Undelivered::Refused(refusal)),
+                None => return Err(Undelivered::Broken(io::ErrorKind::UnexpectedEof.into())),
+            };
+            left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
+                let problem = format!("it is longer than {most} bytes");
+                Undelivered::Broken(io::Error::new(io::ErrorKind::FileTooLarge, problem))
+            })?;
+            file = work(move || file.write_all(&bytes).map(|()| file))
+                .await
+                .map_err(Undelivered::Broken)?;
+        }
+        work(move || file.rewind().map(|()| file))
+            .await
+            .map_err(Undelivered::Broken)
+    }
+}
+
+/// Sends a file, of which no more than this; an empty piece is its end. One that can't be read on ends early, which its digest shows.
+pub(crate) async fn send_file(line: &PodWriter, number: u64, mut file: File, most: u64) -> Result<(), FrameError> {
+    let mut left = most;
+    while left > 0 {
+        let wanted = u64::min(left, PIECE as u64);
+        let (read, after) = work(move || {
+            let mut bytes = Vec::new();
+            (&mut file).take(wanted).read_to_end(&mut bytes)?;
+            Ok((bytes, file))
+        })
+        .await?;
+        file = after;
+        if read.is_empty() {
+            break;
+        }
+        left = left.saturating_sub(read.len() as u64);
+        line.send_piece(number, &read).await?;
+    }
+    line.send_piece(number, &[]).await
+}
+
+async fn work<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+/// A file that nobody else opens: its name is gone before anything is in it.
+fn make_nameless(folder: &Path) -> io::Result<File> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    std::fs::create_dir_all(folder)?;
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = folder.join(format!("lent-{}-{number}", std::process::id()));
+    // One of that name is a leftover of a process that had the same number.
+    let _not_there = std::fs::remove_file(&path);
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek as _;
+
+    use super::*;
+    use crate::lane_door::PodStream;
+    use crate::pod_line::{FromPod, Part, read_part};
+
+    /// What comes of a file that is sent in pieces, and taken as long as `most` allows.
+    async fn carry(content: &[u8], most: u64) -> Result<Vec<u8>, Undelivered<()>> {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = tokio::io::duplex(64 << 10);
+        let (one, other): (PodStream, PodStream) = (Box::pin(one), Box::pin(other));
+        let (_, write) = tokio::io::split(one);
+        let (mut read, _) = tokio::io::split(other);
+        let writer = PodWriter::new(write);
+        let mut file = make_nameless(folder.path()).unwrap();
+        file.write_all(content).unwrap();
+        file.rewind().unwrap();
+        let deliveries: Deliveries<()> = Deliveries::default();
+        let delivery = deliveries.expect();
+        let number = delivery.number;
+        let feeding = async {
+            while let Ok(Some(Part::Piece { number, bytes })) = read_part::<FromPod>(&mut read).await {
+                if !deliveries.take_piece(number, bytes).await {
+                    return;
+                }
+            }
+        };
+        let sending = async {
+            let _given_up = send_file(&writer, number, file, u64::MAX).await;
+            std::future::pending::<()>().await;
+        };
+        let receiving = delivery.receive(folder.path(), most);
+        let mut received = tokio::select! {
+            received = receiving => received?,
+            () = async { tokio::join!(feeding, sending); } => unreachable!(),
+        };
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it has a name");
+        let mut bytes = Vec::new();
+        received.read_to_end(&mut bytes).unwrap();
+        Ok(bytes)
+    }
+
+    #[tokio::test]
+    async fn a_file_comes_as_it_was_sent_and_no_longer_than_agreed() {
+        let content: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[0]).collect();
+        assert_eq!(carry(&content, 200_000).await.unwrap(), content);
+        assert!(carry(b"", 10).await.unwrap().is_empty());
+        let refused = carry(&content, 199_999).await.unwrap_err();
+        assert!(matches!(refused, Undelivered::Broken(error) if error.kind() == io::ErrorKind::FileTooLarge));
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_told_so() {
+        let deliveries: Deliveries<&str> = Deliveries::default();
+        assert!(!deliveries.take_piece(0, vec![1]).await);
+        let delivery = deliveries.expect();
+        deliveries.refuse(delivery.number, "no").await;
+        let folder = tempfile::tempdir().unwrap();
+        let refused = delivery.receive(folder.path(), 1).await.unwrap_err();
+        assert!(matches!(refused, Undelivered::Refused("no")));
+        assert!(deliveries.asked().is_empty());
+    }
+}

@@ -1,0 +1,309 @@
+//! Where lanes that have Pods of their own come to the controllers: the flags, the listener, and who is believed to be a lane's Pod. Owns the
+//! certificate that is shown there, the authority that Pods trust, and how much of somebody is heard before he has proven anything; refuses to
+//! decide what a lane is told: that is `tenure_controllers`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tenure_admission::webhook::{CertificatePlace, TrustKeeper};
+use tenure_api::metadata::{LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
+use tenure_api::workload::{LANE_AUDIENCE, LANE_AUTHORITY, LANE_PORT, LANE_SECRET, LANE_SERVICE, LanePods};
+use tenure_apiserver::listening::{ListenerBounds, Shown, Stream, accept_all};
+use tenure_cluster::{ApplyOptions, Client, ClientPool};
+use tenure_controllers::{ApartSettings, Config, LaneCall, LaneDoor, PodSettings, ProvenPod};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
+
+use crate::failure::Failure;
+use crate::logging;
+use crate::plain_http::{listen, parse_address};
+use crate::reviews::{Reviewer, User};
+
+/// How many there are at the same time who have proven nothing yet, and how many of one address. Who has proven himself counts no more.
+const BOUNDS: ListenerBounds = ListenerBounds {
+    connections: 64,
+    of_one: 16,
+    handshake: Duration::from_secs(5),
+};
+/// How long a greeting may take.
+const GREETING: Duration = Duration::from_secs(5);
+/// How long the API server may take to say who somebody is.
+const ASKING: Duration = Duration::from_secs(10);
+/// How many are asked about at the same time.
+const REVIEWS: usize = 8;
+/// How long who proved nothing keeps his place: so often he can try.
+const PENALTY: Duration = Duration::from_secs(1);
+/// How often the authority is written again, in case somebody changed it, and how soon after it could not be.
+const AGAIN: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(2);
+/// The claim by which a token is bound to a Pod.
+const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
+/// Who writes the authority, as managedFields show it.
+const MANAGER: &str = "tenure-lanes";
+
+/// Where lanes come that have Pods of their own.
+#[derive(Clone, Debug, Args)]
+#[group(id = "lane-pods")]
+pub(crate) struct Flags {
+    /// With --lanes deployment: take the connections of lanes here, over TLS, a port alone on every address.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
+    lane_address: Option<SocketAddr>,
+    /// With --lanes deployment: where the Pods of lanes find it [default: the Service tenure-lanes in tenure-system].
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_place)]
+    lane_url: Option<String>,
+    /// With --lanes deployment: the image of the Pods of lanes, with this program as /tenure.
+    #[arg(long, value_name = "NAME:TAG@DIGEST")]
+    lane_image: Option<String>,
+    /// With --lanes deployment: the PriorityClass of the Pods of lanes.
+    #[arg(long, value_name = "NAME")]
+    lane_priority_class: Option<String>,
+}
+
+fn parse_place(text: &str) -> Result<String, String> {
+    let is_whole = text
+        .parse::<http::uri::Authority>()
+        .is_ok_and(|authority| authority.port_u16().is_some() && !authority.host().is_empty() && !text.contains('@'));
+    match is_whole {
+        true => Ok(text.to_owned()),
+        false => Err("HOST:PORT is wanted, such as tenure-lanes.tenure-system.svc:9643".to_owned()),
+    }
+}
+
+/// What the flags say.
+#[derive(Debug)]
+pub(crate) struct LanePodSettings {
+    address: SocketAddr,
+    place: String,
+    image: String,
+    priority_class: Option<String>,
+}
+
+impl Flags {
+    /// Reads them; nothing where lanes have no Pods.
+    pub(crate) fn read_settings(&self, is_wanted: bool) -> Result<Option<LanePodSettings>, Failure> {
+        if !is_wanted {
+            let said = [
+                ("--lane-address", self.lane_address.is_some()),
+                ("--lane-url", self.lane_url.is_some()),
+                ("--lane-image", self.lane_image.is_some()),
+                ("--lane-priority-class", self.lane_priority_class.is_some()),
+            ];
+            return match said.iter().find(|(_, said)| *said) {
+                Some((flag, _)) => Err(Failure::usage(format!("{flag}: lanes have no Pods of their own"))
+                    .hint("--lanes deployment gives each one")),
+                None => Ok(None),
+            };
+        }
+        let missing = |flag: &str, what: &str| Failure::usage(format!("--lanes deployment needs {flag}: {what}"));
+        let address = self
+            .lane_address
+            .ok_or_else(|| missing("--lane-address", "where lanes come to"))?;
+        let image = self.lane_image.clone();
+        let image = image.ok_or_else(|| missing("--lane-image", "what their Pods run"))?;
+        let usual = || format!("{LANE_SERVICE}.{PLATFORM_NAMESPACE}.svc:{LANE_PORT}");
+        Ok(Some(LanePodSettings {
+            address,
+            place: self.lane_url.clone().unwrap_or_else(usual),
+            image,
+            priority_class: self.lane_priority_class.clone(),
+        }))
+    }
+}
+
+impl LanePodSettings {
+    /// A door by which lanes come that are told this.
+    pub(crate) fn open_door(self, apart: ApartSettings) -> LaneListener {
+        let log = logging::write_environment()
+            .into_iter()
+            .find_map(|(name, value)| (name == "TENURE_LOG").then(|| value.to_string_lossy().into_owned()));
+        LaneListener {
+            address: self.address,
+            settings: PodSettings {
+                pods: LanePods {
+                    image: self.image,
+                    priority_class: self.priority_class,
+                    hub: self.place,
+                    log,
+                    ..LanePods::default()
+                },
+                door: LaneDoor::default(),
+                apart,
+            },
+        }
+    }
+}
+
+/// Where lanes come.
+pub(crate) struct LaneListener {
+    address: SocketAddr,
+    settings: PodSettings,
+}
+
+impl LaneListener {
+    /// What the controllers are told.
+    pub(crate) fn describe(&self) -> PodSettings {
+        self.settings.clone()
+    }
+
+    /// Listens, and takes lanes in until the future is dropped. The client asks whose a token is.
+    pub(crate) async fn serve(
+        self,
+        config: &Config,
+        reviewer: kube::Client,
+    ) -> Result<impl Future<Output = ()> + use<>, Failure> {
+        let listener = listen(self.address, "--lane-address").await?;
+        let client = ClientPool::new(config.connection.clone()).controller();
+        let trust = Arc::new(TrustKeeper::new(
+            client.clone(),
+            describe_certificate(&self.settings.pods.hub),
+            None,
+        ));
+        let reviewer = Reviewer::new(reviewer, "a lane's orders").needing("ClusterRole tenure-lane-reviews");
+        let gate = Arc::new(Gate {
+            reviewer,
+            reviews: Semaphore::new(REVIEWS),
+            door: self.settings.door,
+        });
+        Ok(async move {
+            futures::future::join3(
+                trust.keep(),
+                publish(&client, &trust),
+                Arc::clone(&gate).serve(listener, {
+                    let trust = Arc::clone(&trust);
+                    // Nobody is heard where nobody takes lanes in: another one leads.
+                    let door = gate.door.clone();
+                    move || trust.acceptor().filter(|_| door.is_open())
+                }),
+            )
+            .await;
+        })
+    }
+}
+
+/// The certificate that is shown where the controllers are found.
+fn describe_certificate(hub: &str) -> CertificatePlace {
+    let host = hub.rsplit_once(':').map_or(hub, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    CertificatePlace {
+        secret: LANE_SECRET,
+        name: "tenure-lanes",
+        what: "the certificate that is shown to lanes",
+        names: vec![host.to_owned()],
+    }
+}
+
+/// Writes the authority where the Pods of lanes have it from, each time that it changes, and now and then.
+async fn publish(client: &Client, trust: &TrustKeeper) {
+    let mut bundle = trust.bundle();
+    let mut said = String::new();
+    loop {
+        let text = bundle.borrow_and_update().clone();
+        let mut pause = AGAIN;
+        if !text.is_empty() {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": text},
+                "metadata": {"name": LANE_AUTHORITY, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE}}
+            });
+            let options = ApplyOptions {
+                manager: MANAGER,
+                force: true,
+                dry_run: false,
+                subresource: None,
+            };
+            match client.apply(&object, &options).await {
+                Ok(_) => {
+                    said.clear();
+                    trust.note_published(text);
+                }
+                Err(error) => {
+                    pause = SOON;
+                    let problem = error.to_string();
+                    if said != problem {
+                        tracing::warn!(
+                            problem,
+                            "lanes can't be told whom to trust: ConfigMap {LANE_AUTHORITY} can't be written"
+                        );
+                        said = problem;
+                    }
+                }
+            }
+        }
+        tokio::select! {
+            changed = bundle.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// Who lets lanes in.
+struct Gate {
+    reviewer: Reviewer,
+    reviews: Semaphore,
+    door: LaneDoor,
+}
+
+impl Gate {
+    async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        acceptor: impl Fn() -> Option<TlsAcceptor> + Send + Sync + 'static,
+    ) {
+        let shown = Shown::Certificate(Arc::new(acceptor));
+        accept_all(listener, BOUNDS, shown, move |stream, caller| {
+            let gate = Arc::clone(&self);
+            async move {
+                if let Err(problem) = gate.let_in(stream).await {
+                    tracing::info!(problem, from = %caller.address, "somebody came where lanes do, and was not let in");
+                    // He keeps his place, so that others have theirs.
+                    tokio::time::sleep(PENALTY).await;
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Lets somebody in who is a lane's Pod; why not, otherwise.
+    async fn let_in(&self, stream: Stream) -> Result<(), String> {
+        let socket = match &stream {
+            Either::Left(socket) => socket,
+            Either::Right(tls) => tls.get_ref().0,
+        };
+        let _slower_without = socket.set_nodelay(true);
+        let hearing = tokio::time::timeout(GREETING, LaneCall::hear(stream)).await;
+        let call = hearing.map_err(|_| "it sends no greeting in time")?;
+        let call = call.map_err(|error| error.to_string())?;
+        let asking = async {
+            let _turn = self.reviews.acquire().await;
+            self.reviewer.identify_for(LANE_AUDIENCE, call.token()).await
+        };
+        let asked = tokio::time::timeout(ASKING, asking).await;
+        let user = match asked {
+            Ok(Ok(user)) => user.ok_or("its token is none, or is not for this")?,
+            Ok(Err(_)) | Err(_) => return Err("nobody says whose its token is".to_owned()),
+        };
+        let pod = find_pod(&user)?;
+        self.door.admit(pod, call).map_err(|error| error.to_string())
+    }
+}
+
+/// The Pod of a lane that somebody is: by its account, and by a token that is bound to it.
+fn find_pod(user: &User) -> Result<ProvenPod, String> {
+    let accounts = format!("system:serviceaccount:{PLATFORM_NAMESPACE}:");
+    let account = user.name.strip_prefix(&accounts);
+    let account = account.filter(|account| account.starts_with(LANE_PREFIX));
+    let account = account.ok_or_else(|| format!("{} is no lane's account", user.name))?;
+    let uid = user.extra.get(POD_UID).and_then(|uids| uids.first());
+    let uid = uid.ok_or_else(|| format!("the token of {account} is bound to no Pod"))?;
+    Ok(ProvenPod {
+        account: account.to_owned(),
+        uid: uid.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

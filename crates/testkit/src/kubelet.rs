@@ -1,0 +1,270 @@
+//! What a kubelet does with the Pods of lanes, where no node runs: it starts what the Pod's template says as a process of this machine, with the
+//! volumes that are mounted there as folders, and tokens that the API server gives for that Pod as for a projected volume; it starts what has
+//! ended again, and ends what is deleted. Owns nothing of what lanes do; refuses Pods that are no lanes'.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::workload::{LANE_LABEL, PROGRAM};
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+use crate::Admin;
+
+/// How often it looks for Pods.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs the Pods of lanes until it is dropped.
+#[derive(Debug)]
+pub struct Kubelet {
+    working: JoinHandle<()>,
+}
+
+/// A Pod that runs.
+struct Running {
+    name: String,
+    container: Container,
+    child: Child,
+    folder: PathBuf,
+}
+
+/// What a Pod's container is started with here.
+struct Container {
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Kubelet {
+    /// Begins, with this program in place of the image's, and a folder for what Pods mount: for each account one, which stays as long as its Pod is
+    /// the same. What containers log goes where this process' errors go if `TENURE_TEST_LANE_LOG` says what that is.
+    #[must_use]
+    pub fn start(admin: &Admin, program: &Path, folder: &Path) -> Self {
+        let (client, program, folder) = (admin.client(), program.to_owned(), folder.to_owned());
+        let working = tokio::spawn(async move {
+            let mut pods: BTreeMap<String, Running> = BTreeMap::new();
+            loop {
+                if let Err(error) = look(&client, (&program, &folder), &mut pods).await {
+                    // An API server that is just ending, or an object that is just going.
+                    tracing::debug!(%error, "the test's kubelet");
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        Self { working }
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        self.working.abort();
+    }
+}
+
+/// Deletes what runs lanes, for a test that begins: who left it there has gone.
+pub(crate) async fn remove_lane_pods(admin: &Admin) -> anyhow::Result<()> {
+    let deployments = list(&admin.client(), "/apis/apps/v1", "deployments").await?;
+    for deployment in deployments {
+        let name = ObjectView::of(&deployment).read_text("/metadata/name");
+        admin
+            .delete(("apps/v1", "Deployment"), (PLATFORM_NAMESPACE, name))
+            .await?;
+    }
+    Ok(())
+}
+
+async fn list(client: &kube::Client, api: &str, resource: &str) -> anyhow::Result<Vec<Value>> {
+    let path = format!("{api}/namespaces/{PLATFORM_NAMESPACE}/{resource}?labelSelector={LANE_LABEL}");
+    let request = http::Request::get(path).body(Vec::new())?;
+    let listed: Value = client.request(request).await?;
+    Ok(ObjectView::of(&listed).list("/items").to_vec())
+}
+
+async fn look(
+    client: &kube::Client,
+    (program, folder): (&Path, &Path),
+    pods: &mut BTreeMap<String, Running>,
+) -> anyhow::Result<()> {
+    let seen = list(client, "/api/v1", "pods").await?;
+    let mut there = BTreeSet::new();
+    for pod in &seen {
+        let view = ObjectView::of(pod);
+        if view.is_being_deleted() {
+            continue;
+        }
+        let uid = view.read_text("/metadata/uid").to_owned();
+        there.insert(uid.clone());
+        match pods.get_mut(&uid) {
+            None => {
+                let running = run(client, (program, folder), pod).await?;
+                pods.insert(uid, running);
+            }
+            Some(running) => {
+                if running.child.try_wait()?.is_some() {
+                    running.child = spawn(program, &running.container)?;
+                }
+                mount_authority(client, pod, &running.folder).await?;
+            }
+        }
+    }
+    let gone: Vec<String> = pods.keys().filter(|uid| !there.contains(*uid)).cloned().collect();
+    for uid in gone {
+        if let Some(mut running) = pods.remove(&uid) {
+            tracing::debug!(running.name, "the test's kubelet ends a Pod");
+            if let Some(id) = running.child.id() {
+                let _it_may_have_ended = std::process::Command::new("kill")
+                    .args(["-TERM", &id.to_string()])
+                    .status();
+            }
+            let _killed_by_drop = tokio::time::timeout(Duration::from_secs(20), running.child.wait()).await;
+        }
+    }
+    Ok(())
+}
+
+/// Where a volume is on this machine, by its name.
+fn locate(folder: &Path, volume: &str) -> PathBuf {
+    folder.join(volume)
+}
+
+async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Value) -> anyhow::Result<Running> {
+    let view = ObjectView::of(pod);
+    let folder = folder.join(view.read_text("/spec/serviceAccountName"));
+    let (marker, uid) = (folder.join("uid"), view.read_text("/metadata/uid"));
+    if std::fs::read_to_string(&marker).ok().as_deref() != Some(uid) {
+        let _not_there = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(&marker, uid)?;
+    }
+    for volume in view.list("/spec/volumes") {
+        let name = ObjectView::of(volume).read_text("/name");
+        std::fs::create_dir_all(locate(&folder, name))?;
+        for source in ObjectView::of(volume).list("/projected/sources") {
+            let token = request_token(client, pod, source).await?;
+            let path = ObjectView::of(source).read_text("/serviceAccountToken/path");
+            std::fs::write(locate(&folder, name).join(path), token)?;
+        }
+    }
+    if !mount_authority(client, pod, &folder).await? {
+        // A kubelet waits for it, too.
+        bail!("the ConfigMap is not there yet");
+    }
+    let [container] = view.list("/spec/containers") else {
+        bail!("a lane's Pod has one container");
+    };
+    let container = read_container(container, &folder)?;
+    Ok(Running {
+        name: view.read_text("/metadata/name").to_owned(),
+        child: spawn(program, &container)?,
+        container,
+        folder,
+    })
+}
+
+/// What a container is started with, with folders of this machine in place of what is mounted.
+fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container> {
+    let view = ObjectView::of(container);
+    let command = view.list("/command");
+    if command != [json!(PROGRAM)] {
+        bail!("a lane's container runs {PROGRAM}, and not {command:?}");
+    }
+    let mut arguments = Vec::new();
+    for argument in view.list("/args") {
+        let mut argument = argument.as_str().context("an argument")?.to_owned();
+        for mount in view.list("/volumeMounts") {
+            let mount = ObjectView::of(mount);
+            let place = locate(folder, mount.read_text("/name"));
+            argument = argument.replace(mount.read_text("/mountPath"), &place.display().to_string());
+        }
+        if argument.starts_with("--health-address=") {
+            // Each Pod has an address of its own, and each process here a port.
+            "--health-address=127.0.0.1:0".clone_into(&mut argument);
+        }
+        arguments.push(argument);
+    }
+    let environment = view.list("/env").iter().map(|variable| {
+        let variable = ObjectView::of(variable);
+        (
+            variable.read_text("/name").to_owned(),
+            variable.read_text("/value").to_owned(),
+        )
+    });
+    Ok(Container {
+        arguments,
+        environment: environment.collect(),
+    })
+}
+
+fn spawn(program: &Path, container: &Container) -> std::io::Result<Child> {
+    let log = match std::env::var_os("TENURE_TEST_LANE_LOG") {
+        Some(_) => Stdio::inherit(),
+        None => Stdio::null(),
+    };
+    Command::new(program)
+        .args(&container.arguments)
+        .env_clear()
+        .envs(container.environment.iter().cloned())
+        .envs(std::env::var("TENURE_TEST_LANE_LOG").map(|filter| ("TENURE_LOG", filter)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// Writes the ConfigMap that a Pod mounts as it is now; whether it is there.
+async fn mount_authority(client: &kube::Client, pod: &Value, folder: &Path) -> anyhow::Result<bool> {
+    for volume in ObjectView::of(pod).list("/spec/volumes") {
+        let volume = ObjectView::of(volume);
+        let name = volume.read_text("/configMap/name");
+        if name.is_empty() {
+            continue;
+        }
+        let path = format!("/api/v1/namespaces/{PLATFORM_NAMESPACE}/configmaps/{name}");
+        let request = http::Request::get(path).body(Vec::new())?;
+        let found: Value = match client.request(request).await {
+            Ok(found) => found,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let data = ObjectView::of(&found).find("/data").and_then(Value::as_object);
+        for (key, value) in data.into_iter().flatten() {
+            let path = locate(folder, volume.read_text("/name")).join(key);
+            let text = value.as_str().unwrap_or_default();
+            if std::fs::read_to_string(&path).ok().as_deref() != Some(text) {
+                std::fs::write(path, text)?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// A token as a kubelet asks for one: bound to the Pod.
+async fn request_token(client: &kube::Client, pod: &Value, source: &Value) -> anyhow::Result<String> {
+    let (pod, source) = (ObjectView::of(pod), ObjectView::of(source));
+    let mut spec = json!({
+        "expirationSeconds": source.find("/serviceAccountToken/expirationSeconds"),
+        "boundObjectRef": {"apiVersion": "v1", "kind": "Pod",
+            "name": pod.read_text("/metadata/name"), "uid": pod.read_text("/metadata/uid")}
+    });
+    if let (Some(audience), Some(spec)) = (source.find("/serviceAccountToken/audience"), spec.as_object_mut()) {
+        spec.insert("audiences".to_owned(), json!([audience]));
+    }
+    let account = pod.read_text("/spec/serviceAccountName");
+    let path = format!("/api/v1/namespaces/{PLATFORM_NAMESPACE}/serviceaccounts/{account}/token");
+    let wanted = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(wanted.to_string().into_bytes())?;
+    let granted: Value = client.request(request).await?;
+    let token = ObjectView::of(&granted).read_text("/status/token").to_owned();
+    if token.is_empty() {
+        bail!("a TokenRequest was answered without a token");
+    }
+    Ok(token)
+}
