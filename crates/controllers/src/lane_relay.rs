@@ -49,6 +49,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const LENT: Duration = Duration::from_secs(50);
 /// The longest question for a token, as the lane writes it.
 const TOKEN_QUESTION: usize = 128;
+/// The number of the first time that it says that it is there.
+const FIRST: u64 = 1;
 /// Frames that wait to be taken by the lane.
 const WAITING: usize = 64;
 
@@ -132,9 +134,15 @@ impl LaneRelay {
         let Some(posting) = posting else {
             return RelayEnd::NotTakenIn;
         };
-        let (read, write) = tokio::io::split(stream);
+        let (mut read, write) = tokio::io::split(stream);
         let writer = Arc::new(PodWriter::new(write));
-        let ended = self.run_lane((read, &writer), *posting, end).await;
+        // That it was told to begin may be long ago. Nothing begins before the hub has answered something that is new.
+        let lease = Lease::new(posting.lease);
+        let confirming = tokio::time::timeout(posting.lease, lease.confirm(&mut read, &writer)).await;
+        if confirming != Ok(true) {
+            return RelayEnd::NotTakenIn;
+        }
+        let ended = self.run_lane((read, &writer), (*posting, lease), end).await;
         self.works.store(false, Ordering::Release);
         let last_words = async {
             if let Some(ended) = ended {
@@ -151,7 +159,7 @@ impl LaneRelay {
     async fn run_lane(
         &self,
         (read, writer): (ReadHalf<PodStream>, &Arc<PodWriter>),
-        posting: Posting,
+        (posting, lease): (Posting, Lease),
         end: &CancellationToken,
     ) -> Option<PodEnd> {
         let folder = self.lane_folder();
@@ -169,9 +177,8 @@ impl LaneRelay {
         self.works.store(true, Ordering::Release);
         tracing::info!(lane = posting.lane, "the lane was started");
         let talk = Arc::new(Talk::new(Arc::clone(writer), folder, &self.folder));
-        let said = self
-            .attend(&talk, (read, line, dial_line), posting, &mut child, end)
-            .await;
+        let line = (read, line, dial_line);
+        let said = self.attend(&talk, line, (posting, lease), &mut child, end).await;
         // Nothing of it goes on when this returns, whatever it was.
         match said {
             Said::Ended(status) => Some(read_status(status)),
@@ -198,13 +205,12 @@ impl LaneRelay {
         &self,
         talk: &Arc<Talk>,
         (read, line, dial_line): (ReadHalf<PodStream>, UnixStream, DialLine),
-        posting: Posting,
+        (posting, lease): (Posting, Lease),
         child: &mut Child,
         end: &CancellationToken,
     ) -> Said {
         let (from_lane, to_lane) = line.into_split();
         let (tell, told) = mpsc::channel(WAITING);
-        let lease = Lease::new(posting.lease);
         let lender = Arc::clone(talk);
         let reachable = Reachable {
             lane: posting.lane,
@@ -313,10 +319,25 @@ impl Lease {
         state.heard.unwrap_or(self.began) + self.length
     }
 
+    /// Says for the first time that it is there; whether the hub has answered that.
+    async fn confirm(&self, read: &mut ReadHalf<PodStream>, writer: &PodWriter) -> bool {
+        self.note_sent(FIRST, Instant::now());
+        if writer.tell(&FromPod::Alive(FIRST)).await.is_err() {
+            return false;
+        }
+        match read_part::<ToPod>(read).await {
+            Ok(Some(Part::Own(ToPod::Heard(FIRST)))) => {
+                self.note_heard(FIRST);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Says that the lane is there, until the hub has not heard it for too long.
     async fn keep(&self, writer: &PodWriter) {
         let saying = async {
-            let mut number = 0_u64;
+            let mut number = FIRST;
             let mut often = tokio::time::interval(self.length / 4);
             loop {
                 often.tick().await;

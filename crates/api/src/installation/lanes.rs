@@ -26,8 +26,8 @@ pub fn lane_pods() -> Vec<Value> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": PODS_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
             "rules": [
-                // There is one for each lane, whose names follow from those of Tenants, which no role can know. The controllers' own is among them:
-                // what runs as their account is theirs to change here, and was before, by what they may ask tokens for.
+                // There is one for each lane, whose names follow from those of Tenants, which no role can know. The controllers' own Deployment
+                // is among them: docs/concepts/identities.md says what that comes to.
                 {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["create", "get", "list", "patch", "delete"]},
                 // Who may create is not bound to a name: a request to create has none that RBAC could look at.
                 {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["create"]},

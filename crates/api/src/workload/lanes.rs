@@ -110,7 +110,7 @@ pub fn lane_deployment(pods: &LanePods, lane: &str, account: &str) -> Value {
         "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
         "securityContext": confine_container(),
-        // Nobody else is on the node's processors for this one's sake, and a lane has no Lease to renew.
+        // Of processor time, too, unlike the controllers' own: its tenant may be hostile, and a lane has no Lease that it could lose by that.
         "resources": {
             "requests": {"cpu": "20m", "memory": "48Mi", "ephemeral-storage": "64Mi"},
             "limits": {"cpu": "2", "memory": mebibytes(pods.memory)}

@@ -313,6 +313,11 @@ async fn begin(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, Ca
             lease: find_lease(apart.patience),
         };
         let mut hearing = Hearing::new(fleet, lane, (read, Arc::clone(&post)));
+        // From here on it may begin, whatever becomes of this: if what it is told arrives, or has been sent before this is given up.
+        *lock(&lane.pod.unconfirmed) = Some(Unconfirmed {
+            pod: arrival.pod.clone(),
+            until: hearing.heard_at + count_as_gone(apart.patience),
+        });
         let beginning = async {
             post.writer.tell(&ToPod::Begin(Box::new(posting))).await.ok()?;
             // Its first word is that it is there.
@@ -327,13 +332,9 @@ async fn begin(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, Ca
             });
         }
         if let Some(ended) = hearing.ended {
+            *lock(&lane.pod.unconfirmed) = None;
             return Err(ended.describe());
         }
-        // It may have begun all the same, if what it was told has arrived.
-        *lock(&lane.pod.unconfirmed) = Some(Unconfirmed {
-            pod: arrival.pod,
-            until: hearing.heard_at + count_as_gone(apart.patience),
-        });
     }
 }
 

@@ -10,6 +10,13 @@ fn line() -> (PodStream, PodStream) {
     (Box::pin(one), Box::pin(other))
 }
 
+/// Says something, as the hub does.
+async fn say(hub: &mut PodStream, word: &ToPod) {
+    let word = serde_json::to_vec(word).unwrap();
+    let head = u32::try_from(word.len()).unwrap().to_be_bytes();
+    hub.write_all(&[&head[..], &[0], &word].concat()).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_lane_does_not_outlive_what_it_hears_of_the_hub() {
     let length = Duration::from_secs(8);
@@ -65,17 +72,21 @@ async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
     ] {
         let relay = LaneRelay::new(&program(script), folder.path().to_owned(), || Ok("sesame".to_owned()));
         let (pod, mut hub) = line();
-        let (begin, is_endless, works) = (begin(), expected.is_none(), relay.works());
+        let (begin, is_endless) = (begin(), expected.is_none());
+        let (works, working) = (relay.works(), relay.works());
         let serving = relay.serve(pod, "proof".to_owned(), &end);
         let at_hub = async move {
             let hello = read_hello(&mut hub).await.unwrap();
             assert_eq!(hello.token, "proof");
             assert!(hello.folder.ends_with("lane"));
-            let begin = serde_json::to_vec(&begin).unwrap();
-            let head = u32::try_from(begin.len()).unwrap().to_be_bytes();
-            hub.write_all(&[&head[..], &[0], &begin].concat()).await.unwrap();
+            say(&mut hub, &begin).await;
             loop {
                 match read_part::<FromPod>(&mut hub).await.unwrap() {
+                    // Nothing begins before that is answered.
+                    Some(Part::Own(FromPod::Alive(FIRST))) => {
+                        assert!(!working.load(Ordering::Acquire));
+                        say(&mut hub, &ToPod::Heard(FIRST)).await;
+                    }
                     Some(Part::Own(FromPod::Ended(ended))) => return Some(ended),
                     // It is there, and the hub goes away.
                     Some(Part::Own(FromPod::Alive(_))) if is_endless => return None,
