@@ -124,8 +124,13 @@ pub(crate) enum FromLane {
     Works,
     /// It has let go of a namespace that is no longer its.
     Left { namespace: String },
-    /// It asks for more of a room that is everybody's; once more when that is answered.
-    Wants { room: SharedRoom, bytes: u64, waits: bool },
+    /// It asks for more of a room that is everybody's, and for so much besides if that is there at once; once more when that is answered.
+    Wants {
+        room: SharedRoom,
+        bytes: u64,
+        besides: u64,
+        waits: bool,
+    },
     /// It has so much less of a room, which it doesn't use.
     GivesBack { room: SharedRoom, bytes: u64 },
     /// It wants an answer.

@@ -72,9 +72,14 @@ impl Clerk {
         while self.work.try_join_next().is_some() {}
         match frame {
             FromLane::Question { number, question } => self.answer(number, question),
-            FromLane::Wants { room, bytes, waits } => {
+            FromLane::Wants {
+                room,
+                bytes,
+                besides,
+                waits,
+            } => {
                 let process = (&self.lane, &self.purse);
-                if let Some(waiting) = self.fleet.ask_for_room(process, (room, bytes), waits)? {
+                if let Some(waiting) = self.fleet.ask_for_room(process, (room, bytes, besides), waits)? {
                     self.work.spawn(waiting);
                 }
                 Ok(())

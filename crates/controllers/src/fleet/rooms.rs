@@ -106,19 +106,22 @@ impl Fleet {
     pub(super) fn ask_for_room(
         self: &Arc<Self>,
         (lane, purse): (&Arc<LaneHandle>, &Arc<Purse>),
-        (room, bytes): (SharedRoom, u64),
+        (room, bytes, besides): (SharedRoom, u64, u64),
         waits: bool,
     ) -> Result<Option<impl Future<Output = ()> + Send + use<>>, String> {
         purse.begin_asking(room)?;
         let budget = self.means.room(room).clone();
+        let with_besides = budget.try_acquire(&lane.name, bytes.saturating_add(besides));
         let mut wanted = bytes;
-        let granted = loop {
-            match budget.try_acquire(&lane.name, wanted) {
-                Ok(held) => break Some(held),
-                Err(_) if waits || wanted / 2 < LEAST => break None,
-                Err(_) => wanted /= 2,
+        let granted = with_besides.ok().or_else(|| {
+            loop {
+                match budget.try_acquire(&lane.name, wanted) {
+                    Ok(held) => break Some(held),
+                    Err(_) if waits || wanted / 2 < LEAST => break None,
+                    Err(_) => wanted /= 2,
+                }
             }
-        };
+        });
         if granted.as_ref().is_none_or(|granted| granted.bytes() < bytes) {
             self.want_back(room);
         }

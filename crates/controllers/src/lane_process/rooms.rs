@@ -81,7 +81,7 @@ impl Keeper {
         let there = tokio::task::spawn_blocking(move || store.count_bytes()).await;
         let terms = self.room.terms(self.means.room(self.room));
         let bytes = there.unwrap_or_default().saturating_add(terms.kept).min(terms.most);
-        self.ask(bytes, false).await;
+        self.ask((bytes, 0), false).await;
         while let Some(fact) = self.facts.recv().await {
             self.take(fact);
             if matches!(fact, RoomFact::Granted(_)) {
@@ -95,7 +95,7 @@ impl Keeper {
         loop {
             let budget = self.means.room(self.room);
             match self.record.decide(&budget.demand(), self.began.elapsed()) {
-                RoomMove::Ask { bytes, waits } => self.ask(bytes, waits).await,
+                RoomMove::Ask { bytes, besides, waits } => self.ask((bytes, besides), waits).await,
                 RoomMove::GiveBack { kept } => {
                     let bytes = budget.give_up_share(kept);
                     if bytes > 0 {
@@ -123,10 +123,16 @@ impl Keeper {
         }
     }
 
-    async fn ask(&mut self, bytes: u64, waits: bool) {
+    async fn ask(&mut self, (bytes, besides): (u64, u64), waits: bool) {
         self.record.take(RoomFact::Asked, self.began.elapsed());
         let room = self.room;
-        self.line.tell(FromLane::Wants { room, bytes, waits }).await;
+        let wants = FromLane::Wants {
+            room,
+            bytes,
+            besides,
+            waits,
+        };
+        self.line.tell(wants).await;
     }
 
     fn take(&mut self, fact: RoomFact) {

@@ -34,6 +34,8 @@ pub enum RoomMove {
     Ask {
         /// How much.
         bytes: u64,
+        /// How much besides, if it is there at once: what waited begins to grow before an answer to the next question can be there.
+        besides: u64,
         /// Whether it waits for its turn when there is none now.
         waits: bool,
     },
@@ -119,6 +121,7 @@ impl RoomRecord {
             } else {
                 RoomMove::Ask {
                     bytes: lacking,
+                    besides: self.terms.kept.min(more - lacking),
                     waits: true,
                 }
             };
@@ -140,6 +143,7 @@ impl RoomRecord {
         if is_short && now >= self.paused_until {
             return RoomMove::Ask {
                 bytes: advance.saturating_sub(spare).min(more),
+                besides: 0,
                 waits: false,
             };
         }
@@ -194,7 +198,8 @@ mod tests {
     }
 
     fn ask(bytes: u64, waits: bool) -> RoomMove {
-        RoomMove::Ask { bytes, waits }
+        let besides = if waits { 4 * MB } else { 0 };
+        RoomMove::Ask { bytes, besides, waits }
     }
 
     #[test]
