@@ -41,6 +41,14 @@ impl Guard for Sentry {
         self.guard.forget();
     }
 
+    fn needs(&self, followed: Followed) -> bool {
+        self.guard.needs(followed)
+    }
+
+    fn forget_one(&self, followed: Followed) {
+        self.guard.forget_one(followed);
+    }
+
     fn concerns(&self, asked: &Asked<'_>) -> bool {
         !self.is_away.load(Ordering::Acquire) && self.guard.concerns(asked)
     }

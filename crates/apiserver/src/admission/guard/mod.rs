@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_access::authorization::{self, Authorizer as _};
 use tenure_access::identity::{Lookup as _, UserInfo};
-use tenure_store::{Event, EventKind, Store};
+use tenure_store::{Event, EventKind, Snapshot, Store};
 
 use super::{Admission, Attributes};
 use crate::contents::Contents;
@@ -34,6 +34,15 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
 
     /// What it has learned is nothing any more: it is told everything again.
     fn forget(&self);
+
+    /// Whether one of those that it [`follows`](Self::follows) is of use to it, by what it has learned of those before that. One that isn't is neither
+    /// read nor told, and all of it is told once it is.
+    fn needs(&self, _followed: Followed) -> bool {
+        true
+    }
+
+    /// What it has learned of one of them is nothing any more.
+    fn forget_one(&self, _followed: Followed) {}
 
     /// Whether it has something to say about a request.
     fn concerns(&self, asked: &Asked<'_>) -> bool;
@@ -141,9 +150,9 @@ pub enum Ruling {
 #[derive(Debug, Default)]
 pub(super) struct Post {
     guard: OnceLock<Arc<dyn Guard>>,
-    /// The revision up to which it has learned what it follows; nothing, before it has learned anything.
-    position: Mutex<Option<u64>>,
-    /// The same to look at without waiting for who learns; never ahead of what is learned.
+    /// The revision up to which it has learned each of what it follows, if it needs it; nothing, before it has learned anything.
+    positions: Mutex<Vec<Option<u64>>>,
+    /// The least of them, to look at without waiting for who learns; never ahead of what is learned.
     learned: AtomicU64,
 }
 
@@ -165,43 +174,78 @@ impl Post {
         if self.learned.load(Ordering::Acquire) >= revision.max(1) {
             return;
         }
-        let mut position = self.position.lock();
-        let reached = match *position {
-            Some(reached) if reached >= revision => return,
-            Some(reached) => learn_since(guard, store, reached),
-            None => None,
-        };
-        let reached = reached.unwrap_or_else(|| learn_all(guard, store));
-        *position = Some(reached);
-        self.learned.store(reached, Ordering::Release);
+        let mut positions = self.positions.lock();
+        let first = positions.iter().flatten().copied().min();
+        if first.is_some_and(|position| position >= revision) {
+            return;
+        }
+        if first.is_none_or(|first| !learn_since(guard, store, &mut positions, first)) {
+            // Nobody passes by who doesn't wait for this: what was known is forgotten first.
+            self.learned.store(0, Ordering::Release);
+            *positions = learn_all(guard, store);
+        }
+        for (followed, position) in guard.follows().iter().zip(positions.iter_mut()) {
+            match (guard.needs(*followed), &position) {
+                (true, None) => {
+                    let snapshot = store.snapshot();
+                    learn_one(guard, &snapshot, *followed);
+                    *position = Some(snapshot.revision());
+                }
+                (false, Some(_)) => {
+                    guard.forget_one(*followed);
+                    *position = None;
+                }
+                _ => {}
+            }
+        }
+        let learned = positions.iter().flatten().copied().min();
+        self.learned.store(learned.unwrap_or_default(), Ordering::Release);
     }
 }
 
-/// Learns what was changed behind a revision. Returns how far that goes; nothing if what was changed is forgotten already.
-fn learn_since(guard: &dyn Guard, store: &Store, position: u64) -> Option<u64> {
+/// Learns what was changed behind the first of these positions, each of what it follows from its own position on; false if what was changed is
+/// forgotten already.
+fn learn_since(guard: &dyn Guard, store: &Store, positions: &mut [Option<u64>], first: u64) -> bool {
     // All events, since looking for some of them is looking at all.
-    let (reached, events) = store.events_after("", position, usize::MAX).ok()?;
+    let Ok((reached, events)) = store.events_after("", first, usize::MAX) else {
+        return false;
+    };
+    let follows = guard.follows();
     for event in &events {
         let Some(parts) = keys::read(&event.key) else { continue };
-        if guard.follows().contains(&(parts.group, parts.plural)) {
+        let followed = follows
+            .iter()
+            .position(|followed| *followed == (parts.group, parts.plural));
+        let position = followed.and_then(|index| positions.get(index).copied().flatten());
+        if position.is_some_and(|position| position < event.revision) {
             learn_event(guard, event, &parts);
         }
     }
-    Some(reached)
+    for position in positions.iter_mut().flatten() {
+        *position = reached.max(*position);
+    }
+    true
 }
 
-/// Reads everything that is followed. Returns how far it is learned.
-fn learn_all(guard: &dyn Guard, store: &Store) -> u64 {
+/// Reads everything that is followed and needed. Returns how far each is learned.
+fn learn_all(guard: &dyn Guard, store: &Store) -> Vec<Option<u64>> {
     let snapshot = store.snapshot();
     guard.forget();
-    for (group, plural) in guard.follows() {
-        for (key, entry) in snapshot.range(&keys::of_resource(group, plural, None), None) {
-            if let (Some(parts), Ok(object)) = (keys::read(key), decode_stored(entry)) {
-                guard.learn((group, plural), place_of(&parts), Some(&object));
-            }
+    let learned = guard.follows().iter().map(|followed| {
+        guard.needs(*followed).then(|| {
+            learn_one(guard, &snapshot, *followed);
+            snapshot.revision()
+        })
+    });
+    learned.collect()
+}
+
+fn learn_one(guard: &dyn Guard, snapshot: &Snapshot, (group, plural): Followed) {
+    for (key, entry) in snapshot.range(&keys::of_resource(group, plural, None), None) {
+        if let (Some(parts), Ok(object)) = (keys::read(key), decode_stored(entry)) {
+            guard.learn((group, plural), place_of(&parts), Some(&object));
         }
     }
-    snapshot.revision()
 }
 
 fn learn_event(guard: &dyn Guard, event: &Event, parts: &keys::Parts<'_>) {
