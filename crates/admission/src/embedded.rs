@@ -9,10 +9,11 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardQuestion, GuardSurroundings, Review, Ruling};
-use tenure_tenancy::admission::quota;
 use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, Surroundings};
+use tenure_tenancy::admission::{collision, quota};
 use tenure_tenancy::{
-    Claim, Facts, Ledger, NamespaceFacts, QuotaClaim, QuotaLedger, Settings, TenantFacts, Usages, ledger,
+    Claim, Facts, HostClaim, HostLedger, IngressIndex, IngressRoutes, Ledger, NamespaceFacts, QuotaClaim, QuotaLedger,
+    Settings, TenantFacts, Usages, ledger,
 };
 
 use crate::counting;
@@ -20,7 +21,9 @@ use crate::counting;
 const TENANTS: Followed = ("capsule.clastix.io", "tenants");
 const NAMESPACES: Followed = ("", "namespaces");
 const QUOTAS: Followed = ("", "resourcequotas");
-const FOLLOWED: [Followed; 3] = [TENANTS, NAMESPACES, QUOTAS];
+const INGRESSES: Followed = ("networking.k8s.io", "ingresses");
+/// What is needed by what others say comes after these.
+const FOLLOWED: [Followed; 4] = [TENANTS, NAMESPACES, QUOTAS, INGRESSES];
 
 /// Judges what is written to the embedded control plane.
 #[derive(Debug)]
@@ -34,33 +37,55 @@ pub struct EmbeddedGuard {
     /// What the namespaces of Tenants use, as far as Tenants bound it for all of theirs together.
     usages: RwLock<Usages>,
     /// What was let through in such Tenants.
-    quota_ledgers: Mutex<QuotaLedgers>,
+    quota_ledgers: Mutex<Shelf<QuotaLedger>>,
+    /// Which hosts and paths Ingresses have, as long as a Tenant wants no two to have the same.
+    ingresses: RwLock<IngressIndex>,
+    /// What was let through of them.
+    host_ledgers: Mutex<Shelf<HostLedger>>,
 }
 
-/// Ledgers of Tenants by uid, each with a lock of its own: what one tenant keeps makes no other one wait.
+/// What keeps for a while what was let through.
+trait Passing: Default {
+    /// Forgets what was kept long enough. Returns whether anything else is kept.
+    fn forget_old(&mut self, now: u64) -> bool;
+}
+
+impl Passing for QuotaLedger {
+    fn forget_old(&mut self, now: u64) -> bool {
+        Self::forget_old(self, now)
+    }
+}
+
+impl Passing for HostLedger {
+    fn forget_old(&mut self, now: u64) -> bool {
+        Self::forget_old(self, now)
+    }
+}
+
+/// Ledgers by name, mostly a Tenant's uid, each with a lock of its own: what one tenant keeps makes no other one wait.
 #[derive(Debug, Default)]
-struct QuotaLedgers {
-    by_tenant: BTreeMap<String, Arc<Mutex<QuotaLedger>>>,
-    /// Whose ledger was looked at last, for having nothing in it any more.
+struct Shelf<L> {
+    by_name: BTreeMap<String, Arc<Mutex<L>>>,
+    /// Which ledger was looked at last, for having nothing in it any more.
     looked_at: String,
 }
 
-impl QuotaLedgers {
-    /// A Tenant's ledger. Of one other Tenant each time it is forgotten what was kept long enough, so that nothing stays for good, and nobody
-    /// works for all at once.
-    fn find(&mut self, uid: &str, now: u64) -> Arc<Mutex<QuotaLedger>> {
+impl<L: Passing> Shelf<L> {
+    /// A ledger. Of one other each time it is forgotten what was kept long enough, so that nothing stays for good, and nobody works for all at
+    /// once.
+    fn find(&mut self, name: &str, now: u64) -> Arc<Mutex<L>> {
         let after = (Bound::Excluded(self.looked_at.as_str()), Bound::Unbounded);
-        let next = self.by_tenant.range::<str, _>(after).next();
-        let next = next.or_else(|| self.by_tenant.iter().next());
-        if let Some((looked_at, ledger)) = next.map(|(uid, ledger)| (uid.clone(), ledger)) {
+        let next = self.by_name.range::<str, _>(after).next();
+        let next = next.or_else(|| self.by_name.iter().next());
+        if let Some((looked_at, ledger)) = next.map(|(name, ledger)| (name.clone(), ledger)) {
             // Whoever claims something has a share in it, or comes here first.
             let is_idle = Arc::strong_count(ledger) == 1 && !ledger.lock().forget_old(now);
-            if is_idle && looked_at != uid {
-                self.by_tenant.remove(&looked_at);
+            if is_idle && looked_at != name {
+                self.by_name.remove(&looked_at);
             }
             self.looked_at = looked_at;
         }
-        Arc::clone(self.by_tenant.entry(uid.to_owned()).or_default())
+        Arc::clone(self.by_name.entry(name.to_owned()).or_default())
     }
 }
 
@@ -73,6 +98,8 @@ impl EmbeddedGuard {
             ledgers: Mutex::default(),
             usages: RwLock::default(),
             quota_ledgers: Mutex::default(),
+            ingresses: RwLock::default(),
+            host_ledgers: Mutex::default(),
             settings,
         }
     }
@@ -139,6 +166,17 @@ impl EmbeddedGuard {
 }
 
 impl EmbeddedGuard {
+    /// Claims what takes others to tell, of an object as it would be stored.
+    fn claim_rest(&self, facts: &Facts, request: &Request<'_>) -> Result<(), Refusal> {
+        if let Some(claim) = collision::reckon(facts, request)? {
+            self.claim_hosts(&claim, facts, request.is_dry_run)?;
+        }
+        if let Some(claim) = counting::reckon(facts, request) {
+            self.claim_quota(&claim, facts, request.is_dry_run)?;
+        }
+        Ok(())
+    }
+
     /// Lets an object through that is counted over a Tenant's namespaces, or says that there is no room. Nothing is kept of a dry run.
     fn claim_quota(&self, claim: &QuotaClaim, facts: &Facts, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
@@ -150,6 +188,34 @@ impl EmbeddedGuard {
             true => ledger.check(claim, &sums, now),
             false => ledger.claim(claim, &sums, now, ledger::KEPT),
         }
+    }
+
+    /// Lets an Ingress through with what is new of it, or says that another one has it. Nothing is kept of a dry run.
+    fn claim_hosts(&self, claim: &HostClaim, facts: &Facts, is_dry_run: bool) -> Result<(), Refusal> {
+        let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        // What was stored before this was asked is known; what is let through meanwhile is kept for longer than this takes.
+        collision::judge(facts, &self.ingresses.read(), claim)?;
+        for part in claim.parts() {
+            let ledger = match part.shared {
+                Some(number) => self.host_ledgers.lock().find(&format!("hosts-{number}"), now),
+                None => self.host_ledgers.lock().find(&claim.tenant_uid, now),
+            };
+            let mut ledger = ledger.lock();
+            match is_dry_run {
+                true => ledger.check(&part, now)?,
+                false => ledger.claim(&part, now, ledger::KEPT)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What an Ingress has.
+    fn learn_ingress(&self, place: GuardPlace<'_>, ingress: Option<&Value>) {
+        // Read before anybody has to wait for it.
+        let pairs = ingress.map(IngressRoutes::of);
+        self.ingresses
+            .write()
+            .learn(place.namespace, place.name, pairs.as_ref());
     }
 
     /// What a ResourceQuota says, if it is one of Tenure's.
@@ -171,6 +237,9 @@ impl Guard for EmbeddedGuard {
         if resource == QUOTAS {
             return self.learn_quota(place, object);
         }
+        if resource == INGRESSES {
+            return self.learn_ingress(place, object);
+        }
         let name = place.name;
         let metadata = object.and_then(|object| object.get("metadata")).cloned();
         let metadata = metadata.and_then(|metadata| serde_json::from_value::<ObjectMeta>(metadata).ok());
@@ -189,6 +258,9 @@ impl Guard for EmbeddedGuard {
                 if !self.usages.read().is_unknown(name) {
                     self.usages.write().forget_namespace(name);
                 }
+                if !self.ingresses.read().is_empty() {
+                    self.ingresses.write().forget_namespace(name);
+                }
             }
         }
     }
@@ -196,6 +268,17 @@ impl Guard for EmbeddedGuard {
     fn forget(&self) {
         *self.facts.write() = Arc::new(Facts::new(self.settings.clone()));
         *self.usages.write() = Usages::default();
+        *self.ingresses.write() = IngressIndex::default();
+    }
+
+    fn needs(&self, followed: Followed) -> bool {
+        followed != INGRESSES || self.facts.read().needs_ingresses()
+    }
+
+    fn forget_one(&self, followed: Followed) {
+        if followed == INGRESSES {
+            *self.ingresses.write() = IngressIndex::default();
+        }
     }
 
     fn concerns(&self, asked: &Asked<'_>) -> bool {
@@ -232,8 +315,7 @@ impl Guard for EmbeddedGuard {
                 }
                 if review.is_settled
                     && changes.is_empty()
-                    && let Some(claim) = counting::reckon(&facts, &request)
-                    && let Err(refusal) = self.claim_quota(&claim, &facts, request.is_dry_run)
+                    && let Err(refusal) = self.claim_rest(&facts, &request)
                 {
                     return Ruling::Deny(refusal.to_string());
                 }
@@ -311,14 +393,14 @@ mod tests {
 
     #[test]
     fn of_tenants_that_keep_nothing_no_ledger_stays() {
-        let mut ledgers = QuotaLedgers::default();
+        let mut ledgers = Shelf::<QuotaLedger>::default();
         for number in 0..100 {
             drop(ledgers.find(&format!("t-{number}"), 0));
         }
         for now in 0..200 {
             drop(ledgers.find("t-busy", now));
         }
-        assert_eq!(ledgers.by_tenant.len(), 1, "{ledgers:?}");
+        assert_eq!(ledgers.by_name.len(), 1, "{ledgers:?}");
         let held = ledgers.find("t-held", 0);
         for now in 0..10 {
             drop(ledgers.find("t-busy", now));

@@ -34,6 +34,10 @@ pub const LEDGER_ANNOTATION: &str = "tenure.dev/reserved";
 /// The annotation of such a Lease that says which objects were let through that quotas count over the Tenant's namespaces, and until when they
 /// count.
 pub const QUOTA_LEDGER_ANNOTATION: &str = "tenure.dev/reserved-quota";
+/// How the names of the Leases begin in which hosts are kept that no two Ingresses of the cluster may have; a number follows.
+pub const HOST_LEDGER_PREFIX: &str = "tenure-hosts-";
+/// The annotation of such a Lease, or of a Tenant's, that says which hosts and paths were let through, for which Ingress, and until when.
+pub const HOST_LEDGER_ANNOTATION: &str = "tenure.dev/reserved-hosts";
 /// The paths of the two phases.
 pub const MUTATE_PATH: &str = "/mutate";
 /// See [`MUTATE_PATH`].
@@ -217,7 +221,7 @@ impl Topic {
         }
     }
 
-    /// A place is kept for a namespace that is let through, and for what quotas count, which others ask about as well. Nothing else that is answered
+    /// A place is kept for a namespace that is let through, for what quotas count, and for hosts of Ingresses, which others ask about as well. Nothing else that is answered
     /// leaves anything behind, however often it is asked.
     fn side_effects(self, phase: Phase) -> &'static str {
         match (self, phase) {

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
-use tenure_api::tenant::{AllowedClasses, AllowedNames, DeniedNames, TenantBounds};
+use tenure_api::tenant::{AllowedClasses, AllowedNames, CollisionScope, DeniedNames, IngressOptions, TenantBounds};
 use tenure_api::{ObjectView, TenantSpec};
 
 /// Bytes of an expression, and bytes that it may become.
@@ -167,6 +167,13 @@ impl Bounds {
     #[must_use]
     pub fn objects(&self) -> &TenantBounds {
         &self.0.said.objects
+    }
+
+    /// Among which Ingresses no two have the same host and path, if that is said.
+    #[must_use]
+    pub fn collision_scope(&self) -> Option<CollisionScope> {
+        let options = self.objects().ingress_options.as_ref();
+        options.and_then(IngressOptions::collision_scope)
     }
 
     /// What is said of namespaces.

@@ -53,6 +53,8 @@ pub struct Facts {
     claims: HashMap<String, BTreeSet<String>>,
     /// Names of the Tenants that have recorded a namespace of this name, whatever it is now.
     recorders: HashMap<String, BTreeSet<String>>,
+    /// Names of the Tenants that let Ingresses not collide.
+    colliding: BTreeSet<String>,
 }
 
 impl Facts {
@@ -98,6 +100,9 @@ impl Facts {
         for namespace in tenant.recorded.keys() {
             insert(&mut self.recorders, namespace.clone(), &tenant.name);
         }
+        if tenant.bounds.collision_scope().is_some() {
+            self.colliding.insert(tenant.name.clone());
+        }
         self.tenants.insert(tenant.name.clone(), tenant);
     }
 
@@ -106,6 +111,7 @@ impl Facts {
         let Some(tenant) = self.tenants.remove(name) else {
             return;
         };
+        self.colliding.remove(name);
         remove(&mut self.homes, tenant.home(), name);
         for owner in &tenant.owners {
             remove(&mut self.owned, owner, name);
@@ -266,6 +272,12 @@ impl Facts {
     #[must_use]
     pub fn find_namespace(&self, name: &str) -> Option<&NamespaceFacts> {
         self.namespaces.get(name)
+    }
+
+    /// Whether a Tenant asks which Ingresses there are.
+    #[must_use]
+    pub fn needs_ingresses(&self) -> bool {
+        !self.colliding.is_empty()
     }
 
     /// The Tenants that an owner is named in, by name.

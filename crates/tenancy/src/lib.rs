@@ -15,7 +15,9 @@
 //!
 //! Tenants and namespaces ──[facts]──▶ Facts ──[admission]──▶ may somebody write this, before it is stored?
 //!                                                │
-//!                                                └──[admission::ledger, quota]──▶ is there room for it, with what was let through just now?
+//!                                                ├──[admission::ledger]──▶ is there room for it, with what was let through just now?
+//!                                                ├──[admission::quota]──▶ the same, of what a Tenant's namespaces use together
+//!                                                └──[admission::collision]──▶ does another Ingress have its host and path?
 //! ```
 
 pub mod access;
@@ -29,6 +31,7 @@ pub mod facts;
 pub mod foreign_token;
 pub mod grant;
 pub mod identity;
+pub mod ingresses;
 pub mod instance;
 pub mod inventory;
 pub mod lane;
@@ -40,6 +43,7 @@ pub mod record;
 pub mod reference;
 pub mod surface;
 
+pub use admission::collision::{HostClaim, HostLedger, HostPart};
 pub use admission::ledger::{self, Claim, Ledger};
 pub use admission::quota::{QuotaAmount, QuotaClaim, QuotaLedger, Sums};
 pub use bounds::Bounds;
@@ -50,6 +54,7 @@ pub use facts::{Concerned, Facts};
 pub use foreign_token::{OwnAnswer, TokenClaims, TokenOrder};
 pub use grant::ReferenceGrant;
 pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, SecretWriter, ServiceAccount};
+pub use ingresses::{HostPath, IngressIndex, IngressRoutes};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
 pub use quotas::{QuotaItem, TenantQuotas, Usages};

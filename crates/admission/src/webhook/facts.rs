@@ -1,4 +1,5 @@
-//! What is known of Tenants and namespaces, and of what these use, from three watches. Owns when it counts as known: once a watch has told of
+//! What is known of Tenants and namespaces, of what these use, and of hosts and paths of Ingresses, from four watches; the last one is there only while a
+//! Tenant asks for it. Owns when it counts as known: once a watch has told of
 //! everything that is there, and as long as it hasn't been broken for long. Refuses to hold what was read for one review: a watch alone knows what is newer.
 
 use std::sync::Arc;
@@ -10,13 +11,16 @@ use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_cluster::{Client, Seen, WatchEvent, watch};
 use tenure_tenancy::admission::Refusal;
-use tenure_tenancy::admission::quota;
-use tenure_tenancy::{Facts, NamespaceFacts, QuotaClaim, Settings, Sums, TenantFacts, Usages};
+use tenure_tenancy::admission::{collision, quota};
+use tenure_tenancy::{
+    Facts, HostClaim, IngressIndex, IngressRoutes, NamespaceFacts, QuotaClaim, Settings, Sums, TenantFacts, Usages,
+};
+use tokio::sync::watch as changing;
 
 /// How long a watch may be broken before what it told is too old to judge by.
 const BROKEN: Duration = Duration::from_secs(30);
-/// The same of what namespaces use: less than what was let through is kept for, where it isn't proven who asks.
-const BROKEN_USAGES: Duration = Duration::from_secs(3);
+/// The same of what namespaces use, and what Ingresses have: less than what was let through is kept for, where it isn't proven who asks.
+const BROKEN_SOON: Duration = Duration::from_secs(3);
 /// How soon a kind is looked for again that isn't served.
 const ABSENT: Duration = Duration::from_secs(1);
 
@@ -37,6 +41,7 @@ enum Followed {
     Tenants,
     Namespaces,
     Quotas,
+    Ingresses,
 }
 
 impl Followed {
@@ -45,6 +50,7 @@ impl Followed {
             Self::Tenants => "Tenants",
             Self::Namespaces => "Namespaces",
             Self::Quotas => "ResourceQuotas",
+            Self::Ingresses => "Ingresses",
         }
     }
 
@@ -52,14 +58,14 @@ impl Followed {
     fn patience(self) -> Duration {
         match self {
             Self::Tenants | Self::Namespaces => BROKEN,
-            Self::Quotas => BROKEN_USAGES,
+            Self::Quotas | Self::Ingresses => BROKEN_SOON,
         }
     }
 
     /// Which objects it is about, by their labels.
     fn labels(self) -> Option<String> {
         match self {
-            Self::Tenants | Self::Namespaces => None,
+            Self::Tenants | Self::Namespaces | Self::Ingresses => None,
             Self::Quotas => Some(format!("{MANAGED_BY}={MANAGED_BY_TENURE}")),
         }
     }
@@ -69,6 +75,7 @@ impl Followed {
             Self::Tenants => ("capsule.clastix.io/v1beta2", "Tenant"),
             Self::Namespaces => ("v1", "Namespace"),
             Self::Quotas => ("v1", "ResourceQuota"),
+            Self::Ingresses => ("networking.k8s.io/v1", "Ingress"),
         }
     }
 }
@@ -98,9 +105,13 @@ struct State {
     /// Changed object by object; who still judges by what was known keeps it, and then what changes is made anew.
     facts: Arc<Facts>,
     usages: Usages,
+    ingresses: IngressIndex,
     tenants: Health,
     namespaces: Health,
     quotas: Health,
+    ingresses_health: Health,
+    /// Whether a Tenant asks which Ingresses there are.
+    needs_ingresses: changing::Sender<bool>,
 }
 
 /// What is known now. Cheap to clone.
@@ -114,9 +125,12 @@ impl KnownFacts {
         Self(Arc::new(RwLock::new(State {
             facts: Arc::new(Facts::new(settings)),
             usages: Usages::default(),
+            ingresses: IngressIndex::default(),
             tenants: Health::default(),
             namespaces: Health::default(),
             quotas: Health::default(),
+            ingresses_health: Health::default(),
+            needs_ingresses: changing::Sender::new(false),
         })))
     }
 
@@ -141,14 +155,39 @@ impl KnownFacts {
         Ok(quota::add_up(facts, &state.usages, claim))
     }
 
-    /// Follows Tenants, namespaces and what they use until it is dropped, as whoever the client is.
+    /// Whether another Ingress is known to have what a claim is about.
+    ///
+    /// # Errors
+    /// [`Unknown`].
+    pub(super) fn collide(&self, facts: &Facts, claim: &HostClaim) -> Result<Result<(), Refusal>, Unknown> {
+        let state = self.0.read();
+        state.ingresses_health.check(Followed::Ingresses)?;
+        Ok(collision::judge(facts, &state.ingresses, claim))
+    }
+
+    /// Follows Tenants, namespaces, what they use and what Ingresses have until it is dropped, as whoever the client is.
     pub async fn follow(&self, client: Client) {
-        futures::future::join3(
+        futures::future::join4(
             self.follow_one(&client, Followed::Namespaces),
             self.follow_one(&client, Followed::Tenants),
             self.follow_one(&client, Followed::Quotas),
+            self.follow_while_needed(&client),
         )
         .await;
+    }
+
+    /// Follows Ingresses as long as a Tenant asks for them.
+    async fn follow_while_needed(&self, client: &Client) {
+        let mut needed = self.0.read().needs_ingresses.subscribe();
+        while needed.wait_for(|needed| *needed).await.is_ok() {
+            tokio::select! {
+                () = self.follow_one(client, Followed::Ingresses) => {}
+                _no_more = needed.wait_for(|needed| !*needed) => {}
+            }
+            let mut state = self.0.write();
+            state.ingresses = IngressIndex::default();
+            state.ingresses_health = Health::default();
+        }
     }
 
     async fn follow_one(&self, client: &Client, followed: Followed) {
@@ -176,6 +215,14 @@ impl KnownFacts {
                 let usages = &mut self.0.write().usages;
                 usages.learn(&seen.namespace, &seen.name, quota.as_ref());
             }
+            WatchEvent::Changed(seen) if matches!(followed, Followed::Ingresses) => {
+                // One that can't be read is remembered as it was.
+                if let Ok(ingress) = seen.read::<Value>() {
+                    let pairs = IngressRoutes::of(&ingress);
+                    let index = &mut self.0.write().ingresses;
+                    index.learn(&seen.namespace, &seen.name, Some(&pairs));
+                }
+            }
             WatchEvent::Changed(seen) => {
                 // Parsed before anybody has to wait for it.
                 let change = read_change(followed, &seen);
@@ -184,10 +231,14 @@ impl KnownFacts {
             WatchEvent::Deleted { namespace, name, .. } => match followed {
                 Followed::Tenants => self.change(Change::TenantGone(name)),
                 Followed::Namespaces => {
-                    self.0.write().usages.forget_namespace(&name);
+                    let mut state = self.0.write();
+                    state.usages.forget_namespace(&name);
+                    state.ingresses.forget_namespace(&name);
+                    drop(state);
                     self.change(Change::NamespaceGone(name));
                 }
                 Followed::Quotas => self.0.write().usages.learn(&namespace, &name, None),
+                Followed::Ingresses => self.0.write().ingresses.learn(&namespace, &name, None),
             },
             WatchEvent::Synced { .. } => self.set_health(followed, |health| {
                 health.is_synced = true;
@@ -209,6 +260,10 @@ impl KnownFacts {
     fn change(&self, change: Change) {
         let mut state = self.0.write();
         change.make(Arc::make_mut(&mut state.facts));
+        let needs = state.facts.needs_ingresses();
+        state
+            .needs_ingresses
+            .send_if_modified(|needed| std::mem::replace(needed, needs) != needs);
     }
 
     fn set_health(&self, followed: Followed, set: impl FnOnce(&mut Health)) {
@@ -217,6 +272,7 @@ impl KnownFacts {
             Followed::Tenants => &mut state.tenants,
             Followed::Namespaces => &mut state.namespaces,
             Followed::Quotas => &mut state.quotas,
+            Followed::Ingresses => &mut state.ingresses_health,
         });
     }
 }
@@ -259,7 +315,7 @@ fn read_change(followed: Followed, seen: &Seen) -> Change {
             },
             |tenant| TenantFacts::from(&tenant),
         )),
-        Followed::Namespaces | Followed::Quotas => {
+        Followed::Namespaces | Followed::Quotas | Followed::Ingresses => {
             let mut facts = NamespaceFacts::from(&head());
             facts.name.clone_from(&seen.name);
             Change::Namespace(facts)

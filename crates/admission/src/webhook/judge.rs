@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_cluster::{Client, ClusterError};
-use tenure_tenancy::admission::{self, Decision, Operation, Refusal, Request};
-use tenure_tenancy::{Facts, NamespaceFacts, QuotaClaim, TenantFacts, ledger, owner};
+use tenure_tenancy::admission::{self, Decision, Operation, Refusal, Request, collision};
+use tenure_tenancy::{Facts, HostClaim, NamespaceFacts, QuotaClaim, TenantFacts, ledger, owner};
 use tokio::sync::Semaphore;
 
 use super::facts::{Change, KnownFacts, Unknown};
@@ -120,14 +120,18 @@ impl Judge {
             }
             answers.fetch(&self.asker, user).await?;
         };
-        // What is counted is counted when all others have had their say.
-        let counted = match &decision {
-            Decision::Allow { changes, .. } if phase == Phase::Validating && changes.is_empty() => {
-                effort.work(|| counting::reckon(&facts, &request)).await
+        // What takes others to tell is looked at when all others have had their say.
+        let (decision, wanted) = match decision {
+            Decision::Allow { ref changes, .. } if phase == Phase::Validating && changes.is_empty() => {
+                let wanted = effort.work(|| Wanted::reckon(&facts, &request)).await;
+                match wanted {
+                    Ok(wanted) => (decision, wanted),
+                    Err(refusal) => (Decision::Deny(refusal), Wanted::default()),
+                }
             }
-            Decision::Allow { .. } | Decision::Deny(_) => None,
+            Decision::Allow { .. } | Decision::Deny(_) => (decision, Wanted::default()),
         };
-        let is_plain = counted.is_none()
+        let is_plain = wanted == Wanted::default()
             && matches!(&decision, Decision::Allow { changes, warnings, claim: None } if changes.is_empty() && warnings.is_empty());
         if !is_plain && !is_proven && !self.may_do_it(&request, user).await? {
             return Ok(Verdict::forbid(format!(
@@ -136,7 +140,12 @@ impl Judge {
             )));
         }
         let mut decision = self.settle_claim(phase, &request, decision, &facts, is_proven).await?;
-        if let (Some(claim), Decision::Allow { .. }) = (counted, &decision)
+        if let (Some(claim), Decision::Allow { .. }) = (wanted.hosts, &decision)
+            && let Err(refusal) = self.settle_hosts(&claim, &request, &facts, is_proven).await?
+        {
+            decision = Decision::Deny(refusal);
+        }
+        if let (Some(claim), Decision::Allow { .. }) = (wanted.counted, &decision)
             && let Err(refusal) = self.settle_quota(&claim, &request, &facts, is_proven).await?
         {
             decision = Decision::Deny(refusal);
@@ -188,6 +197,23 @@ impl Judge {
         let add_up = || Ok(self.known.add_up(facts, claim)?);
         let keep = choose_keep(request, is_proven);
         self.ledgers.claim_quota(claim, add_up, keep).await
+    }
+
+    /// Whether no other Ingress has what is new of this one.
+    async fn settle_hosts(
+        &self,
+        claim: &HostClaim,
+        request: &Request<'_>,
+        facts: &Facts,
+        is_proven: bool,
+    ) -> Result<Result<(), Refusal>, Unanswered> {
+        let collide = || Ok(self.known.collide(facts, claim)?);
+        // Before anything of it is kept: who is refused for a part of it takes nothing.
+        if let Err(refusal) = collide()? {
+            return Ok(Err(refusal));
+        }
+        let keep = choose_keep(request, is_proven);
+        self.ledgers.claim_hosts(claim, collide, keep).await
     }
 
     /// What is known, and of the namespaces that this is about what is there, even if no watch has told of it yet: whoever makes a namespace
@@ -249,6 +275,22 @@ impl Judge {
             }
         }
         Ok(false)
+    }
+}
+
+/// What a request wants that others may have, or that there may be no room for.
+#[derive(Debug, Default, PartialEq)]
+struct Wanted {
+    hosts: Option<HostClaim>,
+    counted: Option<QuotaClaim>,
+}
+
+impl Wanted {
+    fn reckon(facts: &Facts, request: &Request<'_>) -> Result<Self, Refusal> {
+        Ok(Self {
+            hosts: collision::reckon(facts, request)?,
+            counted: counting::reckon(facts, request),
+        })
     }
 }
 

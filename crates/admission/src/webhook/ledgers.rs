@@ -1,7 +1,9 @@
-//! Where it is kept what several webhooks let through in a Tenant, namespaces and what its quotas count: a Lease for each Tenant, in the platform's namespace, written only as it was read.
+//! Where it is kept what several webhooks let through in a Tenant, namespaces, what its quotas count, and hosts of Ingresses: a Lease for each Tenant, in the platform's namespace,
+//! written only as it was read. Hosts that no two in the cluster may have are in Leases that all Tenants share.
 //!
 //! Owns how it is read and written, and that within one process the claims of one Tenant come one after the other, and no other Tenant's wait for
-//! them. Refuses to say what counts: that is [`tenure_tenancy::admission::ledger`] and [`tenure_tenancy::admission::quota`].
+//! them; for a Lease that all share, no Tenant waits for more than one claim of each other one. Refuses to say what counts: that is
+//! [`tenure_tenancy::admission::ledger`], [`tenure_tenancy::admission::quota`] and [`tenure_tenancy::admission::collision`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -10,11 +12,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_api::admission_webhooks::{LEDGER_ANNOTATION, LEDGER_PREFIX, QUOTA_LEDGER_ANNOTATION};
+use tenure_api::admission_webhooks::{
+    HOST_LEDGER_ANNOTATION, HOST_LEDGER_PREFIX, LEDGER_ANNOTATION, LEDGER_PREFIX, QUOTA_LEDGER_ANNOTATION,
+};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 use tenure_cluster::{Client, ClusterError, Resource};
 use tenure_tenancy::admission::Refusal;
-use tenure_tenancy::{Claim, Ledger, QuotaClaim, QuotaLedger, Sums};
+use tenure_tenancy::{Claim, HostClaim, HostLedger, HostPart, Ledger, QuotaClaim, QuotaLedger, Sums};
 
 use super::judge::Unanswered;
 use super::written_over::write_over;
@@ -31,18 +35,42 @@ pub(super) enum Keep {
     For(Duration),
 }
 
-/// Of which Tenant something is kept, and where.
-#[derive(Clone, Copy)]
+/// Where something is kept.
+#[derive(Clone, Debug)]
 struct Of<'a> {
-    tenant: &'a str,
-    uid: &'a str,
+    /// The Lease.
+    name: String,
     annotation: &'static str,
+    /// The Tenant with which it goes, by name and uid, if it is one's.
+    owner: Option<(&'a str, &'a str)>,
+}
+
+impl<'a> Of<'a> {
+    fn tenant(tenant: &'a str, uid: &'a str, annotation: &'static str) -> Self {
+        Self {
+            name: format!("{LEDGER_PREFIX}{uid}"),
+            annotation,
+            owner: Some((tenant, uid)),
+        }
+    }
+
+    fn part(part: &HostPart<'a>) -> Self {
+        let annotation = HOST_LEDGER_ANNOTATION;
+        match part.shared {
+            Some(number) => Self {
+                name: format!("{HOST_LEDGER_PREFIX}{number}"),
+                annotation,
+                owner: None,
+            },
+            None => Self::tenant(&part.claim.tenant, &part.claim.tenant_uid, annotation),
+        }
+    }
 }
 
 /// Keeps places.
 pub(super) struct Ledgers {
     client: Client,
-    /// Of the Tenants that somebody claims a place in, by uid.
+    /// Of what somebody claims something in, by the Lease's name.
     turns: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
@@ -71,12 +99,8 @@ impl Ledgers {
         has_been_seen: impl Fn(&str) -> bool,
         keep: Keep,
     ) -> Result<Result<(), Refusal>, Unanswered> {
-        let of = Of {
-            tenant: &claim.tenant,
-            uid: &claim.tenant_uid,
-            annotation: LEDGER_ANNOTATION,
-        };
-        self.write_down(of, |text, now| {
+        let of = Of::tenant(&claim.tenant, &claim.tenant_uid, LEDGER_ANNOTATION);
+        self.write_down(&of, |text, now| {
             let mut ledger = Ledger::read(text);
             let claimed = match keep {
                 Keep::Nothing => return Ok((ledger.check(claim, &has_been_seen, now), None)),
@@ -99,12 +123,8 @@ impl Ledgers {
         add_up: impl Fn() -> Result<Result<Sums, Refusal>, Unanswered>,
         keep: Keep,
     ) -> Result<Result<(), Refusal>, Unanswered> {
-        let of = Of {
-            tenant: &claim.tenant,
-            uid: &claim.tenant_uid,
-            annotation: QUOTA_LEDGER_ANNOTATION,
-        };
-        self.write_down(of, |text, now| {
+        let of = Of::tenant(&claim.tenant, &claim.tenant_uid, QUOTA_LEDGER_ANNOTATION);
+        self.write_down(&of, |text, now| {
             let sums = match add_up()? {
                 Ok(sums) => sums,
                 Err(refusal) => return Ok((Err(refusal), None)),
@@ -123,36 +143,71 @@ impl Ledgers {
         .await
     }
 
+    /// Lets an Ingress through with what is new of it, or says that another one has it. What others have is asked for after it was read what is kept, as
+    /// with quotas.
+    pub(super) async fn claim_hosts(
+        &self,
+        claim: &HostClaim,
+        collide: impl Fn() -> Result<Result<(), Refusal>, Unanswered>,
+        keep: Keep,
+    ) -> Result<Result<(), Refusal>, Unanswered> {
+        // Of one Tenant one at a time, so that whoever claims much isn't before others in each of the Leases that all share.
+        let _turn = self
+            .wait_for_turn(&format!("{HOST_LEDGER_PREFIX}of-{}", claim.tenant_uid))
+            .await;
+        for part in claim.parts() {
+            let of = Of::part(&part);
+            let claimed = self.write_down(&of, |text, now| {
+                if let Err(refusal) = collide()? {
+                    return Ok((Err(refusal), None));
+                }
+                let mut ledger = HostLedger::read(text);
+                let claimed = match keep {
+                    Keep::Nothing => return Ok((ledger.check(&part, now), None)),
+                    Keep::For(time) => {
+                        let before = ledger.clone();
+                        let claimed = ledger.claim(&part, now, time);
+                        (claimed, (ledger != before).then(|| ledger.to_string()))
+                    }
+                };
+                Ok(claimed)
+            });
+            if let Err(refusal) = claimed.await? {
+                return Ok(Err(refusal));
+            }
+        }
+        Ok(Ok(()))
+    }
+
     /// Reads what is kept, has it judged, and writes what comes of it, until nobody else has written in between.
     async fn write_down(
         &self,
-        of: Of<'_>,
+        of: &Of<'_>,
         judge: impl Fn(&str, u64) -> Result<(Result<(), Refusal>, Option<String>), Unanswered>,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let resource = self.client.resource("coordination.k8s.io/v1", "Lease").await?;
-        let name = format!("{LEDGER_PREFIX}{}", of.uid);
-        let _turn = self.wait_for_turn(of.uid).await;
+        let _turn = self.wait_for_turn(&of.name).await;
         for _ in 0..TRIES {
-            let found = self.client.find(&resource, PLATFORM_NAMESPACE, &name).await?;
+            let found = self.client.find(&resource, PLATFORM_NAMESPACE, &of.name).await?;
             let kept = found.as_ref().map(|lease| read(lease, of.annotation));
             let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
             let (claimed, changed) = judge(kept.unwrap_or_default(), now)?;
             let Some(text) = changed else { return Ok(claimed) };
-            if self.write(&resource, found.as_ref(), (&name, of), &text).await? {
+            if self.write(&resource, found.as_ref(), of, &text).await? {
                 return Ok(claimed);
             }
         }
         Err(Unanswered::Contested)
     }
 
-    async fn wait_for_turn(&self, uid: &str) -> tokio::sync::OwnedMutexGuard<()> {
+    async fn wait_for_turn(&self, name: &str) -> tokio::sync::OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock();
-            let known = turns.get(uid).and_then(Weak::upgrade);
+            let known = turns.get(name).and_then(Weak::upgrade);
             known.unwrap_or_else(|| {
                 turns.retain(|_, turn| turn.strong_count() > 0);
                 let turn = Arc::new(tokio::sync::Mutex::new(()));
-                turns.insert(uid.to_owned(), Arc::downgrade(&turn));
+                turns.insert(name.to_owned(), Arc::downgrade(&turn));
                 turn
             })
         };
@@ -164,19 +219,21 @@ impl Ledgers {
         &self,
         resource: &Resource,
         found: Option<&Value>,
-        (name, of): (&str, Of<'_>),
+        of: &Of<'_>,
         text: &str,
     ) -> Result<bool, ClusterError> {
         let annotations = json!({ (of.annotation): text });
         // It goes with its Tenant.
-        let owner = json!({
-            "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": of.tenant, "uid": of.uid
-        });
+        let owners: Vec<Value> = of
+            .owner
+            .iter()
+            .map(|(name, uid)| json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": name, "uid": uid }))
+            .collect();
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {
-                "name": name, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE},
-                "annotations": annotations, "ownerReferences": [owner]
+                "name": of.name, "namespace": PLATFORM_NAMESPACE, "labels": {MANAGED_BY: MANAGED_BY_TENURE},
+                "annotations": annotations, "ownerReferences": owners
             }
         });
         let patch = json!({ "metadata": { "annotations": annotations } });

@@ -11,6 +11,7 @@
 
 mod door;
 mod embedded;
+mod hosts;
 mod keeping;
 mod laying;
 mod packages;

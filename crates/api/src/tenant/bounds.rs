@@ -113,10 +113,55 @@ pub struct IngressOptions {
     /// Whether a hostname may begin with `*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_wildcard_hostnames: Option<bool>,
+    /// Among which Ingresses no two have the same host and path. Where it is absent, or `Disabled`, any two may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["Cluster", "Tenant", "Namespace", "Disabled"]))]
+    pub hostname_collision_scope: Option<String>,
     /// What Capsule knows and Tenure does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
+}
+
+/// Among which Ingresses no two have the same host and path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CollisionScope {
+    /// All of the cluster.
+    Cluster,
+    /// Those in the Tenant's namespaces.
+    Tenant,
+    /// Those in one namespace.
+    Namespace,
+}
+
+impl CollisionScope {
+    /// The word that a Tenant has for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "Cluster",
+            Self::Tenant => "Tenant",
+            Self::Namespace => "Namespace",
+        }
+    }
+}
+
+impl IngressOptions {
+    /// Among which Ingresses no two have the same host and path, if that is said. A word that nobody knows says nothing, and the Tenant's Ready
+    /// condition tells so.
+    #[must_use]
+    pub fn collision_scope(&self) -> Option<CollisionScope> {
+        match self.hostname_collision_scope.as_deref() {
+            Some("Cluster") => Some(CollisionScope::Cluster),
+            Some("Tenant") => Some(CollisionScope::Tenant),
+            Some("Namespace") => Some(CollisionScope::Namespace),
+            _ => None,
+        }
+    }
+
+    fn has_known_scope(&self) -> bool {
+        self.collision_scope().is_some() || self.hostname_collision_scope.as_deref() == Some("Disabled")
+    }
 }
 
 /// What Services may be.
@@ -193,8 +238,8 @@ impl AllowedClasses {
 }
 
 impl TenantBounds {
-    /// The fields that are set, by their paths in the spec, and whether each is out of what policies can see to: selectors of classes, and what is set
-    /// on objects.
+    /// The fields that are set, by their paths in the spec, and whether each is out of what policies can see to: selectors of classes, what is set
+    /// on objects, and what takes other objects to tell.
     #[must_use]
     pub fn list_set(&self) -> Vec<(&'static str, bool)> {
         let ingress = self.ingress_options.as_ref();
@@ -227,6 +272,11 @@ impl TenantBounds {
                 has_selector(ingress_classes),
                 true,
             ),
+            (
+                "ingressOptions.hostnameCollisionScope",
+                ingress.is_some_and(|options| options.collision_scope().is_some()),
+                true,
+            ),
             ("containerRegistries", self.container_registries.is_some(), false),
             ("imagePullPolicies", !self.image_pull_policies.is_empty(), false),
             ("serviceOptions", services.is_some(), false),
@@ -240,15 +290,12 @@ impl TenantBounds {
         set.map(|(name, _, is_selector)| (name, is_selector)).collect()
     }
 
-    /// What Capsule knows within these fields and Tenure does not act on, by its path in the spec. That hostnames may collide, which is
-    /// Capsule's default, needs nobody to act.
+    /// What Capsule knows within these fields and Tenure does not act on, by its path in the spec.
     #[must_use]
     pub fn list_unknown(&self) -> Vec<String> {
         let mut unknown = Vec::new();
         let mut add = |path: &str, other: &BTreeMap<String, Value>| {
-            let disabled = |key: &str, value: &Value| key == "hostnameCollisionScope" && value == "Disabled";
-            let kept = other.iter().filter(|(key, value)| !disabled(key, value));
-            unknown.extend(kept.map(|(key, _)| format!("{path}.{key}")));
+            unknown.extend(other.keys().map(|key| format!("{path}.{key}")));
         };
         for (path, classes) in [
             ("storageClasses", &self.storage_classes),
@@ -261,6 +308,12 @@ impl TenantBounds {
         }
         if let Some(options) = &self.ingress_options {
             add("ingressOptions", &options.other);
+            if options.hostname_collision_scope.is_some() && !options.has_known_scope() {
+                add(
+                    "ingressOptions",
+                    &[("hostnameCollisionScope".to_owned(), Value::Null)].into(),
+                );
+            }
             if let Some(classes) = &options.allowed_classes {
                 add("ingressOptions.allowedClasses", &classes.other);
             }

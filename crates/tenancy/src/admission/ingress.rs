@@ -3,7 +3,7 @@
 //!
 //! A rule without a host and a default backend take whatever nobody else does, so where hostnames are bounded neither is allowed; Capsule
 //! looks at rules alone. Judged is what is new: a hostname that the Ingress had before isn't judged again. That two Ingresses have the same
-//! hostname is not looked at: it takes all of them to tell, and here is one.
+//! host and path takes all of them to tell: it is judged beside these rules ([`super::collision`]).
 
 use std::collections::BTreeSet;
 

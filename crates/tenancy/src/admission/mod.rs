@@ -16,6 +16,7 @@ mod access;
 mod account;
 mod change;
 mod classes;
+pub mod collision;
 mod cordon;
 mod flux;
 mod image;
@@ -120,7 +121,8 @@ pub enum Rule {
     RuntimeClasses,
     /// Claims are of StorageClasses that the Tenant allows.
     StorageClasses,
-    /// Ingresses have classes and hostnames that the Tenant allows.
+    /// Ingresses have classes and hostnames that the Tenant allows, and no host and path that another one has ([`collision`], which is no part of
+    /// [`decide`]).
     IngressOptions,
     /// Services are what the Tenant allows.
     ServiceOptions,

@@ -1,0 +1,360 @@
+//! Which hosts and paths the Ingresses of a cluster have, so that one can ask whether another one has them (`ingressOptions.hostnameCollisionScope`).
+//!
+//! Owns what a host and a path of an Ingress are, and when two are the same; and how much is remembered of one namespace, whoever writes there:
+//! what is beyond is not known, and [`IngressIndex::is_full`] says so. Refuses to remember anything of an Ingress but that and its name.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// How many hosts and paths one Ingress has, at most, where they are compared.
+pub const MOST_OF_ONE: usize = 256;
+/// How many are remembered of a namespace, and of how many Ingresses more it is remembered that there was no room for all of theirs.
+pub const MOST_OF_NAMESPACE: usize = 1024;
+/// Bytes of the digest by which a host and a path are compared.
+const DIGEST: usize = 16;
+
+/// Stands for a host and a path: however long these are, it is as long as any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PairDigest([u8; DIGEST]);
+
+impl PairDigest {
+    /// It as text.
+    #[must_use]
+    pub fn to_hex(self) -> String {
+        hex::encode(self.0)
+    }
+
+    /// Its first byte, by which many are spread.
+    pub(crate) fn first_byte(self) -> u8 {
+        let [first, ..] = self.0;
+        first
+    }
+}
+
+/// The digest of texts, none of which runs into the next one.
+pub(crate) fn digest_of(texts: &[&str]) -> PairDigest {
+    let mut hasher = Sha256::new();
+    for text in texts {
+        hasher.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut digest = [0; DIGEST];
+    for (to, from) in digest.iter_mut().zip(hasher.finalize()) {
+        *to = from;
+    }
+    PairDigest(digest)
+}
+
+/// A host and a path of an Ingress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPath {
+    /// The host; empty is every host.
+    pub host: String,
+    /// The path; of a host without one, `/`.
+    pub path: String,
+}
+
+/// The hosts and paths of an Ingress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IngressRoutes(BTreeMap<PairDigest, HostPath>);
+
+impl IngressRoutes {
+    /// Those of its rules. A default backend takes what nobody else has, so it has none, as in Capsule. A rule without paths is about all of its
+    /// host's. A slash at the end of a path says nothing but where the path is `Exact`, as Kubernetes has it.
+    #[must_use]
+    pub fn of(ingress: &Value) -> Self {
+        let rules = ingress.pointer("/spec/rules").and_then(Value::as_array);
+        let mut pairs = BTreeMap::new();
+        for rule in rules.into_iter().flatten() {
+            let text =
+                |value: &Value, field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let host = text(rule, "host");
+            let mut add = |path: String| {
+                let path = if path.is_empty() { "/".to_owned() } else { path };
+                let digest = digest_of(&[&host, &path]);
+                pairs.entry(digest).or_insert_with(|| HostPath {
+                    host: host.clone(),
+                    path,
+                });
+            };
+            let paths = rule.pointer("/http/paths").and_then(Value::as_array);
+            match paths.filter(|paths| !paths.is_empty()) {
+                None => add(String::new()),
+                Some(paths) => {
+                    for path in paths {
+                        let mut written = text(path, "path");
+                        if path.get("pathType").and_then(Value::as_str) != Some("Exact") {
+                            written.truncate(written.trim_end_matches('/').len());
+                        }
+                        add(written);
+                    }
+                }
+            }
+        }
+        Self(pairs)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that the other one doesn't have.
+    #[must_use]
+    pub fn without(self, other: &Self) -> Vec<(PairDigest, HostPath)> {
+        let new = self.0.into_iter();
+        new.filter(|(digest, _)| !other.0.contains_key(digest)).collect()
+    }
+}
+
+/// Of all Ingresses that there are, the hosts and paths.
+#[derive(Clone, Debug, Default)]
+pub struct IngressIndex {
+    namespaces: HashMap<String, Shelf>,
+    /// In which namespaces there is one that has it.
+    holders: BTreeSet<(PairDigest, Arc<str>)>,
+}
+
+/// Those of one namespace.
+#[derive(Clone, Debug, Default)]
+struct Shelf {
+    ingresses: BTreeMap<Arc<str>, Held>,
+    pairs: BTreeSet<(PairDigest, Arc<str>)>,
+    /// How many of them there was no room for.
+    cut: usize,
+    /// Whether there was none even for remembering that.
+    is_lost: bool,
+}
+
+/// What one Ingress has.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    pairs: Vec<PairDigest>,
+    is_cut: bool,
+}
+
+/// Who has a host and a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl IngressIndex {
+    /// An Ingress has, from now on, these hosts and paths, or is no more.
+    pub fn learn(&mut self, namespace: &str, name: &str, pairs: Option<&IngressRoutes>) {
+        self.forget(namespace, name);
+        let Some(pairs) = pairs.filter(|pairs| !pairs.is_empty()) else {
+            self.sweep(namespace);
+            return;
+        };
+        let shelf = self.namespaces.entry(namespace.to_owned()).or_default();
+        let room = MOST_OF_NAMESPACE.saturating_sub(shelf.pairs.len()).min(MOST_OF_ONE);
+        let kept: Vec<PairDigest> = pairs.0.keys().copied().take(room).collect();
+        let is_cut = kept.len() < pairs.len();
+        if is_cut && shelf.cut >= MOST_OF_NAMESPACE {
+            shelf.is_lost = true;
+            return;
+        }
+        shelf.cut = shelf.cut.saturating_add(usize::from(is_cut));
+        let (name, namespace): (Arc<str>, Arc<str>) = (name.into(), namespace.into());
+        for digest in &kept {
+            shelf.pairs.insert((*digest, Arc::clone(&name)));
+            self.holders.insert((*digest, Arc::clone(&namespace)));
+        }
+        shelf.ingresses.insert(name, Held { pairs: kept, is_cut });
+    }
+
+    fn forget(&mut self, namespace: &str, name: &str) {
+        let Some(shelf) = self.namespaces.get_mut(namespace) else {
+            return;
+        };
+        let Some((name, held)) = shelf.ingresses.remove_entry(name) else {
+            return;
+        };
+        shelf.cut = shelf.cut.saturating_sub(usize::from(held.is_cut));
+        for digest in held.pairs {
+            shelf.pairs.remove(&(digest, Arc::clone(&name)));
+            if find_first(&shelf.pairs, digest, "").is_none() {
+                self.holders.remove(&(digest, namespace.into()));
+            }
+        }
+    }
+
+    /// A namespace is no more. Of its Ingresses it is told one by one that they are no more, and maybe later: one of the same name may have come
+    /// since.
+    pub fn forget_namespace(&mut self, namespace: &str) {
+        if let Some(shelf) = self.namespaces.get_mut(namespace) {
+            shelf.is_lost = false;
+        }
+        self.sweep(namespace);
+    }
+
+    fn sweep(&mut self, namespace: &str) {
+        let is_bare = |shelf: &Shelf| shelf.ingresses.is_empty() && !shelf.is_lost;
+        if self.namespaces.get(namespace).is_some_and(is_bare) {
+            self.namespaces.remove(namespace);
+        }
+    }
+
+    /// Whether nothing is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.namespaces.is_empty()
+    }
+
+    /// Whether a namespace has more than is remembered of it, or would with so many more of this Ingress.
+    #[must_use]
+    pub fn is_full(&self, namespace: &str, name: &str, more: usize) -> bool {
+        let Some(shelf) = self.namespaces.get(namespace) else {
+            return more > MOST_OF_NAMESPACE;
+        };
+        let own = shelf.ingresses.get(name).map_or(0, |held| held.pairs.len());
+        let others = shelf.pairs.len().saturating_sub(own);
+        shelf.cut > 0 || shelf.is_lost || others.saturating_add(more) > MOST_OF_NAMESPACE
+    }
+
+    /// Another Ingress of a namespace that has it.
+    #[must_use]
+    pub fn find_in(&self, namespace: &str, digest: PairDigest, but: (&str, &str)) -> Option<Holder> {
+        let shelf = self.namespaces.get(namespace)?;
+        let own = if but.0 == namespace { but.1 } else { "" };
+        let name = find_first(&shelf.pairs, digest, own)?;
+        Some(Holder {
+            namespace: namespace.to_owned(),
+            name: name.to_string(),
+        })
+    }
+
+    /// Another Ingress of the cluster that has it.
+    #[must_use]
+    pub fn find(&self, digest: PairDigest, but: (&str, &str)) -> Option<Holder> {
+        let beside = find_first(&self.holders, digest, but.0);
+        let there = self.find_in(but.0, digest, but);
+        there.or_else(|| self.find_in(beside?, digest, but))
+    }
+}
+
+/// The first name beside a digest that isn't this one.
+fn find_first<'a>(pairs: &'a BTreeSet<(PairDigest, Arc<str>)>, digest: PairDigest, but: &str) -> Option<&'a str> {
+    let same = pairs.range((digest, Arc::from(""))..);
+    let mut same = same.take_while(|(found, _)| *found == digest);
+    same.find(|(_, name)| &**name != but).map(|(_, name)| &**name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ingress(rules: &[(&str, &str, &str)]) -> IngressRoutes {
+        let rules = rules.iter().map(|(host, path, kind)| {
+            json!({ "host": host, "http": { "paths": [{ "path": path, "pathType": kind, "backend": {} }] } })
+        });
+        IngressRoutes::of(&json!({ "spec": { "rules": rules.collect::<Vec<_>>() } }))
+    }
+
+    fn digest(host: &str, path: &str) -> PairDigest {
+        digest_of(&[host, path])
+    }
+
+    #[test]
+    fn what_a_server_would_route_alike_is_the_same() {
+        let same = ingress(&[("a", "/x", "Prefix"), ("a", "/x/", "Prefix"), ("a", "/x", "Exact")]);
+        assert_eq!(same.len(), 1);
+        let different = ingress(&[
+            ("a", "/x", "Exact"),
+            ("a", "/x/", "Exact"),
+            ("a", "/", "Prefix"),
+            ("b", "/x", "Exact"),
+            ("", "/x", "Exact"),
+        ]);
+        assert_eq!(different.len(), 5);
+        let whole = IngressRoutes::of(
+            &json!({ "spec": { "rules": [{ "host": "a" }, { "host": "a", "http": { "paths": [] } }] } }),
+        );
+        assert_eq!(whole, ingress(&[("a", "", "ImplementationSpecific")]));
+        assert_eq!(whole, ingress(&[("a", "/", "Prefix")]));
+    }
+
+    #[test]
+    fn of_what_is_no_ingress_there_are_none() {
+        for odd in [
+            json!(null),
+            json!({ "spec": { "defaultBackend": { "service": {} } } }),
+            json!({ "spec": { "rules": 7 } }),
+        ] {
+            assert!(IngressRoutes::of(&odd).is_empty(), "{odd}");
+        }
+        let odd = IngressRoutes::of(&json!({ "spec": { "rules": [7, { "host": 7, "http": { "paths": [7] } }] } }));
+        assert_eq!(odd, ingress(&[("", "/", "Prefix")]));
+    }
+
+    #[test]
+    fn an_ingress_is_found_by_others_and_not_by_itself() {
+        let mut index = IngressIndex::default();
+        let pairs = ingress(&[("a", "/", "Prefix")]);
+        let pair = digest("a", "/");
+        index.learn("one", "web", Some(&pairs));
+        assert_eq!(index.find(pair, ("one", "web")), None);
+        assert_eq!(index.find(pair, ("two", "web")).unwrap().namespace, "one");
+        assert_eq!(index.find_in("one", pair, ("one", "other")).unwrap().name, "web");
+        assert_eq!(index.find_in("two", pair, ("one", "other")), None);
+        index.learn("two", "web", Some(&pairs));
+        assert_eq!(index.find(pair, ("one", "web")).unwrap().namespace, "two");
+        index.learn("one", "twin", Some(&pairs));
+        assert_eq!(index.find(pair, ("one", "web")).unwrap().name, "twin");
+        // It moves on, and goes.
+        index.learn("one", "twin", Some(&ingress(&[("b", "/", "Prefix")])));
+        index.learn("one", "web", None);
+        index.learn("two", "web", None);
+        assert_eq!(index.find(pair, ("", "")), None);
+        index.learn("one", "twin", None);
+        assert!(index.is_empty() && index.holders.is_empty(), "{index:?}");
+    }
+
+    #[test]
+    fn whoever_takes_thousands_makes_nobody_remember_more_than_so_many_and_fills_no_other_namespace() {
+        let mut index = IngressIndex::default();
+        for number in 0..5000 {
+            let pairs = ingress(&[(&format!("host-{number}"), "/", "Prefix")]);
+            index.learn("greedy", &format!("web-{number}"), Some(&pairs));
+        }
+        let shelf = &index.namespaces["greedy"];
+        assert_eq!(shelf.pairs.len(), MOST_OF_NAMESPACE);
+        assert!(shelf.ingresses.len() <= 2 * MOST_OF_NAMESPACE);
+        assert_eq!(index.holders.len(), MOST_OF_NAMESPACE);
+        assert!(index.is_full("greedy", "web-1", 1) && !index.is_full("other", "web", 1));
+        for number in 0..5000 {
+            index.learn("greedy", &format!("web-{number}"), None);
+        }
+        assert!(
+            index.is_full("greedy", "web-1", 1),
+            "nobody knows what there was no room for"
+        );
+        index.forget_namespace("greedy");
+        assert!(index.is_empty() && index.holders.is_empty());
+        let large: Vec<String> = (0..1000).map(|number| format!("/{number}")).collect();
+        let large: Vec<(&str, &str, &str)> = large.iter().map(|path| ("a", path.as_str(), "Exact")).collect();
+        index.learn("other", "web", Some(&ingress(&large)));
+        assert_eq!(index.namespaces["other"].pairs.len(), MOST_OF_ONE);
+        assert!(index.is_full("other", "next", 1));
+        index.learn("other", "web", None);
+        assert!(
+            !index.is_full("other", "next", MOST_OF_NAMESPACE) && index.is_full("other", "next", MOST_OF_NAMESPACE + 1)
+        );
+    }
+}
