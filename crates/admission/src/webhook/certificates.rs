@@ -197,6 +197,13 @@ fn write_pem(certificate: &CertificateDer<'_>) -> String {
     text
 }
 
+/// When the first certificate of a text in PEM ends, if there is one.
+#[must_use]
+pub fn find_end(pem: &[u8]) -> Option<Timestamp> {
+    let certificate = CertificateDer::from_pem_slice(pem).ok()?;
+    Some(read_validity(&certificate)?.until)
+}
+
 fn read_validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let validity = certificate.validity();

@@ -30,7 +30,7 @@ mod shown;
 mod trust;
 mod written_over;
 
-pub use certificates::CertificateError;
+pub use certificates::{CertificateError, find_end};
 pub use configurations::ConfigurationKeeper;
 pub use door::{WebhookDoor, WebhookSettings};
 pub use facts::{KnownFacts, Unknown};

@@ -4,6 +4,7 @@
 //! values: none of a credential is in anything here, neither in what is seen nor in what is to be done; a shell keeps one from the answer that
 //! made it until it is in its Secret.
 
+pub mod audit;
 pub mod configuration;
 pub mod host;
 pub mod request;

@@ -54,15 +54,24 @@ pub fn make_portable(object: &Value) -> Value {
 /// The Secrets in an object's own namespace that hold its credentials and keys.
 #[must_use]
 pub fn list_credentials(object: &Value) -> BTreeSet<String> {
+    let named = list_credential_fields(object).into_iter();
+    named.map(|(_, name)| name.to_owned()).collect()
+}
+
+/// The same with the fields that name them, such as `.spec.secretRef` and `.spec.sources[2].secretRef`.
+#[must_use]
+pub fn list_credential_fields(object: &Value) -> Vec<(String, &str)> {
     let view = ObjectView::of(object);
-    let own = CREDENTIALS.iter().filter_map(|path| view.find_text(path));
-    let of_sources = view
-        .list_views("/spec/sources")
-        .filter_map(|source| source.find_text("/secretRef/name"));
-    own.chain(of_sources)
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let own = CREDENTIALS.iter().filter_map(|path| {
+        let field = path.trim_end_matches("/name").replace('/', ".");
+        Some((field, view.find_text(path)?))
+    });
+    let sources = view.list_views("/spec/sources").enumerate();
+    let of_sources = sources.filter_map(|(index, source)| {
+        let name = source.find_text("/secretRef/name")?;
+        Some((format!(".spec.sources[{index}].secretRef"), name))
+    });
+    own.chain(of_sources).filter(|(_, name)| !name.is_empty()).collect()
 }
 
 /// What generated an object and would generate it again, as `Kind/name`.
@@ -104,5 +113,15 @@ mod tests {
             "postBuild": {"substituteFrom": [{"kind": "Secret", "name": "variables"}]}}});
         let names: Vec<String> = list_credentials(&spec).into_iter().collect();
         assert_eq!(names, ["a", "b", "c", "d"]);
+        let fields = list_credential_fields(&spec);
+        let expected = [
+            (".spec.secretRef", "a"),
+            (".spec.proxySecretRef", "b"),
+            (".spec.verify.secretRef", "c"),
+            (".spec.decryption.secretRef", "a"),
+            (".spec.sources[0].secretRef", "d"),
+        ];
+        let expected = expected.map(|(field, name)| (field.to_owned(), name));
+        assert_eq!(fields, expected);
     }
 }

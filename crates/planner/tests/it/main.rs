@@ -9,6 +9,7 @@
     reason = "tests may panic"
 )]
 
+mod access_audit;
 mod alert;
 mod artifact_generator;
 mod bucket;

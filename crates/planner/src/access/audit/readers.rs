@@ -1,0 +1,165 @@
+//! Who may come to a Secret, as RBAC has it. Owns the way from what the API server lists to what `tenancy::access::readers` judges. Refuses to hold whatever
+//! somebody writes into roles: there is room for so many words, and what is beyond may give anything.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_api::ObjectView;
+use tenure_tenancy::access::readers::{
+    BindingFacts, Meant, OtherReader, RuleFacts, SubjectFacts, Way, list_other_readers,
+};
+
+use super::Named;
+
+/// The most words of roles that are held, and the most of bindings with what they give.
+const MOST_WORDS: usize = 200_000;
+/// The most ServiceAccounts whose tokens are asked about.
+const MOST_ACCOUNTS: usize = 64;
+
+/// Roles of a namespace, or ClusterRoles.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    rules: BTreeMap<String, Option<Vec<RuleFacts>>>,
+    words: usize,
+    is_partial: bool,
+}
+
+impl Roles {
+    /// Those that can't be listed: each may give anything.
+    #[must_use]
+    pub fn unread() -> Self {
+        Self {
+            is_partial: true,
+            ..Self::default()
+        }
+    }
+
+    /// There are more than were listed.
+    pub fn leave_out(&mut self) {
+        self.is_partial = true;
+    }
+
+    /// Takes one in.
+    pub fn add(&mut self, role: &Value) {
+        let view = ObjectView::of(role);
+        let rules = match role.get("rules") {
+            None | Some(Value::Null) => Some(Vec::new()),
+            Some(rules) => Vec::<RuleFacts>::deserialize(rules).ok(),
+        };
+        self.words = self.words.saturating_add(rules.as_deref().map_or(1, count_words));
+        let rules = rules.filter(|_| self.words <= MOST_WORDS);
+        self.rules.insert(view.read_text("/metadata/name").to_owned(), rules);
+    }
+
+    /// What one gives. One that isn't there gives nothing.
+    fn find(&self, name: &str) -> Option<Vec<RuleFacts>> {
+        match self.rules.get(name) {
+            Some(rules) => rules.clone(),
+            None if self.is_partial => None,
+            None => Some(Vec::new()),
+        }
+    }
+}
+
+fn count_words(rules: &[RuleFacts]) -> usize {
+    let words = |rule: &RuleFacts| {
+        let lists = [&rule.api_groups, &rule.resources, &rule.resource_names, &rule.verbs];
+        lists.iter().map(|list| list.len()).sum::<usize>() + 1
+    };
+    rules.iter().map(words).sum()
+}
+
+/// RoleBindings of a namespace, or ClusterRoleBindings, with what they give.
+#[derive(Clone, Debug, Default)]
+pub struct Bindings {
+    facts: Vec<BindingFacts>,
+    words: usize,
+    /// Whether there are more than are known.
+    pub is_partial: bool,
+}
+
+impl Bindings {
+    /// Takes one in.
+    pub fn add(&mut self, binding: &Value, roles: &Roles, cluster_roles: &Roles) {
+        let view = ObjectView::of(binding);
+        let subjects = match binding.get("subjects") {
+            None | Some(Value::Null) => Vec::new(),
+            // Somebody whom nobody can read gets nothing: the API server reads the same list.
+            Some(subjects) => Vec::<SubjectFacts>::deserialize(subjects).unwrap_or_default(),
+        };
+        if subjects.is_empty() {
+            return;
+        }
+        let role = view.read_text("/roleRef/name");
+        let given = match view.read_text("/roleRef/kind") {
+            "Role" => roles.find(role),
+            _ => cluster_roles.find(role),
+        };
+        let weight = subjects.len() + given.as_deref().map_or(1, count_words);
+        self.words = self.words.saturating_add(weight);
+        if self.words > MOST_WORDS {
+            self.is_partial = true;
+            return;
+        }
+        self.facts.push(BindingFacts {
+            name: view.read_text("/metadata/name").to_owned(),
+            rules: given,
+            subjects,
+        });
+    }
+}
+
+/// Who may come to a Secret: by what its namespace gives, and by what the cluster gives. Each of both may not be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readers {
+    /// By RoleBindings.
+    pub by_namespace: Result<Vec<OtherReader>, String>,
+    /// By ClusterRoleBindings.
+    pub by_cluster: Result<Vec<OtherReader>, String>,
+}
+
+/// Finds who may, and whose tokens and name open the way too: those of the namespace's ServiceAccounts that may read it.
+#[must_use]
+pub fn find_readers(secret: &Named, own: &Result<Bindings, String>, cluster: &Result<Bindings, String>) -> Readers {
+    let find = |bindings: &Bindings, accounts: &[String]| {
+        let meant = Meant {
+            namespace: &secret.namespace,
+            secret: &secret.name,
+            accounts,
+            others: &[],
+        };
+        list_other_readers(meant, &bindings.facts)
+    };
+    let prefix = format!("system:serviceaccount:{}:", secret.namespace);
+    let mut accounts: Vec<String> = Vec::new();
+    let mut found = Vec::new();
+    for bindings in [own, cluster] {
+        let bindings = bindings.as_ref().map_err(Clone::clone);
+        let readers = bindings.map(|bindings| (bindings, find(bindings, &[])));
+        for reader in readers.iter().flat_map(|(_, readers)| readers) {
+            let account = reader.who.strip_prefix(&prefix).filter(|_| reader.way == Way::Reads);
+            if let Some(account) = account.filter(|_| accounts.len() < MOST_ACCOUNTS)
+                && !accounts.iter().any(|known| known == account)
+            {
+                accounts.push(account.to_owned());
+            }
+        }
+        found.push(readers);
+    }
+    let mut found = found.into_iter().map(|readers| {
+        readers.map(|(bindings, mut readers)| {
+            // The accounts themselves are meant in this one, so what is new is who comes by them.
+            let others = find(bindings, &accounts).into_iter();
+            readers.extend(others.filter(|other| matches!(other.way, Way::TakesToken(_) | Way::Impersonates(_))));
+            readers.sort_by(|one, other| (&one.way, one).cmp(&(&other.way, other)));
+            readers.dedup();
+            readers
+        })
+    });
+    let nothing = || Ok(Vec::new());
+    Readers {
+        by_namespace: found.next().unwrap_or_else(nothing),
+        by_cluster: found.next().unwrap_or_else(nothing),
+    }
+}
