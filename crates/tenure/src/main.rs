@@ -28,6 +28,7 @@ mod logging;
 mod metrics_server;
 mod object_path;
 mod output;
+mod pages;
 mod plain_http;
 mod plane;
 mod pod;
@@ -113,6 +114,7 @@ enum Command {
     Trace(commands::trace::Trace),
     Who(commands::who::Who),
     Audit(commands::audit::Audit),
+    Access(commands::access::Command),
     Adopt(commands::adopt::Adopt),
     Customizer(commands::customizer::Command),
     Attest(commands::attest::Attest),
@@ -204,6 +206,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Restore(restore) => block_on(restore.run()),
         Command::Who(who) => block_on(who.run()),
         Command::Audit(audit) => block_on(audit.run()),
+        Command::Access(access) => block_on(access.run()),
         Command::Adopt(adopt) => block_on(adopt.run()),
         Command::Customizer(customizer) => block_on(customizer.run()),
         Command::Attest(attest) => block_on(attest.run()),

@@ -123,6 +123,16 @@ pub(crate) fn write_path(resource: &tenure_cluster::Resource, namespace: &str, n
     )
 }
 
+/// The path of a collection, in one namespace or in all.
+pub(crate) fn write_collection(resource: &tenure_cluster::Resource, namespace: Option<&str>) -> String {
+    let base = if resource.group.is_empty() { "/api" } else { "/apis" };
+    let namespace = namespace
+        .filter(|_| resource.namespaced)
+        .map(|namespace| format!("/namespaces/{}", encode(namespace)))
+        .unwrap_or_default();
+    format!("{base}/{}{namespace}/{}", resource.api_version(), resource.plural)
+}
+
 /// A part of a path or a value of a query: everything but letters, digits and what needs no escape (RFC 3986).
 pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::new();

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+pub(crate) mod access;
 pub(crate) mod adopt;
 pub(crate) mod attest;
 pub(crate) mod audit;

@@ -10,6 +10,7 @@
     reason = "tests may panic"
 )]
 
+mod access;
 mod artifact_endpoint;
 mod attest;
 mod audit;

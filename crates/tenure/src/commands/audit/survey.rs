@@ -16,12 +16,11 @@ use tenure_planner::ownership::{Keeper, KustomizationName, judge_keeper, read_in
 
 use crate::failure::{Failure, chain};
 use crate::inspection::ONLY_METADATA;
+use crate::pages::{self, Refusal};
 use crate::{provenance, resources};
 
 /// How many requests are under way at once.
 const AT_ONCE: usize = 8;
-/// How many objects a page has.
-const PAGE: usize = 500;
 /// Metadata alone, of a list.
 const LIST_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
@@ -148,7 +147,13 @@ impl Survey {
                 ));
             }
         };
-        let listed = list(client, &collection(&resource, namespace), "application/json", "").await;
+        let listed = list(
+            client,
+            &resources::write_collection(&resource, namespace),
+            "application/json",
+            "",
+        )
+        .await;
         for kustomization in listed.map_err(Failure::environment)? {
             let Some(name) = name_of(&kustomization) else { continue };
             match read_inventory(&kustomization) {
@@ -176,7 +181,7 @@ impl Survey {
             .filter(|resource| resource.watchable && (namespace.is_none() || resource.namespaced))
             .collect();
         let lists = kinds.into_iter().map(|resource| async move {
-            let path = collection(&resource, namespace);
+            let path = resources::write_collection(&resource, namespace);
             (list(client, &path, LIST_METADATA, OWNER_NAME).await, resource)
         });
         let listed: Vec<_> = futures::stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
@@ -315,39 +320,18 @@ fn name_of(object: &Value) -> Option<KustomizationName> {
     })
 }
 
-fn collection(resource: &Resource, namespace: Option<&str>) -> String {
-    let base = if resource.group.is_empty() { "/api" } else { "/apis" };
-    let namespace = namespace
-        .filter(|_| resource.namespaced)
-        .map(|namespace| format!("/namespaces/{}", resources::encode(namespace)))
-        .unwrap_or_default();
-    format!("{base}/{}{namespace}/{}", resource.api_version(), resource.plural)
-}
-
-/// All objects of a collection that have the label, page by page; all if none is named.
+/// All objects of a collection that have the label; all if none is named.
 async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, String> {
-    let (mut objects, mut from) = (Vec::new(), String::new());
-    loop {
-        let mut query = format!("{path}?limit={PAGE}");
-        for (parameter, value) in [("labelSelector", label), ("continue", from.as_str())] {
-            if !value.is_empty() {
-                query.push_str(&format!("&{parameter}={}", resources::encode(value)));
-            }
-        }
-        match get(client, &query, accept).await {
-            Answer::Object(mut page) => {
-                from = ObjectView::of(&page).read_text("/metadata/continue").to_owned();
-                if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-                    objects.extend(items);
-                }
-            }
-            // What has been listed so far is not all.
-            Answer::Absent => return Err("it is served no more".to_owned()),
-            Answer::Refused(why) => return Err(why),
-        }
-        if from.is_empty() {
-            return Ok(objects);
-        }
+    let path = match label {
+        "" => path.to_owned(),
+        label => format!("{path}?labelSelector={}", resources::encode(label)),
+    };
+    let mut objects = Vec::new();
+    match pages::visit(client, &path, (accept, usize::MAX), |object| objects.push(object)).await {
+        Ok(_) => Ok(objects),
+        // What has been listed so far is not all.
+        Err(Refusal::Absent) => Err("it is served no more".to_owned()),
+        Err(refusal) => Err(refusal.to_string()),
     }
 }
 

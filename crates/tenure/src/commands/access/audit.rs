@@ -1,0 +1,211 @@
+//! `tenure access audit`: every credential that a source uses, with its form, its age, to whom it is shown and who may read it. Owns how that is printed,
+//! and the exit code. Refuses to print a value, a part of one or its length: nothing that it is given has one.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenure_api::access::Period;
+use tenure_api::text::visible_line;
+use tenure_planner::access::audit::{Look, Row, Verdict};
+use tenure_tenancy::access::readers::{self, OtherReader};
+
+use super::survey::Survey;
+use crate::connect::{Connect, Scope};
+use crate::failure::Failure;
+use crate::output;
+
+/// List every credential that a source uses, whoever made it: its form, its age, to whom it is shown, who may read it.
+///
+/// Looks with your own rights, and says what you may not look at. Values are never printed. Exits with 1 if a credential is older than
+/// asked, has ended, or can't be judged.
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// How old a credential may be, from 1d to 365d.
+    #[arg(long, value_name = "PERIOD", default_value = "90d")]
+    older_than: Period,
+    /// How it is printed.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Text)]
+    output: Form,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+impl Audit {
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let client = self.connect.client().await?;
+        let now = Timestamp::now();
+        let survey = Survey::make(&client, self.scope.namespace(&client).as_deref(), now).await?;
+        let judged: Vec<(&Row, Verdict)> = survey
+            .rows
+            .iter()
+            .map(|row| (row, row.judge(self.older_than, now)))
+            .collect();
+        let found = judged.iter().filter(|(_, verdict)| verdict.is_finding()).count();
+        match self.output {
+            Form::Json => {
+                let credentials: Vec<Value> = judged
+                    .iter()
+                    .map(|(row, verdict)| describe_for_programs(row, verdict, now))
+                    .collect();
+                let told = json!({"credentials": credentials, "leftOut": survey.notes, "olderThan": self.older_than.to_string()});
+                let text = serde_json::to_string_pretty(&told);
+                output::print_line(text.map_err(|error| Failure::internal(error.to_string()))?);
+            }
+            Form::Text => {
+                for (row, verdict) in &judged {
+                    print(row, verdict, self.older_than, now);
+                }
+                for note in &survey.notes {
+                    output::print_note(visible_line(note));
+                }
+                output::print_line(format!(
+                    "{} credentials: {found} are older than {}, have ended, or can't be judged",
+                    judged.len(),
+                    self.older_than
+                ));
+            }
+        }
+        Ok(ExitCode::from(u8::from(found > 0 || !survey.notes.is_empty())))
+    }
+}
+
+fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
+    let line = |title: &str, text: &str| {
+        output::print_line(format!("  {title:<13}{}", visible_line(text)));
+    };
+    let state = match verdict {
+        Verdict::Young => output::good("young enough"),
+        Verdict::Public => output::good("nothing secret in it"),
+        Verdict::Absent => output::bad("is not there"),
+        Verdict::Old => output::bad(&format!("older than {older_than}")),
+        Verdict::Ended => output::bad("has ended"),
+        Verdict::Unjudged(why) => output::bad(&visible_line(why)),
+    };
+    let name = row.secret.to_string();
+    output::print_line(format!("{}  {state}", output::bold(&visible_line(&name))));
+    let forms = list_forms(row);
+    if !forms.is_empty() {
+        line("form", &forms.join(", "));
+    }
+    if let Look::Seen(facts) = &row.look {
+        if let (Some(at), Some(age)) = (facts.written_at, row.find_age(now)) {
+            line("written", &format!("{at}, {} ago", describe_age(age)));
+        }
+        if let Some(end) = facts.ends_at {
+            line("ends", &end.to_string());
+        }
+        if let Some(made_as) = &facts.made_as {
+            line("labelled", &format!("{made_as}, made by Tenure"));
+        }
+        if !facts.registries.is_empty() {
+            line("registries", &join(&facts.registries));
+        }
+    }
+    if let Some(fingerprint) = row.find_fingerprint() {
+        line("public key", fingerprint);
+    }
+    let uses: Vec<String> = row
+        .usage
+        .uses
+        .iter()
+        .map(|one| format!("{} {}", one.by, one.field))
+        .collect();
+    let more = match row.usage.more {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    line("used by", &format!("{}{more}", uses.join(", ")));
+    if !row.usage.shown_to.is_empty() {
+        line("shown to", &join(&row.usage.shown_to));
+    }
+    for (title, kind, readers) in [
+        ("namespace", "RoleBinding", &row.readers.by_namespace),
+        ("cluster", "ClusterRoleBinding", &row.readers.by_cluster),
+    ] {
+        match readers {
+            Err(why) => line(title, &format!("who may read it isn't known: {why}")),
+            Ok(readers) => {
+                for reader in readers {
+                    line(
+                        title,
+                        &format!("{} {} ({kind} {})", reader.who, reader.way, reader.binding),
+                    );
+                }
+                if is_cut(readers) {
+                    line(title, "and more ways, which are left out");
+                }
+            }
+        }
+    }
+}
+
+fn list_forms(row: &Row) -> Vec<&'static str> {
+    row.list_forms().into_iter().map(|form| form.as_str()).collect()
+}
+
+fn join<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
+    texts.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn is_cut(readers: &[OtherReader]) -> bool {
+    readers.len() >= readers::MOST
+}
+
+fn describe_age(age: SignedDuration) -> String {
+    match age.as_hours() {
+        hours if hours < 48 => format!("{hours} hours"),
+        hours => format!("{} days", hours / 24),
+    }
+}
+
+fn describe_for_programs(row: &Row, verdict: &Verdict, now: Timestamp) -> Value {
+    let facts = match &row.look {
+        Look::Seen(facts) => Some(facts),
+        Look::Absent | Look::Refused | Look::Failed(_) => None,
+    };
+    let why = match verdict {
+        Verdict::Unjudged(why) => Some(why),
+        _ => None,
+    };
+    let uses: Vec<Value> = row
+        .usage
+        .uses
+        .iter()
+        .map(|one| json!({"by": one.by, "field": one.field}))
+        .collect();
+    json!({
+        "namespace": row.secret.namespace, "name": row.secret.name, "verdict": verdict.as_str(), "why": why, "forms": list_forms(row),
+        "writtenAt": facts.and_then(|facts| facts.written_at).map(|at| at.to_string()),
+        "ageSeconds": row.find_age(now).map(|age| age.as_secs()),
+        "endsAt": facts.and_then(|facts| facts.ends_at).map(|at| at.to_string()),
+        "madeAs": facts.and_then(|facts| facts.made_as.as_ref()),
+        "registries": facts.map(|facts| &facts.registries),
+        "fingerprint": row.find_fingerprint(),
+        "uses": uses, "moreUses": row.usage.more, "shownTo": row.usage.shown_to,
+        "readers": {"namespace": describe_readers(&row.readers.by_namespace), "cluster": describe_readers(&row.readers.by_cluster)},
+    })
+}
+
+fn describe_readers(readers: &Result<Vec<OtherReader>, String>) -> Value {
+    match readers {
+        Err(why) => json!({"known": false, "why": why}),
+        Ok(readers) => {
+            let told = readers
+                .iter()
+                .map(|reader| json!({"who": reader.who, "way": reader.way.to_string(), "binding": reader.binding}));
+            json!({"known": true, "leftOut": is_cut(readers), "ways": told.collect::<Vec<_>>()})
+        }
+    }
+}

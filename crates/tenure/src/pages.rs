@@ -1,0 +1,133 @@
+//! Answers of an API server that may be as long as somebody likes, read within bounds: one object, or a list page by page. Owns how much of a list is in
+//! memory, which is one page, and that whoever makes many or large objects makes it neither endless nor too large. Refuses to keep what it reads.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use kube::client::Body;
+use serde_json::Value;
+use tenure_api::ObjectView;
+
+use crate::failure::chain;
+use crate::resources;
+
+/// How many objects a page has, and what that is divided by where they are large.
+const PAGE: usize = 500;
+const FEWER: usize = 8;
+/// The longest page of several objects, in bytes, and the longest object.
+const LONGEST_PAGE: usize = 16 << 20;
+const LONGEST_OBJECT: usize = 8 << 20;
+
+/// Why nothing was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It isn't there.
+    Absent,
+    /// Who asks may not.
+    Forbidden(String),
+    /// It is longer than anything that is read.
+    TooLong,
+    /// Something else, in words that hold nothing of what was asked for.
+    Failed(String),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Absent => formatter.write_str("it is not there"),
+            Self::Forbidden(message) | Self::Failed(message) => formatter.write_str(message),
+            Self::TooLong => formatter.write_str("the answer is longer than what is read"),
+        }
+    }
+}
+
+/// What stands at a path, as the API server sends it.
+pub(crate) async fn read(client: &kube::Client, path: &str, accept: &str) -> Result<Bytes, Refusal> {
+    read_bounded(client, path, accept, LONGEST_OBJECT).await
+}
+
+/// The same, read as an object.
+pub(crate) async fn read_object(client: &kube::Client, path: &str, accept: &str) -> Result<Value, Refusal> {
+    parse(&read(client, path, accept).await?)
+}
+
+/// Shows every object of a collection, `most` at most, and tells whether these were all. The path may have a query.
+pub(crate) async fn visit(
+    client: &kube::Client,
+    path: &str,
+    (accept, most): (&str, usize),
+    mut show: impl FnMut(Value),
+) -> Result<bool, Refusal> {
+    let (mut limit, mut from, mut shown) = (PAGE, String::new(), 0_usize);
+    let sign = if path.contains('?') { '&' } else { '?' };
+    loop {
+        let mut query = format!("{path}{sign}limit={limit}");
+        if !from.is_empty() {
+            query.push_str(&format!("&continue={}", resources::encode(&from)));
+        }
+        let longest = if limit > 1 { LONGEST_PAGE } else { LONGEST_OBJECT };
+        let text = match read_bounded(client, &query, accept, longest).await {
+            Err(Refusal::TooLong) if limit > 1 => {
+                limit = (limit / FEWER).max(1);
+                continue;
+            }
+            read => read?,
+        };
+        let mut page = parse(&text)?;
+        drop(text);
+        ObjectView::of(&page)
+            .read_text("/metadata/continue")
+            .clone_into(&mut from);
+        let Some(Value::Array(objects)) = page.get_mut("items").map(Value::take) else {
+            return Err(Refusal::Failed("what the API server answered is no list".to_owned()));
+        };
+        for object in objects {
+            if shown >= most {
+                return Ok(false);
+            }
+            shown = shown.saturating_add(1);
+            show(object);
+        }
+        if from.is_empty() {
+            return Ok(true);
+        }
+        if shown >= most {
+            return Ok(false);
+        }
+    }
+}
+
+async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: usize) -> Result<Bytes, Refusal> {
+    let request = http::Request::get(path)
+        .header(http::header::ACCEPT, accept)
+        .body(Body::empty())
+        .map_err(|error| Refusal::Failed(error.to_string()))?;
+    let response = client.send(request).await;
+    let response = response.map_err(|error| Refusal::Failed(chain(&error)))?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), longest).collect().await;
+    let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+        true => Refusal::TooLong,
+        false => Refusal::Failed(chain(&*error)),
+    })?;
+    let body = body.to_bytes();
+    if status.is_success() {
+        return Ok(body);
+    }
+    if status == http::StatusCode::NOT_FOUND {
+        return Err(Refusal::Absent);
+    }
+    let said = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+    let message = match ObjectView::of(&said).read_text("/message") {
+        "" => format!("the API server answered {status}"),
+        message => message.to_owned(),
+    };
+    Err(match status {
+        http::StatusCode::FORBIDDEN => Refusal::Forbidden(message),
+        _ => Refusal::Failed(message),
+    })
+}
+
+fn parse(text: &[u8]) -> Result<Value, Refusal> {
+    // A parser's words may hold a part of what it read.
+    serde_json::from_slice(text).map_err(|_| Refusal::Failed("what the API server answered is no JSON".to_owned()))
+}
