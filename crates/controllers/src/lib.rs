@@ -89,6 +89,8 @@ mod sight;
 mod source;
 mod spans;
 mod spool;
+#[cfg(test)]
+mod stage;
 mod standing;
 mod supervise;
 mod surface;

@@ -520,6 +520,12 @@ impl Fleet {
         }
     }
 
+    /// Whether each namespace in which something is seen has its lane: one about which nobody has answered yet, or that is on its way from one
+    /// lane to another, may come to any.
+    fn knows_all_lanes(&self) -> bool {
+        lock(&self.homes).values().all(|home| home.lane.is_some())
+    }
+
     /// Looks for Deployments of lanes that there are no longer, and deletes them, until everything ends.
     pub(super) async fn remove_left_over(self: Arc<Self>) {
         let mut pause = FIRST_LOOK;
@@ -532,6 +538,10 @@ impl Fleet {
     }
 
     async fn look_for_left_over(&self) -> Result<(), ClusterError> {
+        // As long as it isn't known whose a namespace is, nobody knows which lanes there are.
+        if !self.knows_all_lanes() {
+            return Ok(());
+        }
         let client = &self.means.controller;
         let resource = client.resource("apps/v1", "Deployment").await?;
         for deployment in client.list(&resource, PLATFORM_NAMESPACE).await? {

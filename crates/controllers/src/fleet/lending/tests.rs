@@ -7,35 +7,26 @@
     reason = "tests may panic"
 )]
 
-use std::convert::Infallible;
 use std::io::Read as _;
 use std::os::unix::fs::symlink;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tenure_api::{GitRepository, Tenant};
-use tenure_cluster::{Connection, Token};
+use tenure_api::GitRepository;
 use tenure_tenancy::identity;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::config::Config;
-use crate::fleet::Overview;
+use crate::fleet::Overview as _;
 use crate::frames::NamespaceFacts;
-use crate::hub::Hub;
-use crate::kinds;
-use crate::lane_mode::{ApartSettings, LaneMode, LaneProgram, LaneServer, ProcessSettings};
-use crate::means::Means;
+use crate::lane_mode::{LaneMode, LaneProgram, ProcessSettings};
+use crate::stage::{Stage, make_apart_settings};
 
 /// A hub that knows two tenants and what is nobody's, each with a namespace; `shared` has a source and a Kustomization.
 struct Scene {
-    hub: Arc<Hub>,
+    stage: Stage,
     fleet: Arc<Fleet>,
-    folder: tempfile::TempDir,
 }
 
 const CONTENT: &[u8] = b"an archive";
@@ -50,60 +41,22 @@ fn hex(bytes: &[u8]) -> String {
 
 impl Scene {
     fn set(grants: &[&str]) -> Self {
-        let folder = tempfile::TempDir::new().unwrap();
-        let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
-            std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
-        });
-        let connection = Connection::in_process(service, Token::new("t", None));
-        let mut config = Config::new(connection, folder.path().join("artifacts"));
-        config.settings.reference_grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-        config.lanes = LaneMode::Processes(Box::new(ProcessSettings {
-            program: LaneProgram {
-                program: "/bin/false".into(),
-                name: "false".into(),
-                arguments: Vec::new(),
-                environment: Vec::new(),
-            },
-            apart: ApartSettings {
-                server: LaneServer {
-                    url: "https://127.0.0.1:1".to_owned(),
-                    authorities: None,
-                    tls_name: None,
-                    unchecked: false,
+        let stage = Stage::set(|config| {
+            config.settings.reference_grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
+            config.lanes = LaneMode::Processes(Box::new(ProcessSettings {
+                program: LaneProgram {
+                    program: "/bin/false".into(),
+                    name: "false".into(),
+                    arguments: Vec::new(),
+                    environment: Vec::new(),
                 },
-                patience: Duration::from_secs(20),
-                own_memory: 0,
-            },
-        }));
-        let given = config.clone();
-        let table = kinds::list_kinds();
-        let hub = Hub::new(Means::new(config).unwrap(), table.hub.into(), table.lane.into());
-        for tenant in ["green", "mauve"] {
-            let object = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
-                "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": "1" }, "spec": { "owners": [] },
-                "status": { "spaces": [{ "name": tenant, "uid": format!("namespace-{tenant}") }], "size": 1, "state": "Active" } });
-            hub.caches
-                .of::<Tenant>()
-                .observe(serde_json::from_value(object).unwrap());
-            hub.take_tenant(tenant);
-            hub.namespaces.observe(namespace(tenant, Some(tenant), "1"));
-            hub.take_namespace(tenant);
-        }
-        hub.namespaces.observe(namespace("shared", None, "1"));
-        hub.take_namespace("shared");
-        let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
-        let end = CancellationToken::new();
-        let fleet = Fleet::of(
-            &given,
-            (overview, &hub.means, &hub.lane_kinds),
-            &TaskTracker::new(),
-            (&end, &end),
-        );
-        let scene = Self {
-            hub,
-            fleet: fleet.unwrap(),
-            folder,
-        };
+                apart: make_apart_settings(Duration::from_secs(20)),
+            }));
+        });
+        stage.show_two_tenants();
+        stage.show_namespace("shared", None, "1");
+        let fleet = stage.make_fleet();
+        let scene = Self { stage, fleet };
         scene.show(
             json!({ "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": { "namespace": "shared", "name": "app", "uid": "1", "resourceVersion": "1" },
@@ -121,7 +74,7 @@ impl Scene {
 
     /// A watch tells of an object of `shared`, which is the pool's.
     fn show(&self, object: Value) {
-        let shard = self.hub.open_shard("shared");
+        let shard = self.stage.hub.open_shard("shared");
         let kind = object["kind"].as_str().unwrap().to_owned();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         if kind == GitRepository::KIND.name {
@@ -136,6 +89,7 @@ impl Scene {
                 .observe(serde_json::from_value(object).unwrap());
         }
         let entry = self
+            .stage
             .hub
             .lane_kinds
             .iter()
@@ -148,7 +102,7 @@ impl Scene {
 
     /// What the pool's lane has fetched, as it wrote it.
     fn fetch(&self, content: &[u8]) {
-        let lane = self.folder.path().join("artifacts/lanes/pool");
+        let lane = self.stage.folder.path().join("artifacts/lanes/pool");
         let source = SourceKey::new("GitRepository", "shared", "app", "1").unwrap();
         let record = json!({ "revision": "main@sha1:1", "digest": digest(), "size": 3, "path": "p", "storedAt": null, "ignore": null });
         for (path, bytes) in [
@@ -163,7 +117,7 @@ impl Scene {
 
     /// A lane that has a namespace.
     fn lane(&self, name: &str, namespace: &str) -> LaneHandle {
-        let placement = self.hub.place_known(namespace);
+        let placement = self.stage.hub.place_known(namespace);
         let lane = LaneHandle::new(name, identity::decide_for_lane(&placement, namespace));
         lane.give(
             namespace,
@@ -175,16 +129,6 @@ impl Scene {
         );
         lane
     }
-}
-
-fn namespace(name: &str, tenant: Option<&str>, version: &str) -> Namespace {
-    let mut metadata = json!({ "name": name, "uid": format!("namespace-{name}"), "resourceVersion": version });
-    if let Some(tenant) = tenant {
-        metadata["labels"] = json!({ "capsule.clastix.io/tenant": tenant });
-        metadata["ownerReferences"] = json!([{ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
-            "name": tenant, "uid": format!("uid-{tenant}") }]);
-    }
-    serde_json::from_value(json!({ "metadata": metadata })).unwrap()
 }
 
 fn reference(from: &str, kind: &str, namespace: &str, name: &str) -> Reference {
@@ -257,8 +201,7 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     lock(&fleet.homes).extend(mirror.map(|mirror| ("shared".to_owned(), mirror)));
     // A lane that has just lost the namespace, although it holds on to it.
     let held_on = scene.lane("tenant/green", "green");
-    scene.hub.namespaces.observe(namespace("green", Some("mauve"), "2"));
-    assert!(scene.hub.take_namespace("green"));
+    assert!(scene.stage.show_namespace("green", Some("mauve"), "2"));
     assert!(matches!(fleet.lend(&held_on, &asked).await, Loan::Nothing));
 }
 
@@ -269,10 +212,10 @@ async fn what_a_lane_has_put_in_the_place_of_an_archive_is_not_opened() {
     let green = scene.lane("tenant/green", "green");
     let asked = reference("green", "GitRepository", "shared", "app");
     let source = SourceKey::new("GitRepository", "shared", "app", "1").unwrap();
-    let lane = scene.folder.path().join("artifacts/lanes/pool");
+    let lane = scene.stage.folder.path().join("artifacts/lanes/pool");
     let archive = lane.join(locate_archive(&source, &digest).unwrap());
     let record = lane.join(locate_record(&source));
-    let secret = scene.folder.path().join("token");
+    let secret = scene.stage.folder.path().join("token");
     std::fs::write(&secret, "sesame").unwrap();
     std::fs::remove_file(&archive).unwrap();
     symlink(&secret, &archive).unwrap();

@@ -7,25 +7,16 @@
     reason = "tests may panic"
 )]
 
-use std::convert::Infallible;
-use std::sync::Weak;
-
-use k8s_openapi::api::core::v1::Namespace;
-use serde_json::json;
-use tenure_api::Tenant;
-use tenure_cluster::{Connection, Token};
+use futures::FutureExt as _;
 use tenure_tenancy::identity;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::fleet::Overview;
+use crate::fleet::{Mirror, Overview as _};
 use crate::frames::{NamespaceFacts, write_frame};
-use crate::hub::Hub;
-use crate::kinds;
-use crate::lane_mode::{ApartSettings, LaneMode, LaneServer};
-use crate::means::Means;
+use crate::lane_mode::LaneMode;
 use crate::pod_line::{VERSION, write_hello};
+use crate::stage::{Stage, make_apart_settings};
 
 /// Long enough for what happens soon, and short enough to be waited for.
 const PATIENCE: Duration = Duration::from_millis(1200);
@@ -34,61 +25,21 @@ const PATIENCE: Duration = Duration::from_millis(1200);
 struct Scene {
     fleet: Arc<Fleet>,
     lane: Arc<LaneHandle>,
-    _hub: Arc<Hub>,
-    _folder: tempfile::TempDir,
+    stage: Stage,
 }
 
 impl Scene {
     fn set() -> Self {
-        let folder = tempfile::TempDir::new().unwrap();
-        let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
-            std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
+        let stage = Stage::set(|config| {
+            config.lanes = LaneMode::Pods(Box::new(PodSettings {
+                pods: LanePods::default(),
+                door: LaneDoor::default(),
+                apart: make_apart_settings(PATIENCE),
+            }));
         });
-        let connection = Connection::in_process(service, Token::new("t", None));
-        let mut config = Config::new(connection, folder.path().join("artifacts"));
-        config.lanes = LaneMode::Pods(Box::new(PodSettings {
-            pods: LanePods::default(),
-            door: LaneDoor::default(),
-            apart: ApartSettings {
-                server: LaneServer {
-                    url: "https://127.0.0.1:1".to_owned(),
-                    authorities: None,
-                    tls_name: None,
-                    unchecked: false,
-                },
-                patience: PATIENCE,
-                own_memory: 0,
-            },
-        }));
-        let given = config.clone();
-        let table = kinds::list_kinds();
-        let hub = Hub::new(Means::new(config).unwrap(), table.hub.into(), table.lane.into());
-        for tenant in ["green", "mauve"] {
-            let object = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
-                "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": "1" }, "spec": { "owners": [] },
-                "status": { "spaces": [{ "name": tenant, "uid": format!("namespace-{tenant}") }], "size": 1, "state": "Active" } });
-            hub.caches
-                .of::<Tenant>()
-                .observe(serde_json::from_value(object).unwrap());
-            hub.take_tenant(tenant);
-            let namespace = json!({ "metadata": { "name": tenant, "uid": format!("namespace-{tenant}"), "resourceVersion": "1",
-                "labels": { "capsule.clastix.io/tenant": tenant },
-                "ownerReferences": [{ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant",
-                    "name": tenant, "uid": format!("uid-{tenant}") }] } });
-            let namespace: Namespace = serde_json::from_value(namespace).unwrap();
-            hub.namespaces.observe(namespace);
-            hub.take_namespace(tenant);
-        }
-        let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
-        let (end, farewell) = (CancellationToken::new(), CancellationToken::new());
-        let fleet = Fleet::of(
-            &given,
-            (overview, &hub.means, &hub.lane_kinds),
-            &TaskTracker::new(),
-            (&end, &farewell),
-        );
-        let fleet = fleet.unwrap();
-        let placement = hub.place_known("green");
+        stage.show_two_tenants();
+        let fleet = stage.make_fleet();
+        let placement = stage.hub.place_known("green");
         let account = identity::decide_for_lane(&placement, "green");
         let lane = Arc::new(LaneHandle::new("tenant/green", account));
         let facts = NamespaceFacts {
@@ -98,12 +49,7 @@ impl Scene {
         };
         lane.give("green", facts);
         lock(&fleet.lanes).insert(lane.name.clone(), Arc::clone(&lane));
-        Self {
-            fleet,
-            lane,
-            _hub: hub,
-            _folder: folder,
-        }
+        Self { fleet, lane, stage }
     }
 
     /// A Pod with this uid connects; its end of the line.
@@ -281,4 +227,23 @@ async fn a_second_pod_waits_until_the_first_can_not_go_on() {
     assert_eq!(told.recv().await, Some(Fact::Ended(Cause::HungUp)));
     assert_eq!(scene.lane.pod.find_turn("three"), None);
     assert!(scene.lane.pod.find_turn("four").is_some());
+}
+
+#[tokio::test]
+async fn nothing_is_deleted_while_it_is_not_known_which_lanes_there_are() {
+    let scene = Scene::set();
+    let home = Mirror {
+        shard: scene.stage.hub.open_shard("mauve"),
+        lane: None,
+        is_moving: false,
+    };
+    lock(&scene.fleet.homes).insert("mauve".to_owned(), home);
+    let looked = scene.fleet.look_for_left_over().now_or_never();
+    assert!(matches!(looked, Some(Ok(()))), "nobody is asked: {looked:?}");
+    lock(&scene.fleet.homes).get_mut("mauve").unwrap().lane = Some(Arc::clone(&scene.lane));
+    let asked = scene.fleet.look_for_left_over().now_or_never();
+    assert!(
+        asked.is_none(),
+        "the cluster, which doesn't answer, is asked: {asked:?}"
+    );
 }
