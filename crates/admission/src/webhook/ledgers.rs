@@ -6,6 +6,7 @@
 //! [`tenure_tenancy::admission::ledger`], [`tenure_tenancy::admission::quota`] and [`tenure_tenancy::admission::collision`].
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -33,6 +34,27 @@ pub(super) enum Keep {
     Nothing,
     /// The place, for so long.
     For(Duration),
+}
+
+/// What comes of a claim, and what is to be written for it, if anything is.
+type Judged = (Result<(), Refusal>, Option<String>);
+
+impl Keep {
+    /// Has something judged by a ledger, for so long if it is to be kept.
+    fn settle<L: Clone + PartialEq + Display>(
+        self,
+        mut ledger: L,
+        judge: impl FnOnce(&mut L, Option<Duration>) -> Result<(), Refusal>,
+    ) -> Judged {
+        let before = ledger.clone();
+        match self {
+            Self::Nothing => (judge(&mut ledger, None), None),
+            Self::For(time) => {
+                let claimed = judge(&mut ledger, Some(time));
+                (claimed, (ledger != before).then(|| ledger.to_string()))
+            }
+        }
+    }
 }
 
 /// Where something is kept.
@@ -101,16 +123,10 @@ impl Ledgers {
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let of = Of::tenant(&claim.tenant, &claim.tenant_uid, LEDGER_ANNOTATION);
         self.write_down(&of, |text, now| {
-            let mut ledger = Ledger::read(text);
-            let claimed = match keep {
-                Keep::Nothing => return Ok((ledger.check(claim, &has_been_seen, now), None)),
-                Keep::For(time) => {
-                    let before = ledger.clone();
-                    let claimed = ledger.claim(claim, &has_been_seen, now, time);
-                    (claimed, (ledger != before).then(|| ledger.to_string()))
-                }
-            };
-            Ok(claimed)
+            Ok(keep.settle(Ledger::read(text), |ledger, time| match time {
+                None => ledger.check(claim, &has_been_seen, now),
+                Some(time) => ledger.claim(claim, &has_been_seen, now, time),
+            }))
         })
         .await
     }
@@ -129,16 +145,10 @@ impl Ledgers {
                 Ok(sums) => sums,
                 Err(refusal) => return Ok((Err(refusal), None)),
             };
-            let mut ledger = QuotaLedger::read(text);
-            let claimed = match keep {
-                Keep::Nothing => return Ok((ledger.check(claim, &sums, now), None)),
-                Keep::For(time) => {
-                    let before = ledger.clone();
-                    let claimed = ledger.claim(claim, &sums, now, time);
-                    (claimed, (ledger != before).then(|| ledger.to_string()))
-                }
-            };
-            Ok(claimed)
+            Ok(keep.settle(QuotaLedger::read(text), |ledger, time| match time {
+                None => ledger.check(claim, &sums, now),
+                Some(time) => ledger.claim(claim, &sums, now, time),
+            }))
         })
         .await
     }
@@ -161,16 +171,10 @@ impl Ledgers {
                 if let Err(refusal) = collide()? {
                     return Ok((Err(refusal), None));
                 }
-                let mut ledger = HostLedger::read(text);
-                let claimed = match keep {
-                    Keep::Nothing => return Ok((ledger.check(&part, now), None)),
-                    Keep::For(time) => {
-                        let before = ledger.clone();
-                        let claimed = ledger.claim(&part, now, time);
-                        (claimed, (ledger != before).then(|| ledger.to_string()))
-                    }
-                };
-                Ok(claimed)
+                Ok(keep.settle(HostLedger::read(text), |ledger, time| match time {
+                    None => ledger.check(&part, now),
+                    Some(time) => ledger.claim(&part, now, time),
+                }))
             });
             if let Err(refusal) = claimed.await? {
                 return Ok(Err(refusal));
@@ -183,7 +187,7 @@ impl Ledgers {
     async fn write_down(
         &self,
         of: &Of<'_>,
-        judge: impl Fn(&str, u64) -> Result<(Result<(), Refusal>, Option<String>), Unanswered>,
+        judge: impl Fn(&str, u64) -> Result<Judged, Unanswered>,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let resource = self.client.resource("coordination.k8s.io/v1", "Lease").await?;
         let _turn = self.wait_for_turn(&of.name).await;
