@@ -8,9 +8,10 @@ use tenure_planner::answer::{DeleteAnswer, Failure, Reason};
 use tenure_planner::surface::deploy_key::{
     Answer, Pair, SecretFacts, Step, Work, begin, is_ours, list_due, name_key, take,
 };
-use tenure_planner::surface::{Attempt, Memory, Plan, Snapshot, plan};
+use tenure_planner::surface::{Attempt, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
-use tenure_tenancy::Realm;
+
+use crate::surface::snapshot_of;
 
 const HOSTS: &str = "git.example ssh-ed25519 AAAA";
 
@@ -26,34 +27,8 @@ fn source() -> Value {
     json!({ "name": "app", "url": "ssh://git@git.example/blue/app.git", "deployKey": { "knownHosts": HOSTS } })
 }
 
-/// A Surface in a namespace of tenant `blue`, or of nobody, or of the platform.
 fn snapshot(namespace: &str, spec: Value) -> Snapshot {
-    let realm: Realm = serde_json::from_value(json!({
-        "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
-        "namespaces": [
-            { "name": "tenure-system" },
-            { "name": "nobody" },
-            { "name": "blue", "uid": "n-blue", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
-            { "name": "blue-dev", "uid": "n-blue-dev", "tenantLabel": "blue", "tenantOwners": [{ "name": "blue", "uid": "t" }] },
-        ],
-    }))
-    .unwrap();
-    let surface: tenure_api::Surface = serde_json::from_value(json!({
-        "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
-        "metadata": { "name": "shop", "namespace": namespace, "uid": "s", "generation": 1 },
-        "spec": spec,
-    }))
-    .unwrap();
-    Snapshot {
-        placement: realm.place(namespace),
-        live: BTreeMap::new(),
-        lane_trouble: None,
-        ownership: None,
-        keys: BTreeMap::new(),
-        attempt: Attempt::begin(start(), &surface.metadata),
-        memory: Memory::default(),
-        surface,
-    }
+    snapshot_of(("shop", namespace), spec, start())
 }
 
 fn forbidden() -> Failure {

@@ -13,6 +13,11 @@ fn now() -> Timestamp {
 }
 
 fn snapshot(namespace: &str, spec: Value) -> Snapshot {
+    snapshot_of(("apps", namespace), spec, now())
+}
+
+/// A Surface of this name, in a namespace of tenant `blue`, or of nobody, or of the platform, as it is met first at this time.
+pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Timestamp) -> Snapshot {
     let realm: Realm = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
         "namespaces": [
@@ -25,7 +30,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
     .unwrap();
     let surface: tenure_api::Surface = serde_json::from_value(json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
-        "metadata": { "name": "apps", "namespace": namespace, "uid": "s", "generation": 1 },
+        "metadata": { "name": name, "namespace": namespace, "uid": "s", "generation": 1 },
         "spec": spec,
     }))
     .unwrap();
@@ -35,7 +40,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
         lane_trouble: None,
         ownership: None,
         keys: std::collections::BTreeMap::new(),
-        attempt: Attempt::begin(now(), &surface.metadata),
+        attempt: Attempt::begin(at, &surface.metadata),
         memory: Memory::default(),
         surface,
     }

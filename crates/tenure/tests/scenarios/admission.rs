@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::process::{connect, free_port};
-use crate::world::{Admin, Cluster, Controllers, PATIENCE, ask_probe, wait_for_probe};
+use crate::world::{Admin, Cluster, Controllers, PATIENCE, ask_probe, list_webhook_flags, wait_for_probe};
 
 fn configuration(kind: &str) -> Value {
     json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "tenure"}})
@@ -65,16 +65,8 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     admin.apply(tenant("quarry", "bob")).await;
     let port = free_port();
     let health = free_port();
-    let (listens, is_found) = (format!("127.0.0.1:{port}"), format!("https://127.0.0.1:{port}"));
-    let probes = format!("127.0.0.1:{health}");
-    let flags = [
-        "--admission-address",
-        &listens,
-        "--admission-url",
-        &is_found,
-        "--health-address",
-        &probes,
-    ];
+    let flags = list_webhook_flags(port, health);
+    let flags = flags.each_ref().map(String::as_str);
     // Before: there is nobody who asks, and an owner makes no namespaces.
     let old = Controllers::start(&cluster.kubeconfig, &cluster.data("before"), &[]);
     admin.wait_for_leader(&old.candidate).await;

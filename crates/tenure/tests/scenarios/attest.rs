@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::process::free_port;
-use crate::world::{Cluster, Controllers, wait_for_probe};
+use crate::world::{Cluster, Controllers, list_webhook_flags, wait_for_probe};
 
 #[tokio::test]
 async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
@@ -117,16 +117,8 @@ async fn where_webhooks_judge_everything_holds() {
     let cluster = start_own("--admission", "applied ClusterRole tenure-admission").await;
     let port = free_port();
     let health = free_port();
-    let (listens, is_found) = (format!("127.0.0.1:{port}"), format!("https://127.0.0.1:{port}"));
-    let probes = format!("127.0.0.1:{health}");
-    let flags = [
-        "--admission-address",
-        &listens,
-        "--admission-url",
-        &is_found,
-        "--health-address",
-        &probes,
-    ];
+    let flags = list_webhook_flags(port, health);
+    let flags = flags.each_ref().map(String::as_str);
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);
     wait_for_probe(health, "/readyz", 200).await;
     wait_until_in_force(&cluster).await;

@@ -186,6 +186,21 @@ pub(crate) fn ask_probe(port: u16, path: &str) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
+/// What tells controllers to answer webhooks at one port of this machine, and probes at another.
+pub(crate) fn list_webhook_flags(port: u16, health: u16) -> [String; 6] {
+    let (listens, probes) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{health}"));
+    let is_found = format!("https://{listens}");
+    let flags = [
+        "--admission-address",
+        &listens,
+        "--admission-url",
+        &is_found,
+        "--health-address",
+        &probes,
+    ];
+    flags.map(str::to_owned)
+}
+
 /// Waits until a probe is answered so.
 pub(crate) async fn wait_for_probe(port: u16, path: &str, status: u16) {
     let started = Instant::now();
