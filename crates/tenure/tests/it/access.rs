@@ -92,7 +92,7 @@ async fn every_credential_is_told_and_no_value_is() {
         "shop/none  is not there",
         "namespace    edna reads it (RoleBinding edna)",
         "namespace    edna makes Pods, which can mount it (RoleBinding edna)",
-        "cluster      group system:masters reads it (ClusterRoleBinding cluster-admin)",
+        "cluster      reads it: group system:masters (ClusterRoleBinding cluster-admin)",
         "5 credentials: 0 are older than 90d",
     ];
     check(&text, &words);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_api::access::Period;
 use tenure_api::text::visible_line;
 use tenure_planner::access::audit::{Look, Row, Verdict};
-use tenure_tenancy::access::readers::{self, OtherReader};
+use tenure_tenancy::access::readers::{self, OtherReader, Way};
 
 use super::survey::Survey;
 use crate::connect::{Connect, Scope};
@@ -70,9 +70,12 @@ impl Audit {
                 for note in &survey.notes {
                     output::print_note(visible_line(note));
                 }
+                let many = match judged.len() {
+                    1 => "1 credential".to_owned(),
+                    many => format!("{many} credentials"),
+                };
                 output::print_line(format!(
-                    "{} credentials: {found} are older than {}, have ended, or can't be judged",
-                    judged.len(),
+                    "{many}: {found} are older than {}, have ended, or can't be judged",
                     self.older_than
                 ));
             }
@@ -130,25 +133,36 @@ fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
     if !row.usage.shown_to.is_empty() {
         line("shown to", &join(&row.usage.shown_to));
     }
-    for (title, kind, readers) in [
-        ("namespace", "RoleBinding", &row.readers.by_namespace),
-        ("cluster", "ClusterRoleBinding", &row.readers.by_cluster),
+    for (title, readers) in [
+        ("namespace", row.readers.by_namespace.as_deref().map(list_readers)),
+        ("cluster", row.readers.by_cluster.as_deref().map(list_ways)),
     ] {
         match readers {
             Err(why) => line(title, &format!("who may read it isn't known: {why}")),
-            Ok(readers) => {
-                for reader in readers {
-                    line(
-                        title,
-                        &format!("{} {} ({kind} {})", reader.who, reader.way, reader.binding),
-                    );
-                }
-                if is_cut(readers) {
-                    line(title, "and more ways, which are left out");
-                }
-            }
+            Ok(texts) => texts.iter().for_each(|text| line(title, text)),
         }
     }
+}
+
+/// Who has a way to it by a RoleBinding: a line each.
+fn list_readers(readers: &[OtherReader]) -> Vec<String> {
+    let all = readers.iter();
+    let all = all.map(|reader| format!("{} {} (RoleBinding {})", reader.who, reader.way, reader.binding));
+    all.chain(describe_cut(readers)).collect()
+}
+
+/// The ways to it by ClusterRoleBindings: a line each, since Kubernetes' own accounts alone are a dozen of each.
+fn list_ways(readers: &[OtherReader]) -> Vec<String> {
+    let mut ways: Vec<(&Way, Vec<String>)> = Vec::new();
+    for reader in readers {
+        let who = format!("{} (ClusterRoleBinding {})", reader.who, reader.binding);
+        match ways.iter_mut().find(|(known, _)| **known == reader.way) {
+            Some((_, all)) => all.push(who),
+            None => ways.push((&reader.way, vec![who])),
+        }
+    }
+    let ways = ways.iter().map(|(way, all)| format!("{way}: {}", join(all)));
+    ways.chain(describe_cut(readers)).collect()
 }
 
 fn list_forms(row: &Row) -> Vec<&'static str> {
@@ -157,6 +171,10 @@ fn list_forms(row: &Row) -> Vec<&'static str> {
 
 fn join<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
     texts.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn describe_cut(readers: &[OtherReader]) -> Option<String> {
+    is_cut(readers).then(|| "and more ways, which are left out".to_owned())
 }
 
 fn is_cut(readers: &[OtherReader]) -> bool {
