@@ -4,6 +4,7 @@
 //! Refuses to send whatever would change something, should a plan ever ask for it, and to act as anybody else than it was made for.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -168,6 +169,7 @@ impl Preview<'_> {
             guards: Guards::default(),
             settings: ApplySettings::default(),
             strict_sops: false,
+            least_interval: Duration::ZERO,
             owners: BTreeMap::new(),
             rivals: BTreeMap::new(),
             survey: None,

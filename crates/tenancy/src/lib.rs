@@ -58,6 +58,8 @@ pub use ingresses::{HostPath, IngressIndex, IngressRoutes};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
 pub use quotas::{QuotaItem, TenantQuotas, Usages};
-pub use realm::{Atlas, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement};
+pub use realm::{
+    Atlas, LEAST_INTERVAL, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement,
+};
 pub use record::{RecordState, check_takeable};
 pub use reference::Referrer;

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
@@ -38,9 +39,23 @@ pub struct Settings {
     pub is_guarded: bool,
     /// Whether policies of [`crate::admission::policy`] are kept in force in the cluster.
     pub has_policies: bool,
+    /// How often at most anything outside the platform namespace is done again by itself; a shorter interval counts as this one.
+    pub least_interval: Duration,
 }
 
+/// A tighter loop than this only burns the machine. Flux has no floor, and its documentation advises against less.
+pub const LEAST_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Settings {
+    /// The shortest interval that counts for what lives there.
+    #[must_use]
+    pub fn find_least_interval(&self, placement: &Placement) -> Duration {
+        match placement {
+            Placement::Platform { .. } => LEAST_INTERVAL,
+            _ => self.least_interval.max(LEAST_INTERVAL),
+        }
+    }
+
     /// Whether somebody judges who says whose a namespace is, before it is stored.
     #[must_use]
     pub fn judges_writes(&self) -> bool {
@@ -57,6 +72,7 @@ impl Default for Settings {
             external_grants: Vec::new(),
             is_guarded: false,
             has_policies: false,
+            least_interval: LEAST_INTERVAL,
         }
     }
 }

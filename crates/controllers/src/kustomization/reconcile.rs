@@ -163,6 +163,7 @@ impl KustomizationReconciler {
         let here = self.here.look();
         let survey = self.asked.as_ref();
         let survey = survey.map(|request| observe::observe_siblings(shard, kustomization, request));
+        let least_interval = shard.means.settings.find_least_interval(&placement);
         let snapshot = self.snapshot.get_or_insert_with(|| {
             Box::new(Snapshot {
                 kustomization: kustomization.clone(),
@@ -179,6 +180,7 @@ impl KustomizationReconciler {
                 guards: shard.means.guards.clone(),
                 settings: shard.means.applying.clone(),
                 strict_sops: shard.means.strict_sops,
+                least_interval,
                 owners: BTreeMap::new(),
                 rivals: BTreeMap::new(),
                 survey: None,
@@ -188,6 +190,7 @@ impl KustomizationReconciler {
         });
         snapshot.kustomization = kustomization.clone();
         snapshot.placement = placement;
+        snapshot.least_interval = least_interval;
         snapshot.source = source;
         snapshot.dependencies = dependencies;
         snapshot.cycle = cycle;

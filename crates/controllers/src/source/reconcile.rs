@@ -54,6 +54,7 @@ impl<S: Fetching> SourceReconciler<S> {
         let placement = self.shard.place().await;
         let stored = self.source().and_then(|source| self.shard.artifacts.record(&source));
         let beside = S::observe_beside(&self.shard, repository);
+        let least_interval = self.shard.means.settings.find_least_interval(&placement);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             repository: repository.clone(),
             placement: placement.clone(),
@@ -62,9 +63,11 @@ impl<S: Fetching> SourceReconciler<S> {
             attempt: Attempt::begin(Timestamp::now(), repository),
             memory: Memory::default(),
             advertised: self.shard.means.advertised.clone(),
+            least_interval,
         });
         snapshot.repository = repository.clone();
         snapshot.placement = placement;
+        snapshot.least_interval = least_interval;
         snapshot.stored = stored;
         snapshot.beside = beside;
         snapshot

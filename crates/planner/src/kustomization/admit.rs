@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{Bucket, ExternalArtifact, GitRepository, KustomizationSpec, OciRepository, reason};
-use tenure_tenancy::{DenialReason, identity, reach, reference};
+use tenure_tenancy::{DenialReason, LEAST_INTERVAL, identity, reach, reference};
 
 use super::context::{Context, name_subject};
 use super::ignore::Ignored;
@@ -142,9 +142,8 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         namespace,
         name,
         identity,
-        // A tighter loop than this only burns the machine; Flux has no floor, and its docs advise against less.
-        interval: interval.max(Duration::from_secs(1)),
-        retry_interval: retry_interval.max(Duration::from_secs(1)),
+        interval: interval.max(snapshot.least_interval).max(LEAST_INTERVAL),
+        retry_interval: retry_interval.max(snapshot.least_interval).max(LEAST_INTERVAL),
         timeout,
         path,
         overlay,

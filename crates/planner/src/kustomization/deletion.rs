@@ -13,7 +13,7 @@ use tenure_api::ObjectId;
 use tenure_api::kustomization::DeletionPolicy;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::reason;
-use tenure_tenancy::{identity, inventory};
+use tenure_tenancy::{LEAST_INTERVAL, identity, inventory};
 
 use super::context::{Context, deletes_objects, name_subject};
 use super::elsewhere::Trouble;
@@ -343,7 +343,7 @@ fn timeout(snapshot: &Snapshot) -> Duration {
 fn retry_interval(snapshot: &Snapshot) -> Duration {
     let spec = &snapshot.kustomization.spec;
     let interval = spec.effective_retry_interval().unwrap_or(Duration::from_secs(60));
-    interval.max(Duration::from_secs(1))
+    interval.max(snapshot.least_interval).max(LEAST_INTERVAL)
 }
 
 /// What stays if the object goes now: what its inventory names, is not known to be gone, and doesn't go with its own namespace.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,9 @@ pub struct Snapshot {
     /// Whether an encrypted file that was changed afterwards is refused.
     #[serde(default)]
     pub strict_sops: bool,
+    /// The shortest interval that counts here; a second at least, whatever this is.
+    #[serde(default)]
+    pub least_interval: Duration,
     /// The objects of `live` whose labels name another Kustomization that has them in its inventory: by whom, a key of `rivals`.
     #[serde(default)]
     pub owners: BTreeMap<ObjectId, String>,

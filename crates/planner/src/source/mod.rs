@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{ObjectMeta, reason};
-use tenure_tenancy::{DenialReason, Placement, ServiceAccount, identity};
+use tenure_tenancy::{DenialReason, LEAST_INTERVAL, Placement, ServiceAccount, identity};
 
 pub use types::{
     Attempt, FetchFailure, FetchReason, FetchStep, Fetched, Memory, ObservedParts, Obstacle, Snapshot, Source,
@@ -309,7 +309,7 @@ fn admit<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, Refusal> {
     }
     Ok(Admitted {
         identity,
-        interval: interval.max(Duration::from_secs(1)),
+        interval: interval.max(snapshot.least_interval).max(LEAST_INTERVAL),
         timeout: timeout.max(Duration::from_secs(1)),
     })
 }

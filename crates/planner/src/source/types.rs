@@ -273,6 +273,9 @@ pub struct Snapshot<S: Source> {
     /// Where artifacts are served to others, if they are.
     #[serde(default)]
     pub advertised: Option<ArtifactBase>,
+    /// The shortest interval that counts here; a second at least, whatever this is.
+    #[serde(default)]
+    pub least_interval: Duration,
 }
 
 impl<S: Source> Snapshot<S> {

@@ -1,5 +1,7 @@
 //! A GitRepository's plans: when it is fetched, as whom, and what its status says of every outcome.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_planner::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
@@ -36,6 +38,7 @@ fn snapshot(spec: Value) -> Snapshot {
         beside: Beside::default(),
         memory: Memory::default(),
         advertised: None,
+        least_interval: Duration::ZERO,
         repository,
     }
 }
@@ -104,6 +107,30 @@ fn a_status_says_where_an_artifact_is_served_and_is_written_anew_when_that_chang
     let other = told(&mut snapshot, Some("https://artifacts.example:8443/of"));
     assert_eq!(other, Some(format!("https://artifacts.example:8443/of{path}")));
     assert_eq!(told(&mut snapshot, None).as_deref(), Some(""));
+}
+
+#[test]
+fn an_interval_shorter_than_the_least_counts_as_that() {
+    let least = Duration::from_secs(600);
+    for (interval, counts) in [("2s", 600), ("10m", 600), ("1h", 3600)] {
+        let mut snapshot = snapshot(json!({ "url": "https://example.com/r.git", "interval": interval }));
+        snapshot.least_interval = least;
+        snapshot.attempt.fetched = Some(Ok(Fetched::Stored {
+            artifact: stored("master@sha1:1"),
+            subject: None,
+        }));
+        snapshot.stored = Some(stored("master@sha1:1"));
+        let done = planned(&snapshot, start());
+        let Next::Done(Some(due)) = done.next else {
+            panic!("{done}")
+        };
+        // Each object has its own share of a tenth more or less, so that not all are due at once.
+        let waits = due.duration_since(start()).as_secs();
+        assert!(
+            (counts * 9 / 10..=counts * 11 / 10).contains(&waits),
+            "{interval}: {waits} s"
+        );
+    }
 }
 
 #[test]

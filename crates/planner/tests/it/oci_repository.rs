@@ -1,5 +1,7 @@
 //! An OCIRepository's plans: what is asked for, what is refused by name, and what its status says of signatures and origins.
 
+use std::time::Duration;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -38,6 +40,7 @@ fn snapshot(fields: &Value) -> Snapshot {
         beside: (),
         memory: Memory::default(),
         advertised: None,
+        least_interval: Duration::ZERO,
         repository,
     }
 }

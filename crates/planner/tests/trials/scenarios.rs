@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
@@ -105,6 +106,7 @@ fn play(name: &str, scenario: Scenario) -> String {
         here: BTreeMap::new(),
         guards: scenario.guards,
         settings: scenario.settings,
+        least_interval: Duration::from_secs(scenario.least_interval),
         strict_sops: false,
         attempt: Attempt::begin(now, &kustomization),
         memory: Memory::default(),

@@ -27,6 +27,9 @@ pub(crate) struct Scenario {
     pub(crate) guards: Guards,
     #[serde(default)]
     pub(crate) settings: ApplySettings,
+    /// In seconds.
+    #[serde(default)]
+    pub(crate) least_interval: u64,
     pub(crate) script: Vec<Act>,
 }
 

@@ -6,12 +6,13 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
+use tenure_api::DurationText;
 use tenure_controllers::{
     ApartSettings, ApplySettings, Budgets, Config, Guards, LaneMode, LaneProgram, LaneServer, ProcessSettings,
     RenderLimits, StageKind, Switches,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
-use tenure_tenancy::{ExternalGrant, ReferenceGrant};
+use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, ReferenceGrant};
 
 use super::budgets;
 use super::lane_place::{self, Circumstances, WhereLanesRun};
@@ -20,6 +21,9 @@ use crate::logging;
 use crate::quantity;
 #[cfg(feature = "traces")]
 use crate::traces;
+
+/// What can be set as the least interval at most: with more, nobody would see that anything is done at all.
+const LONGEST_LEAST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What the controllers may do, and how much of the machine they may take.
 #[derive(Debug, Args)]
@@ -68,6 +72,10 @@ pub(crate) struct Flags {
     /// the rights for it.
     #[arg(long)]
     policies: bool,
+    /// How often at most what lives outside the platform namespace is fetched and applied again by itself: a shorter interval of a spec counts
+    /// as this one.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_least_interval)]
+    least_interval: Duration,
     /// What one rendering may make all together before it is given up.
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
@@ -112,6 +120,7 @@ pub(crate) struct ControllerSettings {
     external_grants: Vec<ExternalGrant>,
     /// Whether policies are kept in force.
     policies: bool,
+    least_interval: Duration,
     guards: Guards,
     applying: ApplySettings,
     strict_sops: bool,
@@ -160,6 +169,7 @@ impl Flags {
             reference_grants: self.allowed_references.clone(),
             external_grants: self.allowed_external_artifacts.clone(),
             policies: self.policies,
+            least_interval: self.least_interval,
             guards: self.guards.guards(),
             applying: self.applying.read_settings()?,
             #[cfg(feature = "traces")]
@@ -205,6 +215,7 @@ impl ControllerSettings {
             reference_grants: Vec::new(),
             external_grants: Vec::new(),
             policies: false,
+            least_interval: LEAST_INTERVAL,
             guards: Guards::default(),
             applying: ApplySettings::default(),
             strict_sops: false,
@@ -315,6 +326,7 @@ impl ControllerSettings {
             reference_grants: self.reference_grants.clone(),
             external_grants: self.external_grants.clone(),
             has_policies: self.policies,
+            least_interval: self.least_interval,
             ..tenure_tenancy::Settings::default()
         }
     }
@@ -330,6 +342,15 @@ impl ControllerSettings {
         config.budgets = self.budgets;
         config.rendering = self.rendering;
     }
+}
+
+/// Reads a duration that nothing is to be done more often than.
+fn parse_least_interval(text: &str) -> Result<Duration, String> {
+    let interval = DurationText::new(text).parse().map_err(|error| error.to_string())?;
+    if !(LEAST_INTERVAL..=LONGEST_LEAST_INTERVAL).contains(&interval) {
+        return Err("write a duration from 1s to 24h".to_owned());
+    }
+    Ok(interval)
 }
 
 /// The program that a lane's process runs.

@@ -91,6 +91,7 @@ impl Play {
                 survey: None,
                 guards: Guards::default(),
                 settings: Default::default(),
+                least_interval: Default::default(),
                 strict_sops: false,
                 attempt: Attempt::begin(now, &kustomization),
                 memory: Memory::default(),
