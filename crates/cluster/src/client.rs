@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use http::Method;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::inventory::split_api_version;
@@ -99,6 +100,12 @@ impl Client {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.sender.identity
+    }
+
+    /// What time it is for the API server, as its last answer said; this machine's time where none says it.
+    #[must_use]
+    pub fn server_time(&self) -> Timestamp {
+        self.shared.server_time()
     }
 
     /// The resource of a kind in exactly that `apiVersion`; discovery is read again when it is not known.

@@ -12,6 +12,7 @@ use tower::{BoxError, Service};
 use crate::elsewhere::Terms;
 use crate::health::ControllerHealth;
 use crate::requests::RequestCounts;
+use crate::server_clock::ServerClock;
 use crate::token::Token;
 use crate::wire::Wire;
 use tenure_tenancy::{LaneAccount, ServiceAccount};
@@ -25,6 +26,8 @@ pub struct Connection {
     pub(crate) controller: ControllerCredentials,
     pub(crate) health: ControllerHealth,
     pub(crate) requests: RequestCounts,
+    /// What time it is for the API server.
+    pub(crate) clock: ServerClock,
     /// Of another cluster's API server: what its watches are opened by, and how much of it is read.
     pub(crate) elsewhere: Option<Elsewhere>,
 }
@@ -114,6 +117,7 @@ impl Connection {
             controller: ControllerCredentials::Token(token, None),
             health: ControllerHealth::default(),
             requests: RequestCounts::default(),
+            clock: ServerClock::default(),
             elsewhere: None,
         }
     }
@@ -133,6 +137,7 @@ impl Connection {
             controller: ControllerCredentials::Nothing,
             health: ControllerHealth::default(),
             requests: RequestCounts::default(),
+            clock: ServerClock::default(),
             elsewhere: Some(Elsewhere {
                 watches: Wire::Service(kube::Client::new(watches, "default")),
                 terms,
@@ -167,6 +172,7 @@ impl Connection {
             controller: ControllerCredentials::Lane(account, Arc::new(ask)),
             health: ControllerHealth::default(),
             requests: RequestCounts::default(),
+            clock: ServerClock::default(),
             elsewhere: None,
         })
     }
@@ -187,6 +193,7 @@ impl Connection {
             controller: ControllerCredentials::Account(account, Arc::new(transport)),
             health: ControllerHealth::default(),
             requests: RequestCounts::default(),
+            clock: ServerClock::default(),
             elsewhere: None,
         })
     }
@@ -219,6 +226,7 @@ impl Connection {
             })),
             health: ControllerHealth::default(),
             requests: RequestCounts::default(),
+            clock: ServerClock::default(),
             elsewhere: None,
         })
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
+use jiff::Timestamp;
 
 use crate::client::Client;
 use crate::connection::{Connection, ControllerCredentials};
@@ -300,6 +301,7 @@ impl Shared {
             wire,
             channel,
             requests: &self.connection.requests,
+            clock: &self.connection.clock,
         }
     }
 
@@ -330,6 +332,11 @@ impl Shared {
     /// How much is read of another cluster's API server; nothing of this one's.
     pub(crate) fn terms(&self) -> Option<&Terms> {
         self.connection.elsewhere.as_ref().map(|elsewhere| &elsewhere.terms)
+    }
+
+    /// What time it is for the API server.
+    pub(crate) fn server_time(&self) -> Timestamp {
+        self.connection.clock.now()
     }
 
     /// Who asks which kinds there are.

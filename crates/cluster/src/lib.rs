@@ -28,6 +28,7 @@ mod open_watch;
 mod path;
 mod requests;
 mod seen;
+mod server_clock;
 mod token;
 mod transport;
 mod turns;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::elsewhere::{Growing, Terms};
 use crate::error::{ClusterError, with_causes};
 use crate::requests::RequestCounts;
+use crate::server_clock::ServerClock;
 use crate::token::Token;
 use crate::wire::{Channel, Wire};
 use tenure_tenancy::Identity;
@@ -91,6 +92,7 @@ pub(crate) struct Route<'a> {
     pub(crate) wire: &'a Wire,
     pub(crate) channel: &'a Channel,
     pub(crate) requests: &'a RequestCounts,
+    pub(crate) clock: &'a ServerClock,
 }
 
 /// Sends a request and returns the response as soon as its head is there; an error answer is read and mapped.
@@ -149,6 +151,7 @@ async fn open_unheard(
         .requests
         .count(&call.method, code.map(|response| response.status().as_u16()));
     let response = sent.map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })??;
+    route.clock.learn(response.headers());
     if response.status().is_success() {
         return Ok(response);
     }

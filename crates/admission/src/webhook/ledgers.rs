@@ -10,7 +10,6 @@ use std::fmt::Display;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_api::admission_webhooks::{
@@ -194,7 +193,8 @@ impl Ledgers {
         for _ in 0..TRIES {
             let found = self.client.find(&resource, PLATFORM_NAMESPACE, &of.name).await?;
             let kept = found.as_ref().map(|lease| read(lease, of.annotation));
-            let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+            // By the server's clock, which has just answered: a replica whose own is wrong forgets nothing that another one keeps.
+            let now = u64::try_from(self.client.server_time().as_millisecond()).unwrap_or_default();
             let (claimed, changed) = judge(kept.unwrap_or_default(), now)?;
             let Some(text) = changed else { return Ok(claimed) };
             if self.write(&resource, found.as_ref(), of, &text).await? {

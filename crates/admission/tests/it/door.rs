@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Request;
+use http::header::DATE;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
+use jiff::fmt::rfc2822::DateTimePrinter;
+use jiff::{SignedDuration, Timestamp};
+use kube::client::Body;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
@@ -18,6 +23,7 @@ use tenure_testkit::{Cluster, SOON, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
+use tower::ServiceExt;
 
 /// An open door; it closes when it is dropped.
 pub(crate) struct Door {
@@ -86,13 +92,35 @@ pub(crate) fn reach(cluster: &Cluster) -> ClientPool {
     ClientPool::new(connection)
 }
 
+/// The same, with a server in this process whose clock is wrong, or is right where this machine's is not: its answers say so.
+pub(crate) fn reach_by_clock(cluster: &Cluster, ahead: SignedDuration) -> ClientPool {
+    let token = Token::new(cluster.controller_token.clone(), None);
+    let service = cluster.service().unwrap();
+    let service = ServiceExt::<Request<Body>>::map_response(service, move |mut response: http::Response<_>| {
+        let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&(Timestamp::now() + ahead));
+        response.headers_mut().insert(DATE, date.unwrap().parse().unwrap());
+        response
+    });
+    ClientPool::new(Connection::in_process(service, token))
+}
+
 impl Door {
     /// Opens one, and waits until it knows what is there.
     pub(crate) async fn open(cluster: &Cluster, settings: Settings, gate: Option<ClientGate>) -> Self {
+        Self::open_by(cluster, settings, gate, reach(cluster)).await
+    }
+
+    /// The same, asking the server by these clients.
+    pub(crate) async fn open_by(
+        cluster: &Cluster,
+        settings: Settings,
+        gate: Option<ClientGate>,
+        clients: ClientPool,
+    ) -> Self {
         for object in tenure_api::installation::admission() {
             cluster.admin.apply(object).await.unwrap();
         }
-        let client = reach(cluster).controller();
+        let client = clients.controller();
         let known = KnownFacts::new(settings);
         let judge = Judge::new(known.clone(), client.clone());
         let Certified { chain, key, authority } = certify(None);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use futures::future::join_all;
+use jiff::SignedDuration;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use tenure_admission::webhook::ClientGate;
 use tenure_apiserver::authentication::ClientCertificates;
 use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
 
-use crate::door::{Door, certify};
+use crate::door::{Door, certify, reach_by_clock};
 use crate::stage::{Answer, Stage};
 use crate::table::{Case, Object};
 
@@ -184,4 +185,27 @@ async fn what_a_review_keeps_that_nobody_has_proven_ends_soon() {
     let places = list_places(&read_ledger(&stage, &uid).await);
     let until = places["blue-made-up"];
     assert!(until <= now() + 5_000, "{places:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_webhook_whose_clock_is_wrong_by_a_day_keeps_places_by_the_servers() {
+    const DAY: u64 = 86_400_000;
+    for ahead in [SignedDuration::from_hours(24), SignedDuration::from_hours(-24)] {
+        let cluster = Cluster::start().await.unwrap();
+        cluster.send_guard_away();
+        let stage = Stage::set_on(cluster).await;
+        let clients = reach_by_clock(&stage.cluster, ahead);
+        let door = Door::open_by(&stage.cluster, stage.settings(), None, clients).await;
+        let uid = uid_of_blue(&stage).await;
+        let before = now();
+        assert!(has_room(&door.review(review_of("blue-made-up", &uid)).await));
+        let places = list_places(&read_ledger(&stage, &uid).await);
+        let until = places["blue-made-up"];
+        let there = |here: u64| {
+            if ahead.is_negative() { here - DAY } else { here + DAY }
+        };
+        // Nobody has proven who asks, so that it is kept for 5 s; the header counts seconds.
+        let kept = there(before)..=there(now()) + 6_000;
+        assert!(kept.contains(&until), "{places:?}, {kept:?}");
+    }
 }

@@ -1,0 +1,73 @@
+//! What time it is for the API server: by this clock two processes agree, whatever their own machines say.
+//!
+//! Owns how the header `Date` of answers is read. Refuses to be finer than that header, which counts seconds: within two of them the machine's own clock
+//! is taken for right.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use http::HeaderMap;
+use http::header::DATE;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+
+/// By how much another clock may seem to differ for having its seconds cut off, and for the answer having been on its way.
+const RESOLUTION_MILLISECONDS: i64 = 2_000;
+
+/// By how many milliseconds the API server's clock is ahead of this machine's. Cheap to clone; all clones learn together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerClock(Arc<AtomicI64>);
+
+impl ServerClock {
+    /// Learns from the head of an answer, if it says when it was given.
+    pub(crate) fn learn(&self, headers: &HeaderMap) {
+        self.learn_at(headers, Timestamp::now());
+    }
+
+    fn learn_at(&self, headers: &HeaderMap, now: Timestamp) {
+        let said = headers.get(DATE).and_then(|date| date.to_str().ok());
+        let said = said.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+        let Some(said) = said else { return };
+        let ahead = said.as_millisecond().saturating_sub(now.as_millisecond());
+        let is_same = ahead.unsigned_abs() <= RESOLUTION_MILLISECONDS.unsigned_abs();
+        self.0.store(if is_same { 0 } else { ahead }, Ordering::Relaxed);
+    }
+
+    /// The time there.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.at(Timestamp::now())
+    }
+
+    fn at(&self, now: Timestamp) -> Timestamp {
+        let there = now.as_millisecond().saturating_add(self.0.load(Ordering::Relaxed));
+        Timestamp::from_millisecond(there).unwrap_or(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(date: &str) -> HeaderMap {
+        HeaderMap::from_iter([(DATE, date.parse().unwrap())])
+    }
+
+    #[test]
+    fn what_the_server_says_counts_unless_it_is_nothing_or_as_good_as_the_same() {
+        let now: Timestamp = "2026-05-01T12:00:00.700Z".parse().unwrap();
+        let clock = ServerClock::default();
+        for (date, there) in [
+            ("Fri, 01 May 2026 12:00:00 GMT", "2026-05-01T12:00:00.700Z"),
+            ("Sat, 02 May 2026 12:00:00 GMT", "2026-05-02T12:00:00Z"),
+            // It says nothing: what was learned last stays.
+            ("yesterday", "2026-05-02T12:00:00Z"),
+            ("Thu, 30 Apr 2026 12:00:00 GMT", "2026-04-30T12:00:00Z"),
+            ("Fri, 01 May 2026 12:00:02 GMT", "2026-05-01T12:00:00.700Z"),
+        ] {
+            clock.clone().learn_at(&answer(date), now);
+            assert_eq!(clock.at(now), there.parse().unwrap(), "{date}");
+        }
+        clock.learn_at(&HeaderMap::new(), now);
+        assert_eq!(clock.at(now), now);
+    }
+}
