@@ -163,6 +163,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         },
         target: None,
         revision: None,
+        built: None,
     };
     // The attempt was made for another spec or another request: its answers are about something else.
     let attempt = &snapshot.attempt;

@@ -55,6 +55,8 @@ pub(super) struct Context<'a> {
     pub(super) target: Option<Arc<Target>>,
     /// Revision of the artifact, as soon as it is known.
     pub(super) revision: Option<String>,
+    /// Digest of what it was built to, as soon as it is known: from then on the history tells how the attempt ends.
+    pub(super) built: Option<String>,
 }
 
 impl<'a> Context<'a> {
@@ -168,6 +170,7 @@ impl<'a> Context<'a> {
             watch: self.watch.clone(),
             target: self.target.clone(),
             revision: self.revision.clone(),
+            built: self.built.clone(),
         }
     }
 

@@ -113,6 +113,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         watch: Vec::new(),
         target: None,
         revision: None,
+        built: None,
     };
     match looked {
         Ok(target) => context.target = target,

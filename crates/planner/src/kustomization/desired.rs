@@ -137,6 +137,7 @@ pub(super) fn find_desired(
             confidential: rendered.confidential || confidential::is_secret(&id),
         });
     }
+    context.built = Some(desired.digest.clone());
     if let Some((first, _)) = denials.first() {
         let reason = first.reason.as_str();
         let lines: Vec<String> = denials

@@ -210,6 +210,9 @@ pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: Stri
     let mut status = context.status();
     status.inventory = list_inventory_so_far(&context, std::iter::empty());
     set_failed(&mut status, &context, reason, &message);
+    if let Some(digest) = context.built.clone().filter(|_| changed(snapshot, &status).is_some()) {
+        record_attempt(&mut status, &context, &digest, reason);
+    }
     context.memory.waiting = None;
     report_changes(&mut context);
     warn(&mut context, reason, &message);

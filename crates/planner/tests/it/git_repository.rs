@@ -124,7 +124,7 @@ fn an_interval_shorter_than_the_least_counts_as_that() {
         let Next::Done(Some(due)) = done.next else {
             panic!("{done}")
         };
-        // Each object has its own share of a tenth more or less, so that not all are due at once.
+        // Each object has its own share of a twentieth more or less, so that not all are due at once.
         let waits = due.duration_since(start()).as_secs();
         assert!(
             (counts * 9 / 10..=counts * 11 / 10).contains(&waits),

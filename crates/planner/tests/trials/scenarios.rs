@@ -9,8 +9,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_api::condition;
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
+use tenure_api::{condition, reason};
 use tenure_planner::answer::Answer;
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
@@ -510,6 +510,16 @@ impl Player {
             "{name}: ready and not ready at once"
         );
         assert!(status.history.len() <= 5);
+        let why = condition::find(&status.conditions, condition::READY).map(|ready| (&*ready.reason, &*ready.message));
+        let newest = status.history.first().map(|entry| &*entry.last_reconciled_status);
+        let is_going = self.snapshot.kustomization.metadata.deletion_timestamp.is_some();
+        match why.filter(|_| !is_going) {
+            // What was built, and then refused or not removed.
+            Some((why @ reason::PRUNE_FAILED, _)) => assert_eq!(newest, Some(why), "{name}"),
+            Some((why, message)) if message.contains("dry-run failed") => assert_eq!(newest, Some(why), "{name}"),
+            Some((why @ reason::BUILD_FAILED, _)) => assert_ne!(newest, Some(why), "{name}: nothing was built"),
+            _ => {}
+        }
     }
 
     fn account_status(&mut self, status: &KustomizationStatus) {
