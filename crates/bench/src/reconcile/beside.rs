@@ -11,7 +11,9 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::Value;
 use tenure_git_server::{GitServer, Options};
 
-use super::objects::{count_requests, create, files, kustomization, prepare, until_applied, until_ready};
+use super::objects::{
+    ask_for, count_requests, create, files, kustomization, prepare, until_applied, until_handled, until_ready,
+};
 use super::store::git_repository;
 use super::{PATIENCE, Scope};
 use crate::kubernetes::{Kubernetes, free_port};
@@ -23,6 +25,9 @@ const INTERVAL: Duration = Duration::from_secs(3600);
 
 /// How long nothing happens before memory at rest is read.
 const REST: Duration = Duration::from_secs(15);
+
+/// What a Kustomization is asked by while nobody runs.
+const MEANWHILE: &str = "while nobody ran";
 
 /// How long controllers that were asked to end may take.
 const GRACE: Duration = Duration::from_secs(5);
@@ -53,6 +58,8 @@ struct Figures {
     peak: u64,
     commit: Duration,
     restart: Duration,
+    /// Until one that was asked for while nobody ran has been reconciled.
+    at_work: Duration,
     restarted: u64,
     /// Of that, what is not pages of files.
     own: u64,
@@ -132,9 +139,15 @@ pub(crate) async fn measure(
         "",
     );
     add(
-        "restarted controllers, until ready",
+        "restarted controllers, until they say that they are ready",
         &|side| time(side.restart),
         part(&|side| seconds(side.restart)),
+        "",
+    );
+    add(
+        "restarted controllers, until one Kustomization that was asked for meanwhile is reconciled",
+        &|side| time(side.at_work),
+        part(&|side| seconds(side.at_work)),
         "1 s",
     );
     add(
@@ -193,9 +206,13 @@ async fn measure_side(
     let commit = committed.elapsed();
 
     controllers.end();
+    let last = format!("app-{}", count.saturating_sub(1));
+    ask_for(&client, &last, MEANWHILE).await?;
     let restarted = Instant::now();
     let controllers = place.start().await?;
     let restart = restarted.elapsed();
+    until_handled(&client, &last, MEANWHILE).await?;
+    let at_work = restarted.elapsed();
     tokio::time::sleep(REST).await;
     Ok(Figures {
         cold,
@@ -206,6 +223,7 @@ async fn measure_side(
         peak,
         commit,
         restart,
+        at_work,
         restarted: controllers.memory()?.0,
         own: controllers.own_memory()?,
     })

@@ -2,15 +2,18 @@
 //! form, which is the same on every control plane.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use futures::StreamExt;
-use kube::api::{Api, DynamicObject};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::PATIENCE;
+
+/// The annotation by which somebody asks, as Flux has it.
+const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
 /// The repository: one folder a Kustomization, built on a base with all objects.
 pub(super) fn files(count: usize) -> BTreeMap<String, String> {
@@ -165,6 +168,30 @@ pub(super) async fn until_applied(client: &kube::Client, count: usize, commit: &
         ready(object) && revision.is_some_and(|revision| revision.ends_with(commit))
     };
     watch_until(kustomizations(client), count, applied).await
+}
+
+/// Asks for a Kustomization to be reconciled.
+pub(super) async fn ask_for(client: &kube::Client, name: &str, token: &str) -> anyhow::Result<()> {
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {REQUESTED_AT: token}}}));
+    kustomizations(client)
+        .patch(name, &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+/// Waits until this one says that it has been reconciled as it was asked.
+pub(super) async fn until_handled(client: &kube::Client, name: &str, token: &str) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        let object = kustomizations(client).get(name).await?;
+        let handled = object.data.pointer("/status/lastHandledReconcileAt");
+        if handled.and_then(Value::as_str) == Some(token) && ready(&object) {
+            return Ok(());
+        }
+        // A poll that only sets how finely the time is read.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    bail!("{name} is not reconciled after {PATIENCE:?}")
 }
 
 /// Waits until there are exactly so many and all satisfy. Each event costs the same however many there are: what is measured shares the
