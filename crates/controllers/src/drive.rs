@@ -126,7 +126,7 @@ pub(crate) async fn drive<R: Reconciler>(
         }
         let waiting = meter.map(|meter| meter.figures.wait(reconciler.key()));
         let permits = tokio::select! {
-            permits = Box::pin(take_permits(&reconciler)) => permits,
+            permits = Box::pin(take_permits(&reconciler, mailbox)) => permits,
             () = end.cancelled() => return,
         };
         let working = waiting.map(Waiting::begin);
@@ -204,12 +204,32 @@ enum Wake {
 }
 
 /// Waits until there is room for an attempt in its lane, which there is until what is returned is dropped.
-async fn take_permits<R: Reconciler>(reconciler: &R) -> [Option<OwnedSemaphorePermit>; 2] {
+async fn take_permits<R: Reconciler>(reconciler: &R, mailbox: &Mailbox) -> [Option<OwnedSemaphorePermit>; 2] {
     let narrow = match reconciler.unhurried().await {
-        Some(narrow) => narrow.acquire_owned().await.ok(),
+        Some(narrow) => take_narrow(reconciler, mailbox, narrow).await,
         None => None,
     };
     [narrow, reconciler.permits().await.acquire_owned().await.ok()]
+}
+
+/// Waits for its turn in the narrow part, unless meanwhile there comes to be more to do. What changed is looked at when the attempt begins, so that a notice
+/// which is taken here is not missed there.
+async fn take_narrow<R: Reconciler>(
+    reconciler: &R,
+    mailbox: &Mailbox,
+    narrow: Arc<Semaphore>,
+) -> Option<OwnedSemaphorePermit> {
+    let mut taking = std::pin::pin!(narrow.acquire_owned());
+    loop {
+        tokio::select! {
+            taken = &mut taking => return taken.ok(),
+            () = mailbox.notified() => {
+                if reconciler.unhurried().await.is_none() {
+                    return None;
+                }
+            }
+        }
+    }
 }
 
 /// Waits until the lane has its rights, or the object is gone; whether it came to that before the end.
@@ -314,7 +334,7 @@ mod tests {
     struct Noted {
         key: Key,
         permits: Arc<Semaphore>,
-        narrow: Option<Arc<Semaphore>>,
+        narrow: Arc<Mutex<Option<Arc<Semaphore>>>>,
         notes: Arc<Mutex<Vec<&'static str>>>,
     }
 
@@ -335,7 +355,7 @@ mod tests {
         }
 
         async fn unhurried(&self) -> Option<Arc<Semaphore>> {
-            self.narrow.clone()
+            self.narrow.lock().unwrap().clone()
         }
 
         async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -364,7 +384,7 @@ mod tests {
         let reconciler = Noted {
             key: Key::new(tenure_api::Kustomization::KIND, "team", "apps"),
             permits: Arc::clone(&permits),
-            narrow: None,
+            narrow: Arc::default(),
             notes: Arc::clone(&notes),
         };
         let (mailboxes, mailbox, end) = (MailboxTable::default(), Mailbox::default(), CancellationToken::new());
@@ -394,7 +414,7 @@ mod tests {
         let reconciler = Noted {
             key: Key::new(tenure_api::Kustomization::KIND, "team", "apps"),
             permits: Arc::clone(&permits),
-            narrow: Some(Arc::clone(&narrow)),
+            narrow: Arc::new(Mutex::new(Some(Arc::clone(&narrow)))),
             notes: Arc::clone(&notes),
         };
         let (mailboxes, mailbox, end) = (MailboxTable::default(), Mailbox::default(), CancellationToken::new());
@@ -412,6 +432,37 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             assert_eq!(permits.available_permits(), 1);
+            end.cancel();
+        };
+        tokio::join!(biased; script, drive(reconciler, &mailboxes, (&mailbox, None), &end));
+    }
+
+    #[tokio::test]
+    async fn who_has_come_to_have_more_to_do_waits_for_no_turn_of_those_that_have_less() {
+        let (permits, narrow) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(0)));
+        let (hurry, notes) = (Arc::new(Mutex::new(Some(narrow))), Arc::new(Mutex::new(Vec::new())));
+        let reconciler = Noted {
+            key: Key::new(tenure_api::Kustomization::KIND, "team", "apps"),
+            permits,
+            narrow: Arc::clone(&hurry),
+            notes: Arc::clone(&notes),
+        };
+        let (mailboxes, mailbox, end) = (MailboxTable::default(), Mailbox::default(), CancellationToken::new());
+        let script = async {
+            let rest = async || {
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            // Whatever else it is told.
+            mailbox.wake();
+            rest().await;
+            assert!(notes.lock().unwrap().is_empty());
+            *hurry.lock().unwrap() = None;
+            mailbox.wake();
+            while *notes.lock().unwrap() != ["queues", "works"] {
+                tokio::task::yield_now().await;
+            }
             end.cancel();
         };
         tokio::join!(biased; script, drive(reconciler, &mailboxes, (&mailbox, None), &end));

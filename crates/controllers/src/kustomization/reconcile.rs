@@ -12,7 +12,8 @@ use tenure_api::{Kustomization, ObjectId};
 use tenure_cluster::{ClusterError, EventHistory, ForeignToken, ServiceAccount, WorkTurns};
 use tenure_planner::answer::Reason;
 use tenure_planner::kustomization::{
-    Attempt, Endings, Memory, Observed, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step, SurveyRequest, plan,
+    Attempt, Endings, Memory, Observed, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step, SurveyRequest,
+    is_settled, plan,
 };
 use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::Held as HeldBytes;
@@ -445,9 +446,10 @@ impl Reconciler for KustomizationReconciler {
         })
     }
 
-    /// A commit that changes none of its files changes nothing but a revision in its status: those that it changes go first.
+    /// A commit that changes none of its files changes nothing but a revision in its status, and a new process only looks whether what it finds settled is
+    /// still so: those that have something to do go first.
     async fn unhurried(&self) -> Option<Arc<Semaphore>> {
-        let (rendered, kustomization) = (self.rendered.as_ref()?, self.current()?);
+        let kustomization = self.current()?;
         let SourceFacts::Found {
             artifact: Some(artifact),
             ..
@@ -458,8 +460,13 @@ impl Reconciler for KustomizationReconciler {
         else {
             return None;
         };
-        let is_another = artifact.digest != rendered.artifact_digest();
-        let is_unhurried = is_another && self.is_same_in(&artifact.digest, &kustomization).await;
+        let is_unhurried = match &self.rendered {
+            None => self.snapshot.is_none() && is_settled(&kustomization, &artifact),
+            Some(rendered) => {
+                let is_another = artifact.digest != rendered.artifact_digest();
+                is_another && self.is_same_in(&artifact.digest, &kustomization).await
+            }
+        };
         is_unhurried.then_some(Arc::clone(&self.shard.lane().await.bounds.unhurried))
     }
 

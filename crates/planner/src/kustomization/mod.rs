@@ -69,7 +69,7 @@ pub use references::{find_source_namespace, name_dependency, name_source};
 pub use settings::{ApplySettings, StageKind};
 pub use siblings::{Rival, Sibling, Survey, Turnover, WantedBy, find_applied_revision, is_idle, survey_siblings};
 pub use step::{RenderRequest, Step, SurveyRequest};
-pub use trigger::Observed;
+pub use trigger::{Observed, is_settled};
 pub use types::{
     Asked, Attempt, BackOff, DriftedField, Endings, Memory, RenderFailure, Rendered, Retry, Reversal,
     ServiceAccountFacts, Settled, Snapshot, SourceFacts, Untold, Waiting, read_allowed_deletion,

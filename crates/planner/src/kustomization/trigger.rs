@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenure_api::{Kustomization, ObjectId};
+use tenure_api::{Kustomization, ObjectId, condition};
 use tenure_tenancy::Placement;
 
 use super::dependency_facts::DependencyFacts;
@@ -10,6 +10,7 @@ use super::siblings::{Rival, Survey};
 use super::types::{Endings, Snapshot, SourceFacts, read_allowed_deletion, read_apply_mode};
 use super::{elsewhere, inputs, kube_config};
 use crate::answer::Live;
+use crate::artifact::ArtifactFacts;
 use crate::digest;
 
 /// What is known now, to be compared with what the last plan was made of.
@@ -109,6 +110,21 @@ impl Snapshot {
     }
 }
 
+/// Whether, by its status, everything of this artifact is applied and healthy as the spec is now, and nobody asks for another attempt: then the first one
+/// of a new process only looks whether that is still so, and who has something to do goes first.
+#[must_use]
+pub fn is_settled(kustomization: &Kustomization, artifact: &ArtifactFacts) -> bool {
+    let metadata = &kustomization.metadata;
+    let Some(status) = &kustomization.status else {
+        return false;
+    };
+    metadata.deletion_timestamp.is_none()
+        && status.observed_generation == metadata.generation
+        && status.last_applied_revision.as_deref() == Some(&*artifact.revision)
+        && status.last_handled_reconcile_at == crate::read_requested_at(metadata)
+        && condition::is_true(&status.conditions, condition::READY)
+}
+
 /// Whether a source changed so that another attempt could end otherwise: its conditions matter only while it has no artifact.
 fn is_source_another(before: &SourceFacts, now: &SourceFacts) -> bool {
     match (before, now) {
@@ -129,6 +145,36 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn who_has_something_to_do_is_not_settled() {
+        let artifact: ArtifactFacts =
+            serde_json::from_value(json!({ "revision": "main@sha1:1", "digest": "sha256:1" })).unwrap();
+        let object = json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": { "name": "app", "namespace": "team", "generation": 2, "annotations": { "reconcile.fluxcd.io/requestedAt": "1" } },
+            "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "repo" } },
+            "status": {
+                "observedGeneration": 2, "lastAppliedRevision": "main@sha1:1", "lastHandledReconcileAt": "1",
+                "conditions": [{ "type": "Ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+            },
+        });
+        let judge = |pointer: &str, value: serde_json::Value| {
+            let mut object = object.clone();
+            *object.pointer_mut(pointer).unwrap() = value;
+            is_settled(&serde_json::from_value(object).unwrap(), &artifact)
+        };
+        assert!(judge("/metadata/name", json!("app")));
+        for (pointer, value) in [
+            ("/metadata/generation", json!(3)),
+            ("/metadata/annotations/reconcile.fluxcd.io~1requestedAt", json!("2")),
+            ("/status/lastAppliedRevision", json!("main@sha1:0")),
+            ("/status/conditions/0/status", json!("False")),
+            ("/status", json!(null)),
+        ] {
+            assert!(!judge(pointer, value), "{pointer}");
+        }
+    }
 
     #[test]
     fn owners_and_who_is_waited_for_are_heard() {
