@@ -3,16 +3,12 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::world::{Admin, Cluster, Controllers};
+use crate::world::{Admin, Cluster, Controllers, name_object};
 
 const TENANT: &str = "capsule.clastix.io/v1beta2";
 
-fn named(api_version: &str, kind: &str, name: &str) -> Value {
-    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}})
-}
-
 async fn make_tenant(admin: &Admin, name: &str) -> Value {
-    let mut tenant = named(TENANT, "Tenant", name);
+    let mut tenant = name_object(TENANT, "Tenant", "", name);
     tenant["spec"] = json!({"owners": [{"kind": "User", "name": "olive"}]});
     admin.apply(tenant.clone()).await;
     tenant
@@ -46,11 +42,11 @@ async fn an_administrator_says_which_namespaces_are_a_tenants() {
     }
     // What says all that a namespace can say, of itself, and what says nothing.
     let blue_uid = admin.find(&blue).await.unwrap()["metadata"]["uid"].clone();
-    let mut claiming = named("v1", "Namespace", "adopt-claiming");
+    let mut claiming = name_object("v1", "Namespace", "", "adopt-claiming");
     claiming["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "adopt-blue"});
     claiming["metadata"]["ownerReferences"] =
         json!([{"apiVersion": TENANT, "kind": "Tenant", "name": "adopt-blue", "uid": blue_uid}]);
-    let plain = named("v1", "Namespace", "adopt-plain");
+    let plain = name_object("v1", "Namespace", "", "adopt-plain");
     for namespace in [&claiming, &plain] {
         admin.apply(namespace.clone()).await;
     }
@@ -103,7 +99,7 @@ async fn an_administrator_says_which_namespaces_are_a_tenants() {
             && found["status"]["namespaces"] == json!(["adopt-blue", "adopt-claiming", "adopt-plain"])
     };
     admin.wait_for(blue.clone(), settled).await;
-    let mut binding = named("rbac.authorization.k8s.io/v1", "RoleBinding", "tenure:gitops");
+    let mut binding = name_object("rbac.authorization.k8s.io/v1", "RoleBinding", "", "tenure:gitops");
     binding["metadata"]["namespace"] = json!("adopt-plain");
     admin.wait_for(binding, |_| true).await;
     cluster.check(&both, 0, &["namespace/adopt-plain: is tenant adopt-blue's already"]);

@@ -30,4 +30,5 @@ mod run;
 #[cfg(target_os = "linux")]
 mod sharding;
 mod uninstall;
+mod versions;
 mod world;

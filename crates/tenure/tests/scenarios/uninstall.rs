@@ -8,33 +8,25 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
 
-use crate::world::{Admin, Cluster, Controllers, lease, prepare_shop, wait_for_greeting};
+use crate::world::{Admin, Cluster, Controllers, lease, name_object, prepare_shop, wait_for_greeting};
 
 const IMAGE: &str =
     "registry.example/tenure:0.1.0@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const FINALIZER: &str = "finalizers.fluxcd.io";
 
-fn named(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
-    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
-    if !namespace.is_empty() {
-        object["metadata"]["namespace"] = json!(namespace);
-    }
-    object
-}
-
 fn kustomization(namespace: &str, name: &str) -> Value {
-    let mut object = named("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace, name);
+    let mut object = name_object("kustomize.toolkit.fluxcd.io/v1", "Kustomization", namespace, name);
     object["spec"] = json!({"interval": "1h", "prune": true, "path": "./", "targetNamespace": "shop",
         "serviceAccountName": "deployer", "sourceRef": {"kind": "GitRepository", "name": name}});
     object
 }
 
 fn definition(name: &str) -> Value {
-    named("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)
+    name_object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)
 }
 
 fn greeting() -> Value {
-    named("v1", "ConfigMap", "shop", "greeting")
+    name_object("v1", "ConfigMap", "shop", "greeting")
 }
 
 fn has_finalizer(object: &Value) -> bool {
@@ -86,7 +78,7 @@ async fn what_runs_is_left() {
     );
     cluster.check(&["uninstall"], 2, &["--yes"]);
     assert!(has_finalizer(&admin.find(&shop).await.unwrap()));
-    let deployment = named("apps/v1", "Deployment", "tenure-system", "tenure-controller");
+    let deployment = name_object("apps/v1", "Deployment", "tenure-system", "tenure-controller");
     assert!(admin.find(&deployment).await.is_some());
 
     // Who works still is waited for, and nothing is taken away beside him.
@@ -107,14 +99,14 @@ async fn what_runs_is_left() {
     assert_ne!(left["spec"]["suspend"], true, "Flux would go on with it");
     for gone in [
         deployment,
-        named("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure-controller"),
-        named(
+        name_object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure-controller"),
+        name_object(
             "rbac.authorization.k8s.io/v1",
             "ClusterRoleBinding",
             "",
             "tenure-controller",
         ),
-        named("v1", "Namespace", "", "tenure-system"),
+        name_object("v1", "Namespace", "", "tenure-system"),
         definition("surfaces.tenure.dev"),
     ] {
         expect_gone(&cluster, &gone).await;
@@ -139,14 +131,14 @@ async fn what_runs_is_left() {
 async fn the_namespaces_of_tenants_outlive_their_kind() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
-    let mut tenant = named("capsule.clastix.io/v1beta2", "Tenant", "", "left-behind");
+    let mut tenant = name_object("capsule.clastix.io/v1beta2", "Tenant", "", "left-behind");
     tenant["spec"] = json!({"owners": [{"kind": "User", "name": "olive"}]});
-    let namespace = named("v1", "Namespace", "", "left-behind");
+    let namespace = name_object("v1", "Namespace", "", "left-behind");
     admin.apply(tenant.clone()).await;
     let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &[]);
     let is_owned = |found: &Value| found["metadata"]["ownerReferences"].is_array();
     admin.wait_for(namespace.clone(), is_owned).await;
-    let account = named("v1", "ServiceAccount", "left-behind", "left-behind-gitops");
+    let account = name_object("v1", "ServiceAccount", "left-behind", "left-behind-gitops");
     admin.wait_for(account.clone(), is_owned).await;
     // They are dead, and what they put on the Tenant would keep its kind for ever.
     let finalizers = admin.find(&tenant).await.unwrap()["metadata"]["finalizers"].clone();
@@ -172,7 +164,7 @@ async fn the_namespaces_of_tenants_outlive_their_kind() {
         assert!(found["metadata"]["deletionTimestamp"].is_null(), "{found}");
         assert!(!is_owned(&found), "{found}");
     }
-    expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
+    expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
 /// The rights of its lane go last from a namespace that is deleted, which nobody is there to see to any more.
@@ -180,11 +172,11 @@ async fn the_namespaces_of_tenants_outlive_their_kind() {
 async fn what_was_reconciled_can_be_deleted_afterwards() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
-    let namespace = named("v1", "Namespace", "", "afterwards");
+    let namespace = name_object("v1", "Namespace", "", "afterwards");
     admin.apply(namespace.clone()).await;
     admin.apply(kustomization("afterwards", "app")).await;
     let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &[]);
-    let binding = named(
+    let binding = name_object(
         "rbac.authorization.k8s.io/v1",
         "RoleBinding",
         "afterwards",
@@ -210,13 +202,13 @@ async fn what_was_reconciled_can_be_deleted_afterwards() {
 async fn all_of_many_are_released() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
-    admin.apply(named("v1", "Namespace", "", "many")).await;
+    admin.apply(name_object("v1", "Namespace", "", "many")).await;
     for number in 0..205 {
         let mut object = kustomization("many", &format!("k{number}"));
         object["metadata"]["finalizers"] = json!([FINALIZER, "example.com/kept"]);
         admin.apply(object).await;
     }
-    let mut applied = named("v1", "ConfigMap", "tenure-system", "applied");
+    let mut applied = name_object("v1", "ConfigMap", "tenure-system", "applied");
     applied["metadata"]["labels"] = json!({"kustomize.toolkit.fluxcd.io/name": "platform"});
     admin.apply(applied.clone()).await;
     let said = cluster.check(
@@ -238,11 +230,11 @@ async fn all_of_many_are_released() {
     }
     assert!(admin.find(&applied).await.is_some());
     assert!(admin.find(&definition("surfaces.tenure.dev")).await.is_some());
-    let account = named("v1", "ServiceAccount", "tenure-system", "tenure-controller");
+    let account = name_object("v1", "ServiceAccount", "tenure-system", "tenure-controller");
     assert!(admin.find(&account).await.is_none());
     admin.delete(&applied).await;
     for number in 0..205 {
-        let object = named(
+        let object = name_object(
             "kustomize.toolkit.fluxcd.io/v1",
             "Kustomization",
             "many",
@@ -256,7 +248,7 @@ async fn all_of_many_are_released() {
             .await
             .unwrap();
     }
-    admin.delete(&named("v1", "Namespace", "", "many")).await;
+    admin.delete(&name_object("v1", "Namespace", "", "many")).await;
 }
 
 /// Where Flux reconciles, its objects and their finalizers are its own.
@@ -265,13 +257,13 @@ async fn what_flux_reconciles_is_left_to_it() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     for namespace in ["flux-system", "theirs"] {
-        admin.apply(named("v1", "Namespace", "", namespace)).await;
+        admin.apply(name_object("v1", "Namespace", "", namespace)).await;
     }
     let mut object = kustomization("theirs", "web");
     object["metadata"]["finalizers"] = json!([FINALIZER]);
     admin.apply(object.clone()).await;
     let renewing = tokio::spawn(renew(Admin(admin.0.clone())));
-    let flux = named(
+    let flux = name_object(
         "coordination.k8s.io/v1",
         "Lease",
         "flux-system",
@@ -289,12 +281,12 @@ async fn what_flux_reconciles_is_left_to_it() {
     let _aborted = renewing.await;
     admin.delete(&flux).await;
     take_finalizers_off(admin, &object).await;
-    expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
+    expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
 /// Flux's controller, as its Lease shows it.
 async fn renew(admin: Admin) {
-    let mut lease = named(
+    let mut lease = name_object(
         "coordination.k8s.io/v1",
         "Lease",
         "flux-system",
@@ -317,7 +309,7 @@ async fn what_was_begun_is_finished() {
     let mut held = lease();
     held["spec"] = json!({"holderIdentity": "tenure-uninstall_1_1", "leaseDurationSeconds": 2, "renewTime": "2026-01-01T00:00:00.000000Z"});
     admin.apply(held).await;
-    let binding = named(
+    let binding = name_object(
         "rbac.authorization.k8s.io/v1",
         "ClusterRoleBinding",
         "",
@@ -332,7 +324,7 @@ async fn what_was_begun_is_finished() {
             "Namespace tenure-system: deleted",
         ],
     );
-    expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
+    expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
 /// A tenant that puts the finalizer back as fast as it can has an object that nobody deletes, and holds up nothing.
@@ -340,7 +332,7 @@ async fn what_was_begun_is_finished() {
 async fn nobody_holds_it_up_by_putting_things_back() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
-    admin.apply(named("v1", "Namespace", "", "stubborn")).await;
+    admin.apply(name_object("v1", "Namespace", "", "stubborn")).await;
     let mut object = kustomization("stubborn", "web");
     object["metadata"]["finalizers"] = json!([FINALIZER]);
     admin.apply(object.clone()).await;
@@ -366,7 +358,7 @@ async fn nobody_holds_it_up_by_putting_things_back() {
     stubborn.abort();
     let _aborted = stubborn.await;
     take_finalizers_off(admin, &object).await;
-    expect_gone(&cluster, &named("v1", "Namespace", "", "tenure-system")).await;
+    expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
 /// Policies bind everybody: they go before what they read does, and nothing of either is left.
@@ -377,7 +369,7 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     // Of a version that made more, and somebody else's.
     let group = "admissionregistration.k8s.io/v1";
     let [left_over, others] = [("tenure-of-tomorrow", "tenure"), ("others", "somebody")].map(|(name, manager)| {
-        let mut policy = named(group, "ValidatingAdmissionPolicy", "", name);
+        let mut policy = name_object(group, "ValidatingAdmissionPolicy", "", name);
         policy["metadata"]["labels"] = json!({ "app.kubernetes.io/managed-by": manager });
         policy["spec"] = json!({
             "matchConstraints": { "resourceRules": [{
@@ -403,10 +395,10 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     cluster.check(&told, 2, &["--policies comes before --"]);
     let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
     admin.wait_for_leader(&leader.candidate).await;
-    let mut tenant = named("capsule.clastix.io/v1beta2", "Tenant", "", "stated");
+    let mut tenant = name_object("capsule.clastix.io/v1beta2", "Tenant", "", "stated");
     tenant["spec"] = json!({ "owners": [{ "kind": "User", "name": "stated-owner" }] });
     admin.apply(tenant).await;
-    let namespace = named("v1", "Namespace", "", "stated");
+    let namespace = name_object("v1", "Namespace", "", "stated");
     let account = "/metadata/annotations/facts.tenure.dev~1account";
     admin
         .wait_for(namespace.clone(), |found| {
@@ -414,7 +406,7 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
         })
         .await;
     // It is said that they are in force, once the API server acts on them.
-    let enforcement = named("tenure.dev/v1alpha1", "Enforcement", "", "tenure");
+    let enforcement = name_object("tenure.dev/v1alpha1", "Enforcement", "", "tenure");
     let ready = |found: &Value| {
         let conditions = found["status"]["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
@@ -423,17 +415,17 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     admin.wait_for(enforcement, ready).await;
     cluster.check(&["get", "enforcements"], 0, &["tenure", "policies are in force"]);
     let kept = [
-        named(group, "ValidatingAdmissionPolicy", "", "tenure-namespaces"),
-        named(group, "ValidatingAdmissionPolicyBinding", "", "tenure-namespaces"),
-        named("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure:stated:own"),
-        named("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure:stated:view"),
-        named(
+        name_object(group, "ValidatingAdmissionPolicy", "", "tenure-namespaces"),
+        name_object(group, "ValidatingAdmissionPolicyBinding", "", "tenure-namespaces"),
+        name_object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure:stated:own"),
+        name_object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "tenure:stated:view"),
+        name_object(
             "rbac.authorization.k8s.io/v1",
             "ClusterRoleBinding",
             "",
             "tenure:stated:view",
         ),
-        named(
+        name_object(
             "rbac.authorization.k8s.io/v1",
             "ClusterRoleBinding",
             "",
@@ -444,7 +436,7 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
         admin.wait_for(object.clone(), |_| true).await;
     }
     // An owner sees his Tenant, and may list none.
-    let mut other = named("capsule.clastix.io/v1beta2", "Tenant", "", "stated-elsewhere");
+    let mut other = name_object("capsule.clastix.io/v1beta2", "Tenant", "", "stated-elsewhere");
     other["spec"] = json!({ "owners": [{ "kind": "User", "name": "somebody" }] });
     admin.apply(other.clone()).await;
     let told = cluster.check_as("stated-owner", &["get", "tenants"], 0, &["stated", "NAME"]);
@@ -485,6 +477,6 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
         .filter(|(key, _)| key.starts_with("facts.tenure.dev/"));
     assert_eq!(facts.count(), 0, "{left}");
     admin
-        .delete(&named("capsule.clastix.io/v1beta2", "Tenant", "", "stated"))
+        .delete(&name_object("capsule.clastix.io/v1beta2", "Tenant", "", "stated"))
         .await;
 }

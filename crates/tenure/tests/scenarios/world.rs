@@ -70,6 +70,14 @@ impl Cluster {
 
     /// A real control plane of this test's own, with everything that the controllers need, `more` included; nothing where there is none to be had.
     pub(crate) async fn start_real(more: &[&str]) -> Option<Self> {
+        let cluster = Self::start_real_bare().await?;
+        let installed = cluster.run(&[&["install", "--without-deployment"], more].concat());
+        assert!(installed.status.success(), "{}", describe(&installed));
+        Some(cluster)
+    }
+
+    /// The same with nothing in it.
+    pub(crate) async fn start_real_bare() -> Option<Self> {
         let Some(binaries) = KubernetesBinaries::find().unwrap() else {
             eprintln!("skipped: {KUBERNETES_BIN} names no real control plane");
             return None;
@@ -78,16 +86,13 @@ impl Cluster {
         let real = Kubernetes::start(&binaries, true).await.unwrap();
         let kubeconfig = real.kubeconfig().to_owned();
         let admin = Admin(connect(kube::config::Kubeconfig::read_from(&kubeconfig).expect("kubeconfig")).await);
-        let cluster = Self {
+        Some(Self {
             kubeconfig,
             folder: tempfile::tempdir().unwrap(),
             admin,
             up: None,
             _real: Some(real),
-        };
-        let installed = cluster.run(&[&["install", "--without-deployment"], more].concat());
-        assert!(installed.status.success(), "{}", describe(&installed));
-        Some(cluster)
+        })
     }
 
     async fn install(self) -> Self {
@@ -166,6 +171,15 @@ pub(crate) fn describe(output: &Output) -> String {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )
+}
+
+/// An object with nothing but its name.
+pub(crate) fn name_object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    object
 }
 
 /// The Lease of whoever leads.
