@@ -498,6 +498,52 @@ fn what_no_policy_knows_is_in_the_table() {
     assert!(left.len() >= 10, "{}", left.len());
 }
 
+/// Who may write Kustomizations can't have the platform's refusals forgotten, nor his own by what he adds to them.
+#[test]
+fn a_list_that_is_too_long_refuses_more_and_never_less() {
+    let mut world = World::make();
+    let edit = |by: &str, owner: (&str, &str)| {
+        let labels = json!({
+            "kustomize.toolkit.fluxcd.io/namespace": owner.0, "kustomize.toolkit.fluxcd.io/name": owner.1
+        });
+        let object =
+            json!({ "metadata": { "name": "x", "namespace": "blue", "labels": labels }, "data": { "git": "2" } });
+        let mut old = object.clone();
+        old["metadata"]["managedFields"] = json!([{
+            "manager": "kustomize-controller", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "fieldsV1": { "f:data": { "f:git": {} } }
+        }]);
+        json!({
+            "operation": "UPDATE", "resource": { "group": "", "version": "v1", "resource": "configmaps" }, "subResource": "",
+            "namespace": "blue", "name": "x", "userInfo": { "username": by, "groups": [] }, "object": object, "oldObject": old
+        })
+    };
+    let account = "system:serviceaccount:blue:blue-gitops";
+    let all = [
+        ("dora", ("tenure-system", "base")),
+        ("dora", ("blue", "strict")),
+        ("system:serviceaccount:ci:robot", ("blue", "strict")),
+        (account, ("blue", "strict")),
+        // It refuses nothing.
+        ("dora", ("blue", "app")),
+        ("dora", ("nobody", "app")),
+    ];
+    let ask = |world: &World| all.map(|(by, owner)| world.refuses(&world.table.actors["dev"], &edit(by, owner)));
+    assert_eq!(ask(&world), [true, true, false, false, false, false]);
+    for number in 0..500 {
+        let writers = format!("dora,{}", "x".repeat(200_000));
+        let many = json!({
+            "metadata": { "name": format!("more-{number}"), "namespace": "blue", "annotations": {
+                "tenure.dev/hand-edits": "refuse", "tenure.dev/other-writers": writers
+            } },
+            "spec": { "serviceAccountName": "blue-gitops" },
+            "status": { "inventory": { "entries": [{ "id": "blue_x__ConfigMap", "v": "v1" }] } }
+        });
+        world.refusing.add(&world.facts, &many, None);
+    }
+    assert_eq!(ask(&world), [true, true, true, false, true, false]);
+}
+
 #[test]
 fn what_is_large_costs_no_more_than_it_may() {
     let world = World::make();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::super::account::account_of;
 use super::limits;
-use super::managed::Refusing;
+use super::refusing::Refusing;
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
@@ -74,7 +74,7 @@ fn describe(
     lists: &mut BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let mut written = describe_membership(facts, namespace, lists);
-    if let Some(lines) = refusing.describe(namespace) {
+    if let Some(lines) = refusing.describe(facts, namespace) {
         written.insert(format!("{FACTS_PREFIX}{REFUSING}"), lines);
     }
     written

@@ -25,14 +25,15 @@ mod namespace;
 mod objects;
 mod package;
 mod probe;
+mod refusing;
 mod rights;
 mod tenant;
 
 pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
-pub use managed::Refusing;
 pub use probe::{has_met_probe, list_probe, make_probe, probe_name};
+pub use refusing::Refusing;
 pub use rights::{PROVISION, SHOW_TOKEN, list_roles, list_tenant_rights};
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};

@@ -1,0 +1,321 @@
+//! Which Kustomizations refuse to have what they applied edited by hand, as it stands on a namespace for policies to read.
+//!
+//! Owns how that is written where it is too long: the platform has its part first, then the Tenant that the namespace is of, then each
+//! other one, so that nobody's list takes the room of another's. What doesn't fit allows nothing: who may write besides is left out, and
+//! then a marker stands for all that is labelled as its owner's. Refuses to forget a line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tenure_api::metadata::{HAND_EDITS, HAND_EDITS_REFUSE, OTHER_WRITERS};
+use tenure_api::{ObjectId, ObjectView};
+
+use super::facts::LONGEST_LIST;
+use crate::admission::managed::is_at_work;
+use crate::facts::Facts;
+use crate::realm::{Placement, is_kubernetes_own};
+use crate::{identity, inventory};
+
+/// How long the other writers of one Kustomization may be; those behind are left out.
+const LONGEST_WRITERS: usize = 1 << 10;
+/// Stands for all Kustomizations in the namespaces of the Tenant that a namespace is of.
+pub(super) const ALL_OF_TENANT: &str = "./*";
+/// Stands for all Kustomizations in other namespaces, but for the platform's.
+pub(super) const ALL_OF_OTHERS: &str = "*/*";
+
+/// The Kustomizations that refuse edits by hand, by the namespaces in which they have objects: a line each, with who may edit all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusing(BTreeMap<String, BTreeMap<Owner, Lines>>);
+
+/// Who has room for lines of his own, in this order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    Platform,
+    Tenant(String),
+    /// A namespace that is nobody's.
+    Namespace(String),
+}
+
+/// Who may write what a Kustomization applied, by its namespace and name.
+type Lines = BTreeMap<(String, String), Arc<Writers>>;
+
+#[derive(Debug, PartialEq, Eq)]
+struct Writers {
+    account: String,
+    others: String,
+}
+
+impl Refusing {
+    /// Whether a Kustomization says that edits are refused, or its Surface does.
+    #[must_use]
+    pub fn is_said(kustomization: &Value, surface: Option<&Value>) -> bool {
+        find_said(kustomization, surface, HAND_EDITS).as_deref() == Some(HAND_EDITS_REFUSE)
+    }
+
+    /// Adds a Kustomization with its Surface, if it refuses edits and applies now.
+    pub fn add(&mut self, facts: &Facts, kustomization: &Value, surface: Option<&Value>) {
+        let view = ObjectView::of(kustomization);
+        let is_suspended = surface.is_some_and(|surface| ObjectView::of(surface).is_true("/spec/suspend"));
+        if !Self::is_said(kustomization, surface) || !is_at_work(view) || is_suspended {
+            return;
+        }
+        let (own, name) = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
+        let placement = facts.place(own);
+        let owner = match &placement {
+            Placement::Platform { .. } => Owner::Platform,
+            Placement::Tenant(tenant) => Owner::Tenant(tenant.tenant.as_str().to_owned()),
+            Placement::Unclaimed { .. } => Owner::Namespace(own.to_owned()),
+            Placement::Disputed { .. } => return,
+        };
+        let account = identity::decide_for_kustomization(&placement, own, view.find_text("/spec/serviceAccountName"));
+        let writers = Arc::new(Writers {
+            account: account.map(|account| account.to_string()).unwrap_or_default(),
+            others: list_writers(&find_said(kustomization, surface, OTHER_WRITERS).unwrap_or_default()),
+        });
+        for entry in view.list_views("/status/inventory/entries") {
+            let Some(id) = entry.find_text("/id").and_then(|id| id.parse::<ObjectId>().ok()) else {
+                continue;
+            };
+            let may_stand = !id.namespace.is_empty() && !is_kubernetes_own(&id.namespace);
+            if may_stand && inventory::check_entry(&placement, &id).is_ok() {
+                let lines = self
+                    .0
+                    .entry(id.namespace)
+                    .or_default()
+                    .entry(owner.clone())
+                    .or_default();
+                lines.insert((own.to_owned(), name.to_owned()), Arc::clone(&writers));
+            }
+        }
+    }
+
+    /// What is to stand on a namespace: at most so much as a list may be, and nothing is forgotten.
+    pub(super) fn describe(&self, facts: &Facts, namespace: &str) -> Option<String> {
+        let all = self.0.get(namespace)?;
+        let tenant = facts.tenant_of(namespace).map(|tenant| tenant.name.as_str());
+        let is_own = |owner: &Owner| matches!(owner, Owner::Tenant(name) if Some(name.as_str()) == tenant);
+        let (first, others): (Vec<_>, Vec<_>) = all
+            .iter()
+            .partition(|(owner, _)| **owner == Owner::Platform || is_own(owner));
+        let mut left = LONGEST_LIST - ALL_OF_TENANT.len() - ALL_OF_OTHERS.len() - 4;
+        let mut remaining = all.len();
+        let (mut written, mut markers) = (Vec::new(), BTreeSet::new());
+        for (owner, lines) in first.into_iter().chain(others) {
+            // Those that come first may have half of what is left, the others have equal parts.
+            let parts = if *owner == Owner::Platform || is_own(owner) {
+                remaining.min(2)
+            } else {
+                remaining
+            };
+            let room = left / parts.max(1);
+            remaining = remaining.saturating_sub(1);
+            if let Some(lines) = write_within(lines, room) {
+                left = left.saturating_sub(lines.len() + 1);
+                written.push(lines);
+                continue;
+            }
+            // A list of the tenant's namespaces may be too long, too: then those are others.
+            markers.extend(is_own(owner).then(|| format!("{ALL_OF_TENANT} ")));
+            markers.insert(format!("{ALL_OF_OTHERS} "));
+        }
+        written.extend(markers);
+        Some(written.join("\n"))
+    }
+}
+
+/// An owner's lines, as exact as there is room for: with all who may write; with the accounts that apply; a line for each namespace.
+fn write_within(lines: &Lines, room: usize) -> Option<String> {
+    let exact = lines.iter().map(|((namespace, name), writers)| {
+        let all = [writers.others.as_str(), writers.account.as_str()];
+        let all: Vec<&str> = all.into_iter().filter(|names| !names.is_empty()).collect();
+        format!("{namespace}/{name} {}", all.join(","))
+    });
+    let short = lines
+        .iter()
+        .map(|((namespace, name), writers)| format!("{namespace}/{name} {}", writers.account));
+    let mut accounts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for ((namespace, _), writers) in lines {
+        accounts.entry(namespace).or_default().insert(&writers.account);
+    }
+    let whole = accounts.iter().map(|(namespace, accounts)| {
+        let accounts: Vec<&str> = accounts.iter().copied().collect();
+        format!("{namespace}/* {}", accounts.join(","))
+    });
+    let closed = accounts.keys().map(|namespace| format!("{namespace}/* "));
+    join_within(exact, room)
+        .or_else(|| join_within(short, room))
+        .or_else(|| join_within(whole, room))
+        .or_else(|| join_within(closed, room))
+}
+
+/// Lines, unless they are longer than there is room for; no more of them is looked at then.
+fn join_within(lines: impl Iterator<Item = String>, room: usize) -> Option<String> {
+    let mut joined = String::new();
+    for line in lines {
+        if !joined.is_empty() {
+            joined.push('\n');
+        }
+        joined.push_str(&line);
+        if joined.len() >= room {
+            return None;
+        }
+    }
+    Some(joined)
+}
+
+/// Names of users, as many as there is room for: who isn't named here is refused.
+fn list_writers(said: &str) -> String {
+    let mut listed = String::new();
+    let writers = said.split(',').map(str::trim);
+    for writer in writers.filter(|writer| !writer.is_empty() && !writer.contains('\n')) {
+        if listed.len() + 1 + writer.len() > LONGEST_WRITERS {
+            break;
+        }
+        if !listed.is_empty() {
+            listed.push(',');
+        }
+        listed.push_str(writer);
+    }
+    listed
+}
+
+/// What a Kustomization says, else its Surface.
+fn find_said(kustomization: &Value, surface: Option<&Value>, annotation: &str) -> Option<String> {
+    let own = ObjectView::of(kustomization)
+        .find_annotation(annotation)
+        .map(str::to_owned);
+    own.or_else(|| surface.and_then(|surface| ObjectView::of(surface).find_annotation(annotation).map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::allow_attributes,
+        reason = "tests may panic"
+    )]
+
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::realm::{NamespaceFacts, Settings, TenantFacts, TenantOwnerReference};
+
+    fn facts() -> Facts {
+        let mut facts = Facts::new(Settings::default());
+        facts.set_tenant(TenantFacts {
+            name: "blue".to_owned(),
+            uid: "t".to_owned(),
+            recorded: BTreeMap::from([("blue".to_owned(), "n".to_owned())]),
+            ..TenantFacts::default()
+        });
+        facts.set_namespace(NamespaceFacts {
+            name: "blue".to_owned(),
+            uid: "n".to_owned(),
+            tenant_label: Some("blue".to_owned()),
+            tenant_owners: vec![TenantOwnerReference {
+                name: "blue".to_owned(),
+                uid: "t".to_owned(),
+            }],
+            ..NamespaceFacts::default()
+        });
+        for number in 0..40 {
+            facts.set_namespace(NamespaceFacts {
+                name: format!("nobody-{number}"),
+                ..NamespaceFacts::default()
+            });
+        }
+        facts
+    }
+
+    /// A Kustomization that has an object in namespace `blue`.
+    fn kustomization(namespace: &str, name: &str, writers: &str) -> Value {
+        json!({
+            "metadata": { "name": name, "namespace": namespace, "annotations": {
+                "tenure.dev/hand-edits": "refuse", "tenure.dev/other-writers": writers
+            } },
+            "spec": { "serviceAccountName": if namespace == "blue" { "blue-gitops" } else { "own" } },
+            "status": { "inventory": { "entries": [{ "id": "blue_x__ConfigMap", "v": "v1" }] } }
+        })
+    }
+
+    fn describe(facts: &Facts, all: &[Value]) -> Vec<String> {
+        let mut refusing = Refusing::default();
+        all.iter().for_each(|one| refusing.add(facts, one, None));
+        let described = refusing.describe(facts, "blue").unwrap();
+        assert!(described.len() <= LONGEST_LIST, "{}", described.len());
+        described.lines().map(str::to_owned).collect()
+    }
+
+    const PLATFORM: &str = "tenure-system/base injector,system:serviceaccount:tenure-system:own";
+
+    #[test]
+    fn nobody_takes_the_room_of_another() {
+        let facts = facts();
+        let base = kustomization("tenure-system", "base", "injector");
+        let calm = kustomization("nobody-0", "calm", "bot");
+        let app = kustomization("blue", "app", "robot");
+        let account = "system:serviceaccount:blue:blue-gitops";
+        let few = [base.clone(), app, calm.clone()];
+        let exact = format!("blue/app robot,{account}");
+        let other = "nobody-0/calm bot,system:serviceaccount:nobody-0:own";
+        assert_eq!(describe(&facts, &few), [PLATFORM, &exact, other]);
+        // One with endless writers keeps those that fit, and all who aren't named are refused.
+        let writers: Vec<String> = (0..500).map(|number| format!("{}{number}", "x".repeat(500))).collect();
+        let endless = kustomization("blue", "app", &writers.join(","));
+        let lines = describe(&facts, &[base.clone(), endless, calm.clone()]);
+        assert_eq!([lines[0].as_str(), lines[2].as_str()], [PLATFORM, other]);
+        assert!(lines[1].starts_with("blue/app xxx") && lines[1].ends_with(account) && lines[1].len() < 2_000);
+        // Several with long lists lose these; too many have one line together, and the others have theirs.
+        let long = |number: usize| kustomization("blue", &format!("app-{number}"), &"x".repeat(900));
+        for (many, wanted) in [
+            (20, format!("blue/app-0 {account}")),
+            (500, format!("blue/* {account}")),
+        ] {
+            let mut all: Vec<Value> = (0..many).map(long).collect();
+            all.extend([base.clone(), calm.clone()]);
+            let lines = describe(&facts, &all);
+            assert_eq!([lines[0].as_str(), lines[1].as_str()], [PLATFORM, &wanted]);
+            assert_eq!(lines.last().map(String::as_str), Some(other));
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused() {
+        let facts = facts();
+        // Forty with names of their own and accounts without number.
+        let mut all = vec![kustomization("tenure-system", "base", "injector")];
+        for namespace in 0..40 {
+            for number in 0..30 {
+                let mut one = kustomization(&format!("nobody-{namespace}"), &format!("app-{number}"), "");
+                one["spec"]["serviceAccountName"] = json!(format!("{}-{number}", "a".repeat(50)));
+                all.push(one);
+            }
+        }
+        let lines = describe(&facts, &all);
+        assert_eq!(lines[0], PLATFORM);
+        // What those before leave, the last ones have.
+        for namespace in 0..40 {
+            let own = format!("nobody-{namespace}/");
+            let mut own = lines.iter().filter(|line| line.starts_with(&own));
+            assert!(own.next().is_some_and(|line| namespace == 9 || line.contains("/* ")));
+        }
+        // And more of them than there is room for lines.
+        let mut many = facts.clone();
+        let mut all = vec![kustomization("tenure-system", "base", "injector")];
+        for number in 0..900 {
+            let name = format!("nobody-{number}-{}", "n".repeat(40));
+            all.push(kustomization(&name, "app", ""));
+            many.set_namespace(NamespaceFacts {
+                name,
+                ..NamespaceFacts::default()
+            });
+        }
+        let lines = describe(&many, &all);
+        assert_eq!(lines[0], PLATFORM);
+        assert_eq!(lines.last().map(String::as_str), Some("*/* "));
+    }
+}
