@@ -11,11 +11,11 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectView, reason};
-use tenure_tenancy::Facts;
 use tenure_tenancy::admission::policy::{
     FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespaces, is_bound, list_policies, list_probe, make_probe,
     probe_name,
 };
+use tenure_tenancy::{Facts, Settings};
 
 use crate::digest::digest_value;
 use crate::enforcement::Standing;
@@ -176,8 +176,8 @@ pub fn is_ours(name: &str) -> bool {
 
 /// Those of these policies and bindings that were made by Tenure and that this version doesn't make.
 #[must_use]
-pub fn list_left_over<'a>(live: &'a [Value], platform: &str) -> Vec<&'a Value> {
-    let made = list_policies(platform);
+pub fn list_left_over<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
+    let made = list_policies(settings);
     let is_made = |object: &Value| made.iter().any(|made| Target::of(made) == Target::of(object));
     let is_left = |object: &&Value| {
         let view = ObjectView::of(object);
@@ -214,13 +214,13 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
             standing,
         };
     }
-    let platform = &snapshot.facts.settings().platform_namespace;
-    let wanted = list_policies(platform);
+    let settings = snapshot.facts.settings();
+    let wanted = list_policies(settings);
     let policies: Vec<Write> = wanted
         .iter()
         .filter_map(|wanted| put_back(&snapshot.live, wanted.clone(), is_first))
         .collect();
-    let left_over = list_left_over(&snapshot.live, platform).into_iter().map(take_away);
+    let left_over = list_left_over(&snapshot.live, settings).into_iter().map(take_away);
     let left_over: Vec<Write> = left_over.collect();
     let mut plan = judge(snapshot, (&policies, &left_over), &wanted);
     let first: Vec<Write> = policies.into_iter().chain(left_over).collect();

@@ -10,7 +10,7 @@ use tenure_api::{OwnerReference, Tenant, condition, reason};
 
 use crate::admission::{make_owner_reference, read_metadata};
 use crate::denial::Denial;
-use crate::realm::{NamespaceFacts, Realm, TenantFacts, is_protected};
+use crate::realm::{NamespaceFacts, Realm, TenantFacts};
 use crate::record::RecordState;
 
 /// What there is to be done about one namespace.
@@ -46,7 +46,7 @@ pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Ado
     if tenant.deleting {
         return refuse("the Tenant is being deleted".to_owned());
     }
-    if name == realm.settings.platform_namespace || is_protected(name) {
+    if realm.settings.is_protected(name) {
         return refuse("it is Kubernetes' or the platform's own, and never a tenant's".to_owned());
     }
     if facts.deleting {
@@ -173,7 +173,7 @@ fn read_name(space: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::realm::Settings;
+    use crate::settings::Settings;
 
     fn tenant(status: Value) -> Tenant {
         let object = json!({

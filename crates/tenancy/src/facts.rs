@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tenure_api::names::NamespaceName;
 
 use crate::ending::{self, Ending};
-use crate::realm::{
-    self, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantOwnerReference,
-};
+use crate::realm::{self, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantOwnerReference};
+use crate::settings::Settings;
 
 /// Whom a change concerns: nobody else's placement, and no other Tenant's namespaces, are different after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -301,7 +300,9 @@ impl Facts {
             return None;
         }
         let facts = self.namespaces.get(namespace)?;
-        realm::find_owner(|name| self.tenants.get(name), facts).ok().flatten()
+        realm::find_owner(&self.settings, |name| self.tenants.get(name), facts)
+            .ok()
+            .flatten()
     }
 
     /// How many namespaces are a tenant's, or say so, those that are being deleted included.

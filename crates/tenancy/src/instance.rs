@@ -10,7 +10,8 @@ use std::str::FromStr;
 
 use tenure_api::metadata::{CONTROLLER_LEASE, SHARD_LEASE_PREFIX, SHARDING_KEY};
 
-use crate::realm::{Atlas, NamespaceFacts, Placement, is_kubernetes_own};
+use crate::realm::{Atlas, NamespaceFacts, Placement};
+use crate::settings::is_kubernetes_own;
 
 /// The longest name: what is called after a shard has room for it.
 const LONGEST: usize = 40;
@@ -216,7 +217,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::realm::{Realm, Settings, TenantFacts, TenantOwnerReference};
+    use crate::realm::{Realm, TenantFacts, TenantOwnerReference};
+    use crate::settings::Settings;
 
     fn namespace(name: &str, tenant: Option<&str>, shard: Option<&str>) -> NamespaceFacts {
         let owner = |tenant: &str| TenantOwnerReference {

@@ -6,7 +6,8 @@
 use tenure_api::metadata::{LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE};
 use tenure_api::names::TenantName;
 
-use crate::realm::{Placement, is_kubernetes_own};
+use crate::realm::Placement;
+use crate::settings::is_kubernetes_own;
 
 /// One lane, by whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -41,6 +41,7 @@ pub mod reach;
 pub mod realm;
 pub mod record;
 pub mod reference;
+pub mod settings;
 pub mod surface;
 
 pub use admission::collision::{HostClaim, HostLedger, HostPart};
@@ -58,8 +59,7 @@ pub use ingresses::{HostPath, IngressIndex, IngressRoutes};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
 pub use quotas::{QuotaItem, TenantQuotas, Usages};
-pub use realm::{
-    Atlas, LEAST_INTERVAL, NamespaceFacts, Placement, Realm, Settings, TenantFacts, TenantOwnerFacts, TenantPlacement,
-};
+pub use realm::{Atlas, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantPlacement};
 pub use record::{RecordState, check_takeable};
 pub use reference::Referrer;
+pub use settings::{LEAST_INTERVAL, Settings};

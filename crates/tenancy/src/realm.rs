@@ -6,12 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
-    GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, PLATFORM_NAMESPACE, SHARDING_KEY, TENANT_GITOPS_SUFFIX,
-    TENANT_LABEL,
+    GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, SHARDING_KEY, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::tenant::TenantSpace;
@@ -19,63 +17,8 @@ use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
 use crate::bounds::Bounds;
 use crate::denial::{Denial, DenialReason};
-use crate::external::ExternalGrant;
-use crate::grant::ReferenceGrant;
 use crate::quotas::TenantQuotas;
-
-/// What an administrator sets for the whole installation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Settings {
-    /// The namespace whose surfaces are of the platform tier.
-    pub platform_namespace: String,
-    /// ServiceAccount of a Kustomization without `serviceAccountName`, by namespace; `default` for the others.
-    pub default_service_accounts: BTreeMap<String, String>,
-    /// References to other namespaces that are allowed besides those within a tenant.
-    pub reference_grants: Vec<ReferenceGrant>,
-    /// Artifacts of other controllers that are taken.
-    pub external_grants: Vec<ExternalGrant>,
-    /// Whether everything that is written in the cluster is judged by [`crate::admission`] first.
-    pub is_guarded: bool,
-    /// Whether policies of [`crate::admission::policy`] are kept in force in the cluster.
-    pub has_policies: bool,
-    /// How often at most anything outside the platform namespace is done again by itself; a shorter interval counts as this one.
-    pub least_interval: Duration,
-}
-
-/// A tighter loop than this only burns the machine. Flux has no floor, and its documentation advises against less.
-pub const LEAST_INTERVAL: Duration = Duration::from_secs(1);
-
-impl Settings {
-    /// The shortest interval that counts for what lives there.
-    #[must_use]
-    pub fn find_least_interval(&self, placement: &Placement) -> Duration {
-        match placement {
-            Placement::Platform { .. } => LEAST_INTERVAL,
-            _ => self.least_interval.max(LEAST_INTERVAL),
-        }
-    }
-
-    /// Whether somebody judges who says whose a namespace is, before it is stored.
-    #[must_use]
-    pub fn judges_writes(&self) -> bool {
-        self.is_guarded || self.has_policies
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            platform_namespace: PLATFORM_NAMESPACE.to_owned(),
-            default_service_accounts: BTreeMap::new(),
-            reference_grants: Vec::new(),
-            external_grants: Vec::new(),
-            is_guarded: false,
-            has_policies: false,
-            least_interval: LEAST_INTERVAL,
-        }
-    }
-}
+use crate::settings::Settings;
 
 /// What matters of a Tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -356,7 +299,7 @@ impl Atlas {
         let tenants = realm.tenants_by_name();
         for facts in &realm.namespaces {
             if facts.name != realm.settings.platform_namespace
-                && let Ok(Some(owner)) = find_holder(|name| tenants.get(name).copied(), facts)
+                && let Ok(Some(owner)) = find_holder(&realm.settings, |name| tenants.get(name).copied(), facts)
                 && let Ok(name) = NamespaceName::new(facts.name.clone())
             {
                 owned.entry(owner.uid.clone()).or_default().insert(name);
@@ -378,7 +321,7 @@ impl Atlas {
     /// The tenant that a namespace names by its label and with its uid.
     pub(crate) fn find_claimed(&self, facts: &NamespaceFacts) -> Option<&TenantFacts> {
         let find_tenant = |name: &str| self.realm.tenants.iter().find(|tenant| tenant.name == name);
-        find_owner(find_tenant, facts).ok().flatten()
+        find_owner(&self.realm.settings, find_tenant, facts).ok().flatten()
     }
 
     /// Whose a namespace is.
@@ -420,7 +363,7 @@ impl Realm {
         self.namespaces
             .iter()
             .filter(|facts| facts.name != self.settings.platform_namespace)
-            .filter(|facts| matches!(find_owner(|name| tenants.get(name).copied(), facts), Ok(Some(owner)) if owner.uid == tenant.uid))
+            .filter(|facts| matches!(find_owner(&self.settings, |name| tenants.get(name).copied(), facts), Ok(Some(owner)) if owner.uid == tenant.uid))
             .collect()
     }
 
@@ -461,7 +404,7 @@ pub(crate) fn place<'a>(
             message: format!("namespace {namespace} is not known (yet)"),
         };
     };
-    match find_holder(find_tenant, facts) {
+    match find_holder(settings, find_tenant, facts) {
         Err(message) => Placement::Disputed { message },
         Ok(None) => Placement::Unclaimed {
             default_service_account,
@@ -481,10 +424,11 @@ pub(crate) fn place<'a>(
 
 /// The tenant that a namespace is a part of: the one that it names, if that one has recorded it.
 pub(crate) fn find_holder<'a>(
+    settings: &Settings,
     find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
     facts: &NamespaceFacts,
 ) -> Result<Option<&'a TenantFacts>, String> {
-    match find_owner(find_tenant, facts)? {
+    match find_owner(settings, find_tenant, facts)? {
         Some(tenant) if !tenant.has_recorded(facts) => Err(format!(
             "namespace {} names tenant {}, whose status doesn't have it with its uid (yet): if the Tenant's condition NamespacesRecorded \
              says that it isn't taken, an administrator makes it the tenant's with: tenure adopt {} {}",
@@ -495,14 +439,15 @@ pub(crate) fn find_holder<'a>(
 }
 
 /// The tenant that a namespace says it belongs to, whether the tenant has recorded it or not: by this it is known whose rules bound what
-/// is written there. None when neither label nor ownerReference names one. What Kubernetes keeps for itself is
+/// is written there. None when neither label nor ownerReference names one. What is protected is
 /// never a tenant's, whatever its metadata says: those who may write the metadata there would else decide who acts in it.
 pub(crate) fn find_owner<'a>(
+    settings: &Settings,
     find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
     facts: &NamespaceFacts,
 ) -> Result<Option<&'a TenantFacts>, String> {
     let namespace = &facts.name;
-    if is_protected(namespace) {
+    if settings.is_protected(namespace) {
         return Ok(None);
     }
     match (&facts.tenant_label, facts.tenant_owners.as_slice()) {
@@ -587,14 +532,4 @@ pub fn name_gitops_account(tenant: &TenantFacts, home: &NamespaceName) -> Result
             format!("tenant {}: {error}", tenant.name),
         )
     })
-}
-
-/// Whether a namespace is one of those that Kubernetes keeps for itself: whoever can be anybody there can be anybody everywhere.
-pub(crate) fn is_kubernetes_own(namespace: &str) -> bool {
-    namespace.starts_with("kube-")
-}
-
-/// Namespaces that no tenant gets.
-pub(crate) fn is_protected(namespace: &str) -> bool {
-    namespace == "default" || is_kubernetes_own(namespace)
 }

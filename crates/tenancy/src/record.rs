@@ -8,7 +8,8 @@ use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{Tenant, condition};
 
 use crate::denial::Denial;
-use crate::realm::{NamespaceFacts, Realm, Settings, TenantFacts, is_protected};
+use crate::realm::{NamespaceFacts, Realm, TenantFacts};
+use crate::settings::Settings;
 
 /// How far a Tenant's record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +74,8 @@ pub fn check_takeable(realm: &Realm, tenant: &TenantFacts, namespace: &str) -> R
     if namespace == realm.settings.platform_namespace {
         return refuse("it is the platform namespace".to_owned());
     }
-    if is_protected(namespace) {
-        return refuse("it is Kubernetes' own".to_owned());
+    if realm.settings.is_protected(namespace) {
+        return refuse("it is Kubernetes' own, or a platform's (--protected-namespaces)".to_owned());
     }
     let rival = realm
         .tenants

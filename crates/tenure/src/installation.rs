@@ -64,7 +64,7 @@ pub(crate) fn list_objects(switches: &Switches, shards: &[String]) -> Result<Vec
 
 /// What is installed besides, where policies are kept in force: rights. The policies are made by the controllers, once what they read is written.
 pub(crate) fn list_policing() -> Vec<Value> {
-    let policies = policy::list_kept(tenure_api::metadata::PLATFORM_NAMESPACE);
+    let policies = policy::list_kept(&tenure_tenancy::Settings::default());
     tenure_api::installation::policing(&policies, &policy::list_roles())
 }
 

@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use tenure_api::admission_webhooks::SERVICE;
 use tenure_api::installation;
-use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::workload::{self, Workload};
+use tenure_tenancy::Settings;
 use tenure_tenancy::admission::policy::{list_kept, list_roles};
 
 use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed};
@@ -162,7 +162,7 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
 /// All objects, each with the choice that it goes with.
 fn list_chosen(chosen: &Workload) -> Result<Vec<(Value, Option<&'static str>)>> {
     let kind = |object: &Value| object.get("kind").and_then(Value::as_str).map(str::to_owned);
-    let policing = installation::policing(&list_kept(PLATFORM_NAMESPACE), &list_roles());
+    let policing = installation::policing(&list_kept(&Settings::default()), &list_roles());
     let mut objects = Vec::new();
     for object in list_installed()? {
         let is_policy = kind(&object).is_some_and(|kind| kind == POLICY || kind == POLICY_BINDING);
@@ -295,7 +295,7 @@ mod tests {
                 .filter(|(is_on, _)| *is_on)
                 .map(|(_, name)| *name)
                 .collect();
-            let policing = installation::policing(&list_kept(PLATFORM_NAMESPACE), &list_roles());
+            let policing = installation::policing(&list_kept(&Settings::default()), &list_roles());
             let mut objects = list_installed()?;
             if admission {
                 objects.extend(installation::admission());

@@ -142,7 +142,7 @@ impl World {
         let table: Table = serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap();
         let facts = Facts::of(&table.realm);
         let platform = &table.realm.settings.platform_namespace;
-        let policies = policy::list_policies(platform);
+        let policies = policy::list_policies(&table.realm.settings);
         let (policies, bindings): (Vec<&Value>, Vec<&Value>) = policies
             .iter()
             .partition(|object| object["kind"] == "ValidatingAdmissionPolicy");

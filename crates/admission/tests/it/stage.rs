@@ -94,7 +94,7 @@ impl Stage {
                     .unwrap();
             }
         }
-        for object in policy::list_policies(&realm.settings.platform_namespace) {
+        for object in policy::list_policies(&realm.settings) {
             admin.apply(object).await.unwrap();
         }
         self.meet_a_policy().await;

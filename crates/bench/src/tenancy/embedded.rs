@@ -213,7 +213,7 @@ async fn put_policies_in_force(stage: &Stage, tenants: usize) -> anyhow::Result<
         Ok(())
     })
     .await?;
-    for object in policy::list_policies(&Settings::default().platform_namespace) {
+    for object in policy::list_policies(&Settings::default()) {
         stage.apply(&object).await?;
     }
     Ok(())

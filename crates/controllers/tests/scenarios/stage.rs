@@ -159,7 +159,7 @@ impl Stage {
         }
         if means.policies {
             cluster.send_guard_away();
-            let mut policies = policy::list_kept("tenure-system");
+            let mut policies = policy::list_kept(&tenure_tenancy::Settings::default());
             // As an earlier version had it, which made one more.
             policies.push(json!({ "kind": "ValidatingAdmissionPolicy", "metadata": { "name": EARLIER } }));
             for object in tenure_api::installation::policing(&policies, &policy::list_roles()) {

@@ -7,7 +7,7 @@
 )]
 
 use tenure_tenancy::realm::TenantOwnerReference;
-use tenure_tenancy::{NamespaceFacts, Settings, TenantFacts};
+use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
 use super::*;
 

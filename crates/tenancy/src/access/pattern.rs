@@ -9,11 +9,8 @@ use std::str::FromStr;
 use tenure_api::names::is_dns_label;
 use tenure_api::text;
 
-use crate::realm::is_protected;
+use crate::settings;
 
-/// Namespaces that no pattern matches, by name; and how names of such namespaces begin. Besides what Kubernetes keeps for itself.
-const PLATFORMS: [&str; 1] = ["flux-system"];
-const PLATFORM_PREFIXES: [&str; 1] = ["cozy-"];
 /// The most characters of a wrong pattern that a message repeats.
 const SHOWN: usize = 80;
 
@@ -84,13 +81,10 @@ impl NamespacePattern {
     }
 }
 
-/// Whether a platform lives in a namespace: Kubernetes' own, Flux's, Cozystack's, or Tenure's, whatever its name is.
+/// Whether a platform lives in a namespace: Kubernetes' own, Flux's, Capsule's, Cozystack's, or Tenure's, whatever its name is.
 #[must_use]
 pub fn is_of_platform(namespace: &str, platform: &str) -> bool {
-    namespace == platform
-        || is_protected(namespace)
-        || PLATFORMS.contains(&namespace)
-        || PLATFORM_PREFIXES.iter().any(|prefix| namespace.starts_with(prefix))
+    settings::is_of_platform(namespace, platform)
 }
 
 impl FromStr for NamespacePattern {

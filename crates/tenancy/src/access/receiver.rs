@@ -13,7 +13,8 @@ use tenure_api::access::{GROUP_LABEL_PREFIX, name_target};
 
 use super::pattern::NamespacePattern;
 use crate::denial::Denial;
-use crate::realm::{Placement, is_kubernetes_own};
+use crate::realm::Placement;
+use crate::settings::is_kubernetes_own;
 
 /// Who asks by an entry.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
 use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, metadata};
 use crate::facts::Facts;
-use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts, is_protected};
+use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
 
 /// Parts of a Namespace with which its metadata can be written.
 const PARTS: [&str; 2] = ["status", "finalize"];
@@ -254,7 +254,7 @@ fn refuse_stranger(case: Case<'_>, name: &str, tenant: &str) -> Result<(), Refus
 }
 
 fn check_giveable(facts: &Facts, name: &str) -> Result<(), Refusal> {
-    if is_protected(name) || name == facts.settings().platform_namespace {
+    if facts.settings().is_protected(name) {
         return refuse(
             Rule::NamespaceMembership,
             format!("namespace {name} is Kubernetes' or the platform's own, and never a tenant's"),

@@ -7,7 +7,6 @@ use tenure_api::{ObjectView, condition};
 use super::request::read_metadata;
 use super::rights::ADOPT;
 use super::{Case, Findings, Operation, Question, Refusal, Rule};
-use crate::realm::is_protected;
 
 pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
@@ -37,7 +36,7 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
             remedy: format!("name another one in the annotation {HOME_NAMESPACE}"),
         })
     };
-    if is_protected(home) || home == case.facts.settings().platform_namespace {
+    if case.facts.settings().is_protected(home) {
         return refuse("it is Kubernetes' or the platform's own".to_owned());
     }
     let rival = case

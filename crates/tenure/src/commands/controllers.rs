@@ -12,6 +12,7 @@ use tenure_controllers::{
     RenderLimits, StageKind, Switches,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
+use tenure_tenancy::settings::check_protected;
 use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, ReferenceGrant};
 
 use super::budgets;
@@ -68,6 +69,15 @@ pub(crate) struct Flags {
     /// The address is reached as a source's: one of the cluster needs --allow-source, too.
     #[arg(long = "allow-external-artifact", value_name = "NAMESPACE/NAME=URL")]
     allowed_external_artifacts: Vec<ExternalGrant>,
+    /// Namespaces that no tenant gets, besides kube-*, default and tenure-system: names, or beginnings of names with a * behind. Said, it takes the
+    /// place of what is protected otherwise.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "flux-system,capsule-system,cozy-*"
+    )]
+    protected_namespaces: Vec<String>,
     /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, and write on namespaces what they read. `tenure install --policies` gives
     /// the rights for it.
     #[arg(long)]
@@ -118,6 +128,8 @@ pub(crate) struct ControllerSettings {
     reference_grants: Vec<ReferenceGrant>,
     /// Which artifacts of other controllers are used.
     external_grants: Vec<ExternalGrant>,
+    /// Which namespaces no tenant gets.
+    protected_namespaces: Vec<String>,
     /// Whether policies are kept in force.
     policies: bool,
     least_interval: Duration,
@@ -168,6 +180,7 @@ impl Flags {
             default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
             reference_grants: self.allowed_references.clone(),
             external_grants: self.allowed_external_artifacts.clone(),
+            protected_namespaces: parse_protected(&self.protected_namespaces)?,
             policies: self.policies,
             least_interval: self.least_interval,
             guards: self.guards.guards(),
@@ -214,6 +227,7 @@ impl ControllerSettings {
             default_service_accounts: BTreeMap::new(),
             reference_grants: Vec::new(),
             external_grants: Vec::new(),
+            protected_namespaces: tenure_tenancy::Settings::default().protected_namespaces,
             policies: false,
             least_interval: LEAST_INTERVAL,
             guards: Guards::default(),
@@ -325,6 +339,7 @@ impl ControllerSettings {
             default_service_accounts: self.default_service_accounts.clone(),
             reference_grants: self.reference_grants.clone(),
             external_grants: self.external_grants.clone(),
+            protected_namespaces: self.protected_namespaces.clone(),
             has_policies: self.policies,
             least_interval: self.least_interval,
             ..tenure_tenancy::Settings::default()
@@ -472,6 +487,17 @@ fn parse_default_accounts(texts: &[String]) -> Result<BTreeMap<String, String>, 
         ),
     };
     texts.iter().map(parse).collect()
+}
+
+/// Reads which namespaces no tenant gets; an empty text is none.
+fn parse_protected(texts: &[String]) -> Result<Vec<String>, Failure> {
+    let named = texts.iter().filter(|text| !text.is_empty());
+    let parse = |text: &String| match check_protected(text) {
+        Ok(()) => Ok(text.clone()),
+        Err(why) => Err(Failure::usage(format!("--protected-namespaces {text:?}: {why}"))
+            .hint("a namespace's name, or how some begin with a * behind, such as ops,platform-*")),
+    };
+    named.map(parse).collect()
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ impl Uninstallation {
     pub(super) async fn list_left_over(&self) -> Result<Vec<Step>, Failure> {
         let seen = self.list_policies().await?;
         let objects: Vec<Value> = seen.iter().map(|seen| seen.object.clone()).collect();
-        let left_over = list_left_over(&objects, PLATFORM_NAMESPACE);
+        let left_over = list_left_over(&objects, &tenure_tenancy::Settings::default());
         let steps = seen.iter().filter(|seen| left_over.contains(&&seen.object));
         Ok(steps
             .map(|seen| Step {

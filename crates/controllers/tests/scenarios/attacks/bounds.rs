@@ -191,7 +191,7 @@ fn isolating_in(namespace: &str) -> Value {
 
 /// Gives the controllers' account every right that an installation can have.
 async fn give_all_rights(admin: &Admin) {
-    let policies = policy::list_policies("tenure-system");
+    let policies = policy::list_policies(&tenure_tenancy::Settings::default());
     let policing = installation::policing(&policies, &policy::list_roles());
     for object in installation::admission().into_iter().chain(policing) {
         admin.apply(object).await.unwrap();

@@ -28,7 +28,10 @@ pub fn list_bounds(platform: &str) -> Vec<Value> {
         credentials::written(platform),
         credentials::minted(platform),
     ];
-    policies.into_iter().flat_map(|policy| policy.write(platform)).collect()
+    policies
+        .into_iter()
+        .flat_map(|policy| policy.write_for(platform))
+        .collect()
 }
 
 /// Whether a policy or a binding of this name is one above Tenure's own accounts.

@@ -14,7 +14,8 @@ use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::bounds::ForbiddenMetadata;
 use crate::facts::Facts;
-use crate::realm::{self, TenantFacts};
+use crate::realm::TenantFacts;
+use crate::settings::Settings;
 use tenure_api::metadata::TENANT_LABEL;
 
 /// How the keys of these annotations begin.
@@ -89,7 +90,7 @@ fn describe_membership(
     let is_labelled = facts
         .find_namespace(namespace)
         .is_some_and(|known| known.tenant_label.is_some());
-    if !is_labelled || realm::is_protected(namespace) || namespace == facts.settings().platform_namespace {
+    if !is_labelled || facts.settings().is_protected(namespace) {
         return written;
     }
     let mut write = |key: &str, value: String| {
@@ -180,7 +181,7 @@ pub(super) fn read_of(annotations: &str, key: &str) -> String {
 
 /// What holds where a namespace is labelled for a tenant, and whose it is isn't written yet: nobody writes there but who may
 /// adopt the Tenant, Tenure and Kubernetes.
-pub(super) fn unwritten(platform: &str) -> Policy {
+pub(super) fn unwritten(settings: &Settings) -> Policy {
     let mut variables = namespace_facts();
     let label = format!("namespaceObject.metadata.labels[{}]", quote(TENANT_LABEL));
     variables.push(variable("label", label));
@@ -189,7 +190,7 @@ pub(super) fn unwritten(platform: &str) -> Policy {
         quote(&format!("{FACTS_PREFIX}{TENANT}"))
     );
     let mut conditions = vec![("no-event", "request.resource.resource != 'events'".to_owned())];
-    conditions.extend(not_free(platform));
+    conditions.extend(not_free(&settings.platform_namespace));
     Policy {
         name: "namespace-facts".to_owned(),
         action: super::Action::Deny,
@@ -239,7 +240,7 @@ mod tests {
     )]
 
     use super::*;
-    use crate::realm::{NamespaceFacts, Settings, TenantOwnerFacts, TenantOwnerReference};
+    use crate::realm::{NamespaceFacts, TenantOwnerFacts, TenantOwnerReference};
 
     #[test]
     fn what_is_too_long_allows_nothing() {

@@ -39,6 +39,7 @@ use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 
 use super::Rule;
+use crate::settings::Settings;
 
 /// How names of policies and bindings begin.
 pub const POLICY_PREFIX: &str = "tenure-";
@@ -46,11 +47,12 @@ const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
 /// All policies, each followed by its binding. The platform's namespace is no tenant's, whatever its labels say.
 #[must_use]
-pub fn list_policies(platform: &str) -> Vec<Value> {
+pub fn list_policies(settings: &Settings) -> Vec<Value> {
+    let platform = settings.platform_namespace.as_str();
     let mut policies = vec![
-        namespace::namespaces(platform),
-        facts::unwritten(platform),
-        tenant::tenants(platform),
+        namespace::namespaces(settings),
+        facts::unwritten(settings),
+        tenant::tenants(settings),
         cordon::cordoned(),
         account::taken(),
         account::spoken_for(),
@@ -62,14 +64,14 @@ pub fn list_policies(platform: &str) -> Vec<Value> {
     policies.extend(package::list_policies(platform));
     policies.extend(access::list_policies(platform));
     let written = policies.into_iter();
-    written.flat_map(|policy| policy.write(platform)).collect()
+    written.flat_map(|policy| policy.write(settings)).collect()
 }
 
 /// All that the controllers keep in force: the policies, and the one by which it is seen that they are, each with its binding.
 #[must_use]
-pub fn list_kept(platform: &str) -> Vec<Value> {
-    let mut kept = list_policies(platform);
-    kept.extend(list_probe(platform, ""));
+pub fn list_kept(settings: &Settings) -> Vec<Value> {
+    let mut kept = list_policies(settings);
+    kept.extend(list_probe(&settings.platform_namespace, ""));
     kept
 }
 
@@ -123,7 +125,15 @@ struct Validation {
 }
 
 impl Policy {
-    fn write(self, platform: &str) -> [Value; 2] {
+    /// As one that is about no tenants' namespaces by themselves.
+    fn write_for(self, platform: &str) -> [Value; 2] {
+        self.write(&Settings {
+            platform_namespace: platform.to_owned(),
+            ..Settings::default()
+        })
+    }
+
+    fn write(mut self, settings: &Settings) -> [Value; 2] {
         let name = format!("{POLICY_PREFIX}{}", self.name);
         let metadata = json!({ "name": name, "labels": { MANAGED_BY: MANAGED_BY_TENURE } });
         let about = self.about.iter().map(|about| {
@@ -135,13 +145,23 @@ impl Policy {
         let selector = match self.place {
             Where::Anywhere | Where::InNamespaces => json!({}),
             // A policy that fails there could keep a cluster from repairing itself.
-            Where::InTenants => json!({ "matchExpressions": [
-                { "key": TENANT_LABEL, "operator": "Exists" },
-                {
-                    "key": "kubernetes.io/metadata.name", "operator": "NotIn",
-                    "values": ["default", "kube-system", "kube-public", "kube-node-lease", platform]
+            Where::InTenants => {
+                let mut never = vec!["default", "kube-system", "kube-public", "kube-node-lease"];
+                never.push(&settings.platform_namespace);
+                let protected = settings.protected_namespaces.iter().map(String::as_str);
+                let (beginnings, names): (Vec<&str>, Vec<&str>) = protected.partition(|pattern| pattern.ends_with('*'));
+                never.extend(names);
+                if !beginnings.is_empty() {
+                    // A selector knows no beginnings.
+                    let is_protected = namespace::is_protected("request.namespace", settings);
+                    self.conditions
+                        .insert(0, ("may-be-a-tenants", format!("!({is_protected})")));
                 }
-            ] }),
+                json!({ "matchExpressions": [
+                    { "key": TENANT_LABEL, "operator": "Exists" },
+                    { "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never }
+                ] })
+            }
         };
         let mut spec = json!({
             "failurePolicy": "Fail",

@@ -11,13 +11,25 @@ use super::rights::PROVISION;
 use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::{ADOPT, OWN};
+use crate::settings::Settings;
 
 /// Whether a namespace of this name is never a tenant's.
-pub(super) fn is_protected(name: &str, platform: &str) -> String {
-    format!(
-        "{name} == 'default' || {name}.startsWith('kube-') || {name} == {}",
-        quote(platform)
-    )
+pub(super) fn is_protected(name: &str, settings: &Settings) -> String {
+    let mut parts = vec![
+        format!("{name} == 'default'"),
+        format!("{name}.startsWith('kube-')"),
+        format!("{name} == {}", quote(&settings.platform_namespace)),
+    ];
+    parts.extend(
+        settings
+            .protected_namespaces
+            .iter()
+            .map(|pattern| match pattern.strip_suffix('*') {
+                Some(beginning) => format!("{name}.startsWith({})", quote(beginning)),
+                None => format!("{name} == {}", quote(pattern)),
+            }),
+    );
+    parts.join(" || ")
 }
 
 /// How many characters of annotations a tenant's namespace may bear besides facts: the API server takes 256 KiB, and facts have to find room.
@@ -26,7 +38,7 @@ const ANNOTATIONS: usize = 32 << 10;
 const IS_NEW: &str = "request.operation == 'CREATE'";
 const IS_CHANGE: &str = "request.operation == 'UPDATE' && variables.changed";
 
-pub(super) fn namespaces(platform: &str) -> Policy {
+pub(super) fn namespaces(settings: &Settings) -> Policy {
     Policy {
         name: "namespaces".to_owned(),
         action: super::Action::Deny,
@@ -38,7 +50,7 @@ pub(super) fn namespaces(platform: &str) -> Policy {
         }],
         conditions: Vec::new(),
         variables: list_variables().into_iter().chain(list_denied_variables()).collect(),
-        validations: list_validations(platform).into_iter().chain(list_denials()).collect(),
+        validations: list_validations(settings).into_iter().chain(list_denials()).collect(),
     }
 }
 
@@ -151,7 +163,7 @@ fn list_variables() -> Vec<(String, String)> {
     ]
 }
 
-fn list_validations(platform: &str) -> Vec<Validation> {
+fn list_validations(settings: &Settings) -> Vec<Validation> {
     let membership = |holds: String, why: String, remedy: String| Validation {
         holds,
         rule: Rule::NamespaceMembership,
@@ -205,7 +217,7 @@ fn list_validations(platform: &str) -> Vec<Validation> {
         membership(
             format!(
                 "!({IS_NEW} || {IS_CHANGE}) || variables.newNames.size() == 0 || !({})",
-                is_protected("variables.name", platform)
+                is_protected("variables.name", settings)
             ),
             phrase(
                 "namespace {} is Kubernetes' or the platform's own, and never a tenant's",

@@ -14,7 +14,8 @@ use tenure_api::{ObjectId, ObjectView};
 use super::facts::LONGEST_LIST;
 use crate::admission::managed::is_at_work;
 use crate::facts::Facts;
-use crate::realm::{Placement, is_kubernetes_own};
+use crate::realm::Placement;
+use crate::settings::is_kubernetes_own;
 use crate::{identity, inventory};
 
 /// How long the other writers of one Kustomization may be; those behind are left out.
@@ -202,7 +203,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::realm::{NamespaceFacts, Settings, TenantFacts, TenantOwnerReference};
+    use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerReference};
+    use crate::settings::Settings;
 
     fn facts() -> Facts {
         let mut facts = Facts::new(Settings::default());

@@ -7,8 +7,9 @@ use super::namespace::is_protected;
 use super::{About, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
+use crate::settings::Settings;
 
-pub(super) fn tenants(platform: &str) -> Policy {
+pub(super) fn tenants(settings: &Settings) -> Policy {
     let home = |object: &str| {
         format!(
             "{object}.?metadata.?annotations[?{}].orValue({object}.?metadata.?name.orValue(request.?name.orValue('')))",
@@ -69,7 +70,7 @@ pub(super) fn tenants(platform: &str) -> Policy {
             Validation {
                 holds: format!(
                     "request.operation == 'DELETE' || variables.isStatus || variables.home == variables.before || !({})",
-                    is_protected("variables.home", platform)
+                    is_protected("variables.home", settings)
                 ),
                 rule: Rule::Tenant,
                 why: phrase(

@@ -8,7 +8,8 @@ use tenure_api::{ObjectMeta, Tenant};
 
 use super::*;
 use crate::admission::ledger::KEPT_UNPROVEN;
-use crate::realm::{NamespaceFacts, Settings, TenantFacts};
+use crate::realm::{NamespaceFacts, TenantFacts};
+use crate::settings::Settings;
 
 const NOW: u64 = 1_000_000;
 const NAMESPACES: [&str; 3] = ["blue-a", "blue-b", "blue-c"];
