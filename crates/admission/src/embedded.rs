@@ -369,15 +369,24 @@ fn describe_unread(name: &str, metadata: Option<ObjectMeta>) -> TenantFacts {
 /// The server, as rules ask it.
 struct Server<'a>(&'a dyn GuardSurroundings);
 
+/// A question as the server reads it.
+fn ask<'a>(question: &Question<'a>) -> GuardQuestion<'a> {
+    GuardQuestion {
+        verb: question.verb,
+        group: question.group,
+        resource: question.resource,
+        namespace: question.namespace,
+        name: question.name,
+    }
+}
+
 impl Surroundings for Server<'_> {
     fn may(&self, question: &Question<'_>) -> bool {
-        self.0.may(&GuardQuestion {
-            verb: question.verb,
-            group: question.group,
-            resource: question.resource,
-            namespace: question.namespace,
-            name: question.name,
-        })
+        self.0.may(&ask(question))
+    }
+
+    fn may_account(&self, account: (&str, &str), question: &Question<'_>) -> bool {
+        self.0.may_account(account, &ask(question))
     }
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::access::GROUP_LABEL_PREFIX;
 use crate::metadata::{
-    BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, COUNTED_LABEL, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, OWNER_NAME,
-    PLATFORM_NAMESPACE, TENANT_LABEL,
+    BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, COUNTED_LABEL, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE,
+    MINTABLE_ACCOUNTS, MINTABLE_FACT, OWNER_NAME, PLATFORM_NAMESPACE, TENANT_LABEL,
 };
 use crate::package::{SUPPLY_NAME, SUPPLY_NAMESPACE};
 
@@ -99,6 +99,8 @@ enum Topic {
     Packages,
     /// Who speaks in the name of a ServiceAccount, wherever.
     Spoken,
+    /// Whose tokens Tenure's own accounts ask for, wherever. Nothing is waited for: who answers has to get tokens first.
+    Minting,
 }
 
 /// Whom a webhook is asked about, and what becomes of the write when nobody answers.
@@ -147,7 +149,13 @@ fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value
     }
     asked.push((Topic::Unbounded, Audience::All));
     if phase == Phase::Validating {
-        let topics = [Topic::Writes, Topic::Managed, Topic::Packages, Topic::Spoken];
+        let topics = [
+            Topic::Writes,
+            Topic::Managed,
+            Topic::Packages,
+            Topic::Spoken,
+            Topic::Minting,
+        ];
         asked.extend(topics.map(|topic| (topic, Audience::All)));
     }
     let webhooks: Vec<Value> = asked
@@ -218,6 +226,7 @@ impl Topic {
             Self::Managed => "managed",
             Self::Packages => "packages",
             Self::Spoken => "spoken-for",
+            Self::Minting => "minting",
         }
     }
 
@@ -225,7 +234,7 @@ impl Topic {
     /// leaves anything behind, however often it is asked.
     fn side_effects(self, phase: Phase) -> &'static str {
         match (self, phase) {
-            (Self::Tenants | Self::Managed | Self::Packages, _) | (_, Phase::Mutating) => "None",
+            (Self::Tenants | Self::Managed | Self::Packages | Self::Minting, _) | (_, Phase::Mutating) => "None",
             (_, Phase::Validating) => "NoneOnDryRun",
         }
     }
@@ -296,6 +305,7 @@ impl Topic {
                 ),
                 rule(&["source.toolkit.fluxcd.io"], &["*", "*/status"], &all, "Namespaced")
             ]),
+            Self::Minting => json!([rule(&[""], &["serviceaccounts/token"], &["CREATE"], "Namespaced")]),
             Self::Spoken => {
                 json!([rule(&["*"], &["*/*"], &["CONNECT", "CREATE", "DELETE", "UPDATE"], "*")])
             }
@@ -331,7 +341,7 @@ impl Topic {
             Self::Packages => json!({"matchExpressions": [
                 {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [SUPPLY_NAMESPACE]}
             ]}),
-            Self::Namespaces | Self::Tenants | Self::Spoken => json!({}),
+            Self::Namespaces | Self::Tenants | Self::Spoken | Self::Minting => json!({}),
         }
     }
 
@@ -357,6 +367,8 @@ impl Topic {
             Audience::Repairers => conditions.push(json!({"name": "may-repair", "expression": repairs})),
             // Whoever makes them, as others say.
             Audience::All if self == Self::Unbounded => conditions.clear(),
+            // Tenure's own.
+            Audience::All if self == Self::Minting => conditions.clear(),
             Audience::All => {}
         }
         if let Some((name, expression)) = self.condition() {
@@ -382,9 +394,14 @@ impl Topic {
                     "(object != null && has(object.metadata.labels) && object.metadata.labels.exists(key, key.startsWith('{GROUP_LABEL_PREFIX}') && \
                      !(oldObject != null && has(oldObject.metadata.labels) && key in oldObject.metadata.labels)))"
                 );
+                // By these it is known whose tokens lanes ask for.
+                let names = format!(
+                    "(object != null && oldObject != null && ['{MINTABLE_FACT}', '{MINTABLE_ACCOUNTS}'].exists(key, \
+                     object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key]))"
+                );
                 Some((
                     "is-of-a-tenant-or-new",
-                    format!("request.operation == 'CREATE' || {claimed} || {is_given}"),
+                    format!("request.operation == 'CREATE' || {claimed} || {is_given} || {names}"),
                 ))
             }
             // A Pod that names nobody, and a Secret without a token, get hold of no account.
@@ -423,6 +440,12 @@ impl Topic {
                  !(has(request.userInfo.extra) && 'authentication.kubernetes.io/credential-id' in request.userInfo.extra && \
                  request.userInfo.extra['authentication.kubernetes.io/credential-id'].exists(id, id.startsWith('JTI=')))"
                     .to_owned(),
+            )),
+            Self::Minting => Some((
+                "by-tenure",
+                format!(
+                    "request.userInfo.username.startsWith('system:serviceaccount:{PLATFORM_NAMESPACE}:tenure-')"
+                ),
             )),
             Self::Packages => Some((
                 "is-of-the-platforms-supply",

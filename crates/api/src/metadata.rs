@@ -120,6 +120,11 @@ pub const HAND_EDITS_REFUSE: &str = "refuse";
 pub const HAND_EDITS_REVERT: &str = "revert";
 /// Annotation on a Surface, or a Kustomization: who else may write what Git manages, user names with commas between them.
 pub const OTHER_WRITERS: &str = "tenure.dev/other-writers";
+/// Annotation on a namespace that is no tenant's, which the controllers write: the ServiceAccounts that objects there name, with commas between
+/// them. Lanes ask for tokens of these, and of no others there.
+pub const MINTABLE_FACT: &str = "facts.tenure.dev/mintable";
+/// Annotation on such a namespace, which an administrator writes: of which ServiceAccounts besides lanes ask for tokens.
+pub const MINTABLE_ACCOUNTS: &str = "tenure.dev/mintable-accounts";
 /// Annotation on a Tenant: what happens when somebody else takes the ServiceAccount that its surfaces act as. Without
 /// [`GITOPS_ACCOUNT_EXCLUSIVE`] it is warned of.
 pub const GITOPS_ACCOUNT: &str = "tenure.dev/gitops-account";

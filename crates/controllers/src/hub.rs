@@ -235,7 +235,7 @@ impl Hub {
 
     /// Holds what is seen of a namespace, for as long as there is something: after an object has gone, there may be nothing.
     pub(crate) fn hold(&self, shard: &Arc<Shard>, has_gone: bool) {
-        let is_empty = has_gone && shard.list_keys().is_empty();
+        let is_empty = has_gone && shard.is_empty();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match is_empty {
             true => held.remove(&shard.namespace),

@@ -337,6 +337,11 @@ impl Shard {
         self.kinds.iter().flat_map(of_kind).collect()
     }
 
+    /// Whether nothing is here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list_keys().is_empty()
+    }
+
     /// Whether an object is here.
     pub(crate) fn has(&self, key: &Key) -> bool {
         let entry = self.kinds.iter().find(|entry| entry.kind == key.kind);

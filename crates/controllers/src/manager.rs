@@ -175,7 +175,7 @@ impl Manager {
             }
         }
         let keeps_policies = self.keeps_policies(board.as_deref());
-        if keeps_policies {
+        if keeps_policies && self.hub.means.settings.has_policies {
             synced.push(
                 self.watch((policies::POLICY.0, policies::POLICY.1, None), |manager, told| {
                     manager.take_policy(|hub| &hub.policies, told);
@@ -238,10 +238,10 @@ impl Manager {
         }
     }
 
-    /// Whether policies are kept in force here: of several instances one does it for all.
+    /// Whether policies, or what is read of what stands on namespaces, are kept here: of several instances one does it for all.
     fn keeps_policies(&self, board: Option<&ShardBoard>) -> bool {
         let is_of_shard = board.is_some_and(|board| matches!(board.instance, Instance::Shard(_)));
-        self.hub.means.settings.has_policies && !is_of_shard
+        self.hub.means.settings.judges_writes() && !is_of_shard
     }
 
     /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten.
@@ -463,7 +463,7 @@ impl Manager {
 
     /// What policies read may follow from an object that changed.
     fn tell_policies(&self, changed: &Key) {
-        if self.hub.means.settings.has_policies && policies::concerns(&self.hub, changed) {
+        if self.hub.means.settings.judges_writes() && policies::concerns(&self.hub, changed) {
             self.hub.policy_news.notify_one();
         }
     }

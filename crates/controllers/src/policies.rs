@@ -1,5 +1,5 @@
 //! Keeps tenancy's policies in force: the facts that they read, on namespaces, and the policies themselves; and says in the cluster's Enforcement
-//! whether they are. Carries out what [`tenure_planner::policies`] decides, as the controller; refuses to hold more of namespaces and policies than
+//! whether they are. Where there are no policies and what is written is judged, it keeps the one fact that is read then. Carries out what [`tenure_planner::policies`] decides, as the controller; refuses to hold more of namespaces and policies than
 //! watches tell.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,17 +7,18 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
-use tenure_api::metadata::{HAND_EDITS, SURFACE_LABEL, TENURE_CONTROLLER};
+use tenure_api::metadata::{HAND_EDITS, MINTABLE_FACT, SURFACE_LABEL, TENURE_CONTROLLER};
 use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface, reason};
 use tenure_cluster::{
     Client, ClusterError, DeleteOptions, EventHistory, EventRecorder, Preconditions, report_enforcement,
 };
 use tenure_planner::enforcement::{Part, Standing};
 use tenure_planner::policies::{Plan, Probe, SeenNamespace, Snapshot, Target, Write, plan};
-use tenure_tenancy::Facts;
-use tenure_tenancy::admission::policy::{Refusing, has_met_probe};
+use tenure_tenancy::admission::policy::{Mintable, Refusing, has_met_probe};
+use tenure_tenancy::{Facts, NamespaceFacts, Placement};
 use tokio::time::Instant;
 
 use crate::cache::Cache;
@@ -75,7 +76,9 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             complaint = failure;
         }
         // After what puts them back: that comes first.
-        meeting.report(&hub, &standing).await;
+        if hub.means.settings.has_policies {
+            meeting.report(&hub, &standing).await;
+        }
         let again = meeting.ask(&hub, probe).await;
         tokio::select! {
             () = hub.policy_news.notified() => {
@@ -187,8 +190,15 @@ impl Refusals {
     }
 }
 
-/// Whether what policies read may follow from an object that changed: from a Surface, or a Kustomization that refuses edits by hand, or did.
+/// Whether what stands on a namespace may follow from an object that changed: from one that names an account which isn't known there, from a
+/// Surface, or from a Kustomization that refuses edits by hand, or did.
 pub(crate) fn concerns(hub: &Hub, changed: &Key) -> bool {
+    if is_account_unknown(hub, changed) {
+        return true;
+    }
+    if !hub.means.settings.has_policies {
+        return false;
+    }
     if changed.kind != Kustomization::KIND {
         return changed.kind == Surface::KIND;
     }
@@ -243,8 +253,78 @@ fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
     refusing
 }
 
+/// Whether something in a namespace of no tenant acts as an account that doesn't stand there; or has gone, and with it perhaps an account.
+fn is_account_unknown(hub: &Hub, changed: &Key) -> bool {
+    let placement = hub.place_seen(&changed.namespace);
+    let Some(named) = find_named(hub, changed) else {
+        return Mintable::find_account(&placement, &changed.namespace, None).is_some();
+    };
+    let account = Mintable::find_account(&placement, &changed.namespace, named.as_deref());
+    account.is_some_and(|account| !hub.is_mintable(&changed.namespace, account))
+}
+
+/// The account that an object names, if it names one; nothing where there is no such object.
+fn find_named(hub: &Hub, key: &Key) -> Option<Option<String>> {
+    let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
+    if key.kind == Surface::KIND {
+        let surface = hub.caches.of::<Surface>().get(namespace, name)?;
+        return Some(surface.spec.service_account_name.clone());
+    }
+    let shard = hub.find_shard(namespace)?;
+    if key.kind == Kustomization::KIND {
+        let kustomization = shard.caches.of::<Kustomization>().get(namespace, name)?;
+        return Some(kustomization.spec.service_account_name.clone());
+    }
+    // All others act as what names nobody does.
+    shard.has(key).then_some(None)
+}
+
+/// Which accounts objects name in namespaces of no tenant.
+fn collect_mintable(hub: &Hub, facts: &Facts) -> Mintable {
+    let mut mintable = Mintable::default();
+    for shard in hub.list_shards() {
+        // Those of tenants are no concern of this.
+        if facts.tenant_of(&shard.namespace).is_some() {
+            continue;
+        }
+        if !shard.is_empty() {
+            mintable.add(facts, &shard.namespace, None);
+        }
+        for kustomization in shard.caches.of::<Kustomization>().all() {
+            if let Some(named) = &kustomization.spec.service_account_name {
+                mintable.add(facts, &shard.namespace, Some(named));
+            }
+        }
+    }
+    let platform = &facts.settings().platform_namespace;
+    for surface in hub.caches.of::<Surface>().in_namespace(platform) {
+        mintable.add(facts, platform, surface.spec.service_account_name.as_deref());
+    }
+    mintable
+}
+
+/// The namespaces that are nobody's and in which something is reconciled, and nothing else.
+fn collect_nobodys(hub: &Hub) -> Facts {
+    let mut facts = Facts::new(hub.means.settings.clone());
+    for shard in hub.list_shards() {
+        if matches!(hub.place_seen(&shard.namespace), Placement::Unclaimed { .. }) {
+            facts.set_namespace(NamespaceFacts {
+                name: shard.namespace.clone(),
+                ..NamespaceFacts::default()
+            });
+        }
+    }
+    facts
+}
+
 fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapshot {
-    let facts = hub.copy_facts();
+    let has_policies = hub.means.settings.has_policies;
+    // Without policies nothing is read of what stands on tenants' namespaces, so that nothing of tenants is looked at.
+    let facts = if has_policies {
+        hub.copy_facts()
+    } else {
+        collect_nobodys(hub)
+    };
     let seen = |cache: &Cache<DynamicObject>, kind: &'static str| -> Vec<Value> {
         let all = cache.all();
         let values = all
@@ -263,15 +343,29 @@ fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapsho
     let mut live = seen(&hub.policies, POLICY.1);
     live.extend(seen(&hub.policy_bindings, BINDING.1));
     let namespaces = hub.namespaces.all();
-    let namespaces = namespaces.iter().map(|namespace| SeenNamespace {
+    let may_bear = |namespace: &&Arc<Namespace>| {
+        let annotations = namespace.metadata.annotations.as_ref();
+        let name = namespace.metadata.name.as_deref().unwrap_or_default();
+        has_policies
+            || name == facts.settings().platform_namespace
+            || facts.find_namespace(name).is_some()
+            || annotations.is_some_and(|annotations| annotations.contains_key(MINTABLE_FACT))
+    };
+    let namespaces = namespaces.iter().filter(may_bear).map(|namespace| SeenNamespace {
         name: namespace.metadata.name.clone().unwrap_or_default(),
         uid: namespace.metadata.uid.clone().unwrap_or_default(),
         annotations: namespace.metadata.annotations.clone().unwrap_or_default(),
     });
+    let namespaces = namespaces.collect();
     Snapshot {
-        refusing: collect_refusing(hub, &facts),
+        refusing: if has_policies {
+            collect_refusing(hub, &facts)
+        } else {
+            Refusing::default()
+        },
+        mintable: collect_mintable(hub, &facts),
         facts,
-        namespaces: namespaces.collect(),
+        namespaces,
         live,
         refused,
         met,

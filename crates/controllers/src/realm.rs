@@ -52,6 +52,13 @@ impl Known {
         self.read().ending(namespace)
     }
 
+    /// Whether it stands on a namespace that lanes may ask for tokens of an account there.
+    pub(crate) fn is_mintable(&self, namespace: &str, account: &str) -> bool {
+        let facts = self.read();
+        let known = facts.find_namespace(namespace);
+        known.is_some_and(|known| known.mintable.contains(account))
+    }
+
     /// Whether a namespace names no Tenant.
     pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
         !self.read().names_tenant(namespace)

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::{Map, Value, json};
-use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, MINTABLE_FACT};
 use tenure_api::{ObjectView, reason};
 use tenure_tenancy::admission::policy::{
-    FACTS_PREFIX, POLICY_PREFIX, Refusing, describe_namespaces, is_bound, list_policies, list_probe, make_probe,
-    probe_name,
+    FACTS_PREFIX, Mintable, POLICY_PREFIX, Refusing, describe_namespaces, is_bound, list_policies, list_probe,
+    make_probe, probe_name,
 };
 use tenure_tenancy::{Facts, Settings};
 
@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub facts: Facts,
     /// What refuses edits by hand, by namespace.
     pub refusing: Refusing,
+    /// Which accounts objects name in namespaces of no tenant.
+    pub mintable: Mintable,
     /// All namespaces, and what stands on them.
     pub namespaces: Vec<SeenNamespace>,
     /// The policies and bindings that bear names of ours, as they are stored.
@@ -195,11 +197,22 @@ pub fn list_left_over<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Val
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let names = snapshot.namespaces.iter().map(|namespace| namespace.name.as_str());
-    let described = describe_namespaces(&snapshot.facts, &snapshot.refusing, names);
+    let said = (&snapshot.refusing, &snapshot.mintable);
+    let described = describe_namespaces(&snapshot.facts, said, names);
     let described = snapshot.namespaces.iter().zip(described);
+    let has_policies = snapshot.facts.settings().has_policies;
+    // Without policies one of them is read: by who judges whose tokens lanes ask for.
+    let is_kept = |key: &str| has_policies || key == MINTABLE_FACT;
     let facts: Vec<Write> = described
-        .filter_map(|(namespace, wanted)| write_facts(namespace, &wanted))
+        .filter_map(|(namespace, wanted)| write_facts(namespace, &wanted, is_kept))
         .collect();
+    if !has_policies {
+        return Plan {
+            writes: facts,
+            probe: None,
+            standing: Standing::fails(reason::NOT_KEPT, "no policies are kept here"),
+        };
+    }
     let is_first = snapshot.live.is_empty();
     // While it is the first time, nothing is refused yet. A namespace that takes no facts, as its owner may have filled it up, is not waited
     // for: without them its owners are refused there, and nobody else is.
@@ -333,13 +346,17 @@ fn find_live<'a>(live: &'a [Value], target: &Target) -> Option<&'a Value> {
 }
 
 /// The change of a namespace's facts, if there is one.
-fn write_facts(namespace: &SeenNamespace, wanted: &BTreeMap<String, String>) -> Option<Write> {
+fn write_facts(
+    namespace: &SeenNamespace,
+    wanted: &BTreeMap<String, String>,
+    is_kept: impl Fn(&str) -> bool,
+) -> Option<Write> {
     let standing = namespace
         .annotations
         .iter()
-        .filter(|(key, _)| key.starts_with(FACTS_PREFIX));
+        .filter(|(key, _)| key.starts_with(FACTS_PREFIX) && is_kept(key));
     let mut annotations = Map::new();
-    for (key, value) in wanted {
+    for (key, value) in wanted.iter().filter(|(key, _)| is_kept(key)) {
         if namespace.annotations.get(key) != Some(value) {
             annotations.insert(key.clone(), json!(value));
         }

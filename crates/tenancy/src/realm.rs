@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
-    GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, SHARDING_KEY, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
+    GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, MINTABLE_ACCOUNTS, MINTABLE_FACT, SHARDING_KEY,
+    TENANT_GITOPS_SUFFIX, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::tenant::TenantSpace;
@@ -150,6 +151,9 @@ pub struct NamespaceFacts {
     /// The key of the shard that stands on it, which counts where it is nobody's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
+    /// Of which ServiceAccounts lanes ask for tokens there, where it is no tenant's: those that objects name, and an administrator.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub mintable: BTreeSet<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -192,6 +196,7 @@ impl From<&ObjectMeta> for NamespaceFacts {
                 })
                 .collect(),
             shard: read_shard(metadata),
+            mintable: read_mintable(metadata),
             deleting: metadata.deletion_timestamp.is_some(),
         }
     }
@@ -206,6 +211,13 @@ fn read_spaces(spaces: &[TenantSpace]) -> BTreeMap<String, String> {
         }
     }
     recorded
+}
+
+fn read_mintable(metadata: &ObjectMeta) -> BTreeSet<String> {
+    let annotations = metadata.annotations.iter();
+    let said = annotations.flat_map(|all| [MINTABLE_FACT, MINTABLE_ACCOUNTS].map(|key| all.get(key)));
+    let names = said.flatten().flat_map(|said| said.split(',')).map(str::trim);
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn read_shard(metadata: &ObjectMeta) -> Option<String> {

@@ -283,7 +283,7 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
             .unwrap_or_else(|| defaults.issuer.clone()),
         services: options.settings.services,
         left_out_plugins: options.settings.left_out_plugins.clone(),
-        guard: (!options.bare).then(|| Arc::new(EmbeddedGuard::new(options.controllers.write_tenancy())) as _),
+        guard: (!options.bare).then(|| Arc::new(EmbeddedGuard::new(guarded(options.controllers.write_tenancy()))) as _),
         audit: options.settings.audit.clone(),
         controllers: !options.bare,
         counters: vec![Counter {
@@ -299,4 +299,12 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
         };
         Failure::environment(chain(&error)).hint(hint)
     })
+}
+
+/// What an administrator set, where the server itself judges what is written.
+fn guarded(settings: tenure_tenancy::Settings) -> tenure_tenancy::Settings {
+    tenure_tenancy::Settings {
+        is_guarded: true,
+        ..settings
+    }
 }

@@ -260,6 +260,7 @@ impl Judge {
             subresource: request.resource.subresource.to_owned(),
             namespace: if is_whole_namespace { "" } else { request.namespace }.to_owned(),
             name: name.to_owned(),
+            account: None,
         };
         let name = request.name;
         // An apply creates, too, and so does an update of some kinds.

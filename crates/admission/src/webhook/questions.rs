@@ -85,11 +85,14 @@ pub(super) struct Right {
     pub(super) subresource: String,
     pub(super) namespace: String,
     pub(super) name: String,
+    /// Whose, where it isn't the right of the one who sent the request: the namespace and the name of a ServiceAccount.
+    pub(super) account: Option<(String, String)>,
 }
 
 impl From<&Question<'_>> for Right {
     fn from(question: &Question<'_>) -> Self {
         Self {
+            account: None,
             verb: question.verb.to_owned(),
             group: question.group.to_owned(),
             resource: question.resource.to_owned(),
@@ -151,9 +154,9 @@ impl Answers {
     }
 }
 
-impl Surroundings for Answers {
-    fn may(&self, question: &Question<'_>) -> bool {
-        let right = Right::from(question);
+impl Answers {
+    /// What is known of a right; what isn't, is asked.
+    fn look_up(&self, right: Right) -> bool {
         if let Some(may) = self.rights.get(&right) {
             return *may;
         }
@@ -162,6 +165,19 @@ impl Surroundings for Answers {
             open.push(right);
         }
         false
+    }
+}
+
+impl Surroundings for Answers {
+    fn may(&self, question: &Question<'_>) -> bool {
+        self.look_up(Right::from(question))
+    }
+
+    fn may_account(&self, (namespace, name): (&str, &str), question: &Question<'_>) -> bool {
+        self.look_up(Right {
+            account: Some((namespace.to_owned(), name.to_owned())),
+            ..Right::from(question)
+        })
     }
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
@@ -209,8 +225,15 @@ impl Asker {
         }
     }
 
-    /// Whether a user, as a review has him, may do something.
+    /// Whether a user, as a review has him, may do something, or the ServiceAccount that the question is about.
     pub(super) async fn may(&self, user: &Value, right: &Right) -> Result<bool, ClusterError> {
+        let account = right.account.as_ref().map(|(namespace, name)| {
+            json!({
+                "username": format!("system:serviceaccount:{namespace}:{name}"),
+                "groups": ["system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated"]
+            })
+        });
+        let user = account.as_ref().unwrap_or(user);
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": {

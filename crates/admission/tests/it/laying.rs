@@ -1,4 +1,4 @@
-//! What a case changes of what is there.
+//! What a case changes of what is there, and what its actors may.
 
 use serde_json::{Value, json};
 
@@ -36,4 +36,17 @@ pub(crate) fn lay_over(mut stored: Value, wanted: &Value) -> Value {
         annotations.as_object_mut().unwrap().extend(added.clone());
     }
     stored
+}
+
+/// `VERB RESOURCE[/NAME]` as a rule.
+pub(crate) fn rule_of(right: &str) -> Value {
+    let (verb, what) = right.split_once(' ').unwrap();
+    let (resource, name) = what
+        .split_once('/')
+        .map_or((what, None), |(resource, name)| (resource, Some(name)));
+    let mut rule = json!({ "apiGroups": ["*"], "resources": [resource], "verbs": [verb] });
+    if let Some(name) = name {
+        rule["resourceNames"] = json!([name]);
+    }
+    rule
 }

@@ -133,6 +133,7 @@ struct World {
     table: Table,
     facts: Facts,
     refusing: policy::Refusing,
+    mintable: policy::Mintable,
     policies: Vec<Policy>,
     roles: Vec<Value>,
 }
@@ -142,7 +143,8 @@ impl World {
         let table: Table = serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap();
         let facts = Facts::of(&table.realm);
         let platform = &table.realm.settings.platform_namespace;
-        let policies = policy::list_policies(&table.realm.settings);
+        let mut policies = policy::list_policies(&table.realm.settings);
+        policies.extend(policy::list_bounds(platform));
         let (policies, bindings): (Vec<&Value>, Vec<&Value>) = policies
             .iter()
             .partition(|object| object["kind"] == "ValidatingAdmissionPolicy");
@@ -160,6 +162,7 @@ impl World {
                 .map(|policy| Policy::read(policy, warns(policy)))
                 .collect(),
             refusing: table.collect_refusing(&facts),
+            mintable: table.collect_mintable(&facts),
             facts,
             roles,
             table,
@@ -173,8 +176,23 @@ impl World {
         if let Some(label) = &known.tenant_label {
             labels["capsule.clastix.io/tenant"] = json!(label);
         }
-        let written = policy::describe_namespace(&self.facts, &self.refusing, name);
+        let mut written = self.describe(name);
+        if !known.mintable.is_empty() {
+            let named: Vec<&str> = known.mintable.iter().map(String::as_str).collect();
+            written.insert("tenure.dev/mintable-accounts".to_owned(), named.join(", "));
+        }
         Some(json!({ "metadata": { "name": name, "labels": labels, "annotations": written } }))
+    }
+
+    /// What the controllers write on a namespace.
+    fn describe(&self, name: &str) -> BTreeMap<String, String> {
+        policy::describe_namespace(&self.facts, (&self.refusing, &self.mintable), name)
+    }
+
+    /// The one who is a ServiceAccount, if the table has him.
+    fn find_account(&self, (namespace, name): (&str, &str)) -> Option<&Actor> {
+        let user = format!("system:serviceaccount:{namespace}:{name}");
+        self.table.actors.values().find(|actor| actor.user == user)
     }
 
     /// Whether somebody may do something: by the table, and by what Tenants give.
@@ -234,9 +252,16 @@ impl World {
             .as_ref()
             .map_or_else(|| json!({}), |holder| holder["metadata"]["labels"].clone());
         let resource = Check::of_resource("", "", "", "", "");
-        let decide = |check: &Check| Authorized {
-            allowed: self.may(actor, &check.verb, &check.resource, &check.name),
-            ..Authorized::default()
+        let decide = |check: &Check| {
+            let account = check.service_account.as_ref();
+            let who = match account {
+                Some((namespace, name)) => self.find_account((namespace, name)),
+                None => Some(actor),
+            };
+            Authorized {
+                allowed: who.is_some_and(|who| self.may(who, &check.verb, &check.resource, &check.name)),
+                ..Authorized::default()
+            }
         };
         let present = |key: &str| review.get(key).filter(|value| !value.is_null());
         let mut request = review.clone();
@@ -281,7 +306,7 @@ impl World {
                 written["metadata"]["namespace"] = json!(namespace);
             }
             if is_namespace && operation != "CREATE" {
-                let stored = policy::describe_namespace(&self.facts, &self.refusing, name);
+                let stored = self.describe(name);
                 let annotations = written["metadata"]["annotations"].as_object_mut().unwrap();
                 annotations.extend(stored.into_iter().map(|(key, value)| (key, json!(value))));
             }
@@ -318,6 +343,11 @@ struct Around<'a>(&'a World, &'a Actor);
 impl Surroundings for Around<'_> {
     fn may(&self, question: &Question<'_>) -> bool {
         self.0.may(self.1, question.verb, question.resource, question.name)
+    }
+
+    fn may_account(&self, account: (&str, &str), question: &Question<'_>) -> bool {
+        let who = self.0.find_account(account);
+        who.is_some_and(|who| self.0.may(who, question.verb, question.resource, question.name))
     }
 
     fn find(&self, _: &str, _: &str, _: &str, _: &str) -> Option<std::sync::Arc<Value>> {

@@ -9,7 +9,7 @@ use tenure_tenancy::admission::policy;
 use tenure_tenancy::{Facts, Settings};
 use tenure_testkit::{Cluster, SOON, eventually};
 
-use crate::laying::{lay_over, merge};
+use crate::laying::{lay_over, merge, rule_of};
 use crate::packages;
 use crate::table::{Actor, Case, FLUX, Object, PACKAGES, PACKAGES_VERSION, Sent, Table, find_kind};
 
@@ -84,8 +84,9 @@ impl Stage {
             }
         }
         let refusing = self.table.collect_refusing(&facts);
+        let mintable = self.table.collect_mintable(&facts);
         for namespace in &realm.namespaces {
-            let written = policy::describe_namespace(&facts, &refusing, &namespace.name);
+            let written = policy::describe_namespace(&facts, (&refusing, &mintable), &namespace.name);
             let patch = json!({ "metadata": { "annotations": written } });
             if !written.is_empty() && namespace.name != "left-over" {
                 admin
@@ -208,6 +209,10 @@ impl Stage {
             let mut object = self.write("v1", "Namespace", &object.to_value(&namespace.name));
             // Still there once there are the quotas that keep others out, it is made as if by Tenure.
             object["metadata"]["annotations"] = json!({});
+            if !namespace.mintable.is_empty() {
+                let named: Vec<&str> = namespace.mintable.iter().map(String::as_str).collect();
+                object["metadata"]["annotations"]["tenure.dev/mintable-accounts"] = json!(named.join(", "));
+            }
             if namespace.name == "tight" {
                 // As the controllers mark it; others are asked about by another webhook.
                 object["metadata"]["labels"]["tenure.dev/bounded"] = json!("true");
@@ -567,19 +572,6 @@ impl Stage {
         let answer: Value = admin.client().request(request.unwrap()).await.unwrap();
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
-}
-
-/// `VERB RESOURCE[/NAME]` as a rule.
-fn rule_of(right: &str) -> Value {
-    let (verb, what) = right.split_once(' ').unwrap();
-    let (resource, name) = what
-        .split_once('/')
-        .map_or((what, None), |(resource, name)| (resource, Some(name)));
-    let mut rule = json!({ "apiGroups": ["*"], "resources": [resource], "verbs": [verb] });
-    if let Some(name) = name {
-        rule["resourceNames"] = json!([name]);
-    }
-    rule
 }
 
 async fn read(answer: Response<Body>) -> Answer {

@@ -194,10 +194,10 @@ async fn check_minting(stage: &Stage) {
         ("nobody", None),
     ] {
         let account = json!({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "minted", "namespace": namespace }
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "deployer", "namespace": namespace }
         });
         stage.cluster.admin.apply(account).await.unwrap();
-        let target = format!("/api/v1/namespaces/{namespace}/serviceaccounts/minted/token");
+        let target = format!("/api/v1/namespaces/{namespace}/serviceaccounts/deployer/token");
         expect(stage, ("controller", Method::POST, &target), &request, part).await;
     }
 }

@@ -34,6 +34,8 @@ pub fn admission() -> Vec<Value> {
                 {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]},
                 // What tenants' namespaces use is what Kubernetes has counted.
                 {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "watch"]},
+                // Which accounts objects name stands on the namespaces of no tenant, also where nobody keeps Tenants.
+                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["patch"]},
                 // Whether two Ingresses have the same host takes all of them to tell.
                 {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": ["list", "watch"]},
                 // Who may create is not bound to a name: a request to create has none that RBAC could look at.

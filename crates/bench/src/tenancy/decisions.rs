@@ -34,6 +34,10 @@ impl GuardSurroundings for Nothing {
         false
     }
 
+    fn may_account(&self, _: (&str, &str), _: &GuardQuestion<'_>) -> bool {
+        false
+    }
+
     fn find(&self, _: &str, _: &str, _: &str, _: &str) -> Option<Arc<Value>> {
         None
     }

@@ -9,7 +9,7 @@ use tenure_admission::EmbeddedGuard;
 use tenure_api::ObjectMeta;
 use tenure_api::Tenant;
 use tenure_apiserver::Guard;
-use tenure_tenancy::admission::policy::{self, Refusing};
+use tenure_tenancy::admission::policy::{self, Mintable, Refusing};
 use tenure_tenancy::{Facts, NamespaceFacts, Settings, TenantFacts};
 
 use super::stage::{LARGE, Stage, for_each, list_namespaces, name_owner};
@@ -203,7 +203,7 @@ async fn put_policies_in_force(stage: &Stage, tenants: usize) -> anyhow::Result<
     let facts = &facts;
     for_each(tenants, |index| async move {
         for name in list_namespaces(index) {
-            let said = policy::describe_namespace(facts, &Refusing::default(), &name);
+            let said = policy::describe_namespace(facts, (&Refusing::default(), &Mintable::default()), &name);
             let patch = json!({ "metadata": { "annotations": said } });
             let path = format!("/api/v1/namespaces/{name}");
             stage

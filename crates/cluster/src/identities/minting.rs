@@ -10,6 +10,7 @@ use http::Method;
 use serde_json::json;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
+use tenure_tenancy::admission::minting;
 use tenure_tenancy::{Identity, LaneAccount};
 
 use super::{Sender, Shared, controller};
@@ -25,6 +26,15 @@ const TOKEN_SECONDS: u64 = 3600;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long is waited for it to be known that an object names an account, and so often: the hub hears of the object as its lane does, and writes it
+/// down a moment later.
+const HEARING: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+    Duration::from_millis(1600),
+];
 
 impl Shared {
     /// The token to send; none when the controller's transport brings its own credentials.
@@ -189,6 +199,22 @@ impl Shared {
     /// Asks for the token of a ServiceAccount as a lane, or as the controller: once more with a new token of its own when that was refused.
     /// Without audiences it is for this cluster's API server.
     pub(super) async fn mint_as(
+        &self,
+        minter: &Sender,
+        target: (&str, &str),
+        audiences: &[String],
+    ) -> Result<Token, ClusterError> {
+        let may_pass = |error: &ClusterError| matches!(error, ClusterError::Forbidden { message, .. } if minting::may_pass(message));
+        for pause in HEARING {
+            match self.mint_once(minter, target, audiences).await {
+                Err(error) if may_pass(&error) => tokio::time::sleep(pause).await,
+                minted => return minted,
+            }
+        }
+        self.mint_once(minter, target, audiences).await
+    }
+
+    async fn mint_once(
         &self,
         minter: &Sender,
         target: (&str, &str),

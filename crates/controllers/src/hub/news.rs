@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tenure_api::Tenant;
-use tenure_tenancy::{Concerned, Facts, Realm, TenantFacts};
+use tenure_tenancy::{Concerned, Facts, Placement, Realm, TenantFacts};
 
 use super::Hub;
 
@@ -19,6 +19,16 @@ impl Hub {
     /// All that is known of Tenants and namespaces.
     pub(crate) fn copy_facts(&self) -> Facts {
         self.known.copy()
+    }
+
+    /// Whose a namespace is, by what has been seen.
+    pub(crate) fn place_seen(&self, namespace: &str) -> Placement {
+        self.known.place(namespace)
+    }
+
+    /// Whether it stands on a namespace that lanes may ask for tokens of an account there.
+    pub(crate) fn is_mintable(&self, namespace: &str, account: &str) -> bool {
+        self.known.is_mintable(namespace, account)
     }
 
     /// What is known of Tenants and namespaces that one Tenant can be decided by.

@@ -18,6 +18,7 @@ mod fetches;
 mod fields;
 mod forgery;
 mod lanes;
+mod minting;
 mod places;
 mod receivers;
 mod records;

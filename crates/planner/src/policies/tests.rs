@@ -12,7 +12,10 @@ use tenure_tenancy::{NamespaceFacts, TenantFacts};
 use super::*;
 
 fn snapshot() -> Snapshot {
-    let mut facts = Facts::new(Settings::default());
+    let mut facts = Facts::new(Settings {
+        has_policies: true,
+        ..Settings::default()
+    });
     facts.set_tenant(TenantFacts {
         name: "blue".to_owned(),
         uid: "t".to_owned(),

@@ -1,6 +1,6 @@
 //! What somebody wants to write, judged by who it is, before it is stored.
 //!
-//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about what Flux's kinds say, about what Git manages, about what a Tenant says of Pods, claims,
+//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about whose tokens Tenure asks for, about what Flux's kinds say, about what Git manages, about what a Tenant says of Pods, claims,
 //! Ingresses and Services, about Tenants themselves, about whose the fields of a platform's Packages are, and about who asks and who answers for access to hosts of repositories. Data in,
 //! a [`Decision`] out: whoever asks has the facts and can ask Kubernetes' authorizer, and what is said is the same behind every door.
 //! Refuses what it can't decide, to whoever could gain by it; whoever may repair a platform is let through, and who that is, the
@@ -25,6 +25,7 @@ pub mod ledger;
 mod limited;
 mod managed;
 mod metadata;
+pub mod minting;
 mod namespace;
 mod package;
 mod pod;
@@ -101,6 +102,8 @@ pub enum Rule {
     NamespaceOptions,
     /// Nobody but the tenant's surfaces is their account.
     GitopsAccount,
+    /// Tenure's own accounts ask for tokens of those whom somebody names, and of no administrator.
+    Minting,
     /// Flux's kinds act as the account that is theirs.
     FluxAccount,
     /// Flux's kinds lead nowhere out of the tenant.
@@ -142,10 +145,11 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
+        Self::Minting,
         Self::FluxAccount,
         Self::FluxReferences,
         Self::FluxShard,
@@ -173,6 +177,7 @@ impl Rule {
             Self::NamespaceMembership => "namespace-membership",
             Self::NamespaceOptions => "namespace-options",
             Self::GitopsAccount => "gitops-account",
+            Self::Minting => "minting",
             Self::FluxAccount => "flux-account",
             Self::FluxReferences => "flux-references",
             Self::FluxShard => "flux-shard",
@@ -234,6 +239,9 @@ pub trait Surroundings {
     /// Whether the one who sent the request may do something, as Kubernetes' authorizer says.
     fn may(&self, question: &Question<'_>) -> bool;
 
+    /// Whether a ServiceAccount, by namespace and name, may do something, as Kubernetes' authorizer says.
+    fn may_account(&self, account: (&str, &str), question: &Question<'_>) -> bool;
+
     /// An object by group, plural name, namespace and name, as it is stored when the request is judged.
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
@@ -242,11 +250,12 @@ pub trait Surroundings {
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All that is judged, in an order in which whose a namespace is comes first.
-const RULES: [Judge; 12] = [
+const RULES: [Judge; 13] = [
     namespace::judge,
     tenant::judge,
     cordon::judge,
     account::judge,
+    minting::judge,
     flux::judge,
     pod::judge,
     classes::judge,

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::metadata::{MINTABLE_ACCOUNTS, TENANT_LABEL};
 
 use super::ledger::Claim;
+use super::policy::FACTS_PREFIX;
 use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
 use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, metadata};
@@ -34,6 +35,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         facts
     };
     let (old, new) = (read(case.request.old_object), read(case.request.object));
+    check_marks(case, &old, &new)?;
     match case.request.operation {
         Operation::Create => judge_new(case, &new, findings),
         Operation::Update => {
@@ -47,6 +49,53 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         }
         Operation::Delete | Operation::Connect => Ok(()),
     }
+}
+
+/// What the controllers write on a namespace, and what an administrator says there of whose tokens they ask for, is nobody else's to write.
+fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Result<(), Refusal> {
+    if !case.request.writes() {
+        return Ok(());
+    }
+    let marks = |object: Option<&serde_json::Value>| {
+        let metadata = object.map(read_metadata).unwrap_or_default();
+        let mut facts = metadata.annotations.unwrap_or_default();
+        let accounts = facts.remove(MINTABLE_ACCOUNTS);
+        facts.retain(|key, _| key.starts_with(FACTS_PREFIX));
+        (facts, accounts)
+    };
+    let ((old_facts, old_accounts), (new_facts, new_accounts)) =
+        (marks(case.request.old_object), marks(case.request.object));
+    let user = case.request.actor.user;
+    let name = if new.name.is_empty() { &old.name } else { &new.name };
+    if case.request.operation == Operation::Create && !new_facts.is_empty() {
+        return refuse(
+            Rule::NamespaceMembership,
+            format!(
+                "namespace {name} can't be made with annotations {FACTS_PREFIX}*, by which policies know whose it is"
+            ),
+            "leave them away: Tenure writes them",
+        );
+    }
+    let may_adopt_all = || case.may(&Question::about_tenant(ADOPT, ""));
+    if old_facts != new_facts && !may_adopt_all() {
+        return refuse(
+            Rule::NamespaceMembership,
+            format!(
+                "{user} may not change the annotations {FACTS_PREFIX}* of namespace {name}, by which policies know whose it is"
+            ),
+            "leave them as they are: Tenure writes them",
+        );
+    }
+    if old_accounts != new_accounts && !may_adopt_all() {
+        return refuse(
+            Rule::NamespaceMembership,
+            format!(
+                "{user} may not say by annotation {MINTABLE_ACCOUNTS} whose tokens Tenure asks for in namespace {name}"
+            ),
+            format!("let an administrator do it (verb {ADOPT} on tenants)"),
+        );
+    }
+    Ok(())
 }
 
 /// What a namespace says about whose it is.

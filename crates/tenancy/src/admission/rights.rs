@@ -7,6 +7,9 @@ pub const OWN: &str = "own";
 pub const ADOPT: &str = "adopt";
 /// The verb of who asks for tokens of the account that a tenant's surfaces act as, on `serviceaccounts`.
 pub const MINT: &str = "mint";
+/// The verb of which of Tenure's own accounts asks for tokens of a ServiceAccount that is an administrator of the cluster, on `serviceaccounts`, by
+/// name. An administrator gives it; Tenure brings no role that has it.
+pub const MINT_ADMINISTRATOR: &str = "mint-administrator";
 /// The verb of who writes as the platform's chart, on `packages` of `cozystack.io`, and on the names of what the charts come from.
 pub const RENDER: &str = "render";
 /// The verb of who is warned, and not refused, when he writes what is the platform chart's or its operator's.
@@ -73,6 +76,27 @@ impl<'a> Question<'a> {
             resource: tenure_api::access::TARGETS,
             namespace: "",
             name,
+        }
+    }
+
+    /// Whether somebody may do everything with everything: he is an administrator of the cluster.
+    #[must_use]
+    pub fn about_everything() -> Self {
+        Self {
+            verb: "*",
+            group: "*",
+            resource: "*",
+            namespace: "",
+            name: "",
+        }
+    }
+
+    /// Whether somebody may ask for tokens of a ServiceAccount that is an administrator of the cluster.
+    #[must_use]
+    pub fn about_administrator(namespace: &'a str, name: &'a str) -> Self {
+        Self {
+            verb: MINT_ADMINISTRATOR,
+            ..Self::about_account(namespace, name)
         }
     }
 

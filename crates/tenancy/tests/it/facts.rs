@@ -1,6 +1,6 @@
 //! Facts that change one at a time: they are what all of them at once would be, and a change tells whom it concerns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_tenancy::ending::Ending;
 use tenure_tenancy::realm::TenantOwnerReference;
@@ -76,6 +76,7 @@ impl Dice {
             tenant_label: label,
             tenant_owners,
             shard: None,
+            mintable: BTreeSet::new(),
             deleting: self.below(6) == 0,
         }
     }

@@ -1,5 +1,6 @@
 //! Who may write what: `tests/admission.yaml`, a trial for each case.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -37,12 +38,18 @@ fn may(actor: &Actor, question: &Question<'_>) -> bool {
     })
 }
 
-/// An actor, and the objects that there are.
-struct Around<'a>(&'a Actor, &'a [Value]);
+/// An actor, the objects that there are, and all actors.
+struct Around<'a>(&'a Actor, &'a [Value], &'a BTreeMap<String, Actor>);
 
 impl Surroundings for Around<'_> {
     fn may(&self, question: &Question<'_>) -> bool {
         may(self.0, question)
+    }
+
+    fn may_account(&self, (namespace, name): (&str, &str), question: &Question<'_>) -> bool {
+        let user = format!("system:serviceaccount:{namespace}:{name}");
+        let mut known = self.2.values().filter(|actor| actor.user == user);
+        known.any(|actor| may(actor, question))
     }
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
@@ -119,7 +126,7 @@ impl Table {
         if concerns == case.outside {
             return Err(format!("{case:?}\n    is asked about: {concerns}"));
         }
-        let decision = admission::decide(&facts, &request, &Around(actor, &self.objects));
+        let decision = admission::decide(&facts, &request, &Around(actor, &self.objects, &self.actors));
         let is_right = match (&decision, &case.allow, &case.deny) {
             (Decision::Allow { changes, warnings, .. }, Some(allowed), None) => {
                 is_as_told(changes, allowed) && check_warnings(warnings, allowed)
@@ -134,7 +141,7 @@ impl Table {
             let mut broken = review.clone();
             break_somewhere(&mut broken, &mut u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
             if let Ok(request) = Request::read(&broken) {
-                let around = Around(actor, &self.objects);
+                let around = Around(actor, &self.objects, &self.actors);
                 let _asked = admission::concerns(
                     &facts,
                     request.actor.user,
@@ -146,7 +153,7 @@ impl Table {
                 assert_eq!(answers[0], answers[1]);
             }
         }
-        if is_right && settles(&facts, &review, &decision, &Around(actor, &self.objects)) {
+        if is_right && settles(&facts, &review, &decision, &Around(actor, &self.objects, &self.actors)) {
             Ok(())
         } else {
             Err(format!("{case:?}\n    gives {decision:?}"))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_tenancy::admission::make_owner_reference;
-use tenure_tenancy::admission::policy::Refusing;
+use tenure_tenancy::admission::policy::{Mintable, Refusing};
 use tenure_tenancy::{Facts, Realm};
 use tenure_trials::name_of_line;
 
@@ -215,6 +215,16 @@ pub(crate) enum ByPolicy {
 }
 
 impl Table {
+    /// Which accounts the table's Kustomizations name.
+    pub(crate) fn collect_mintable(&self, facts: &Facts) -> Mintable {
+        let mut mintable = Mintable::default();
+        for object in self.objects.iter().filter(|object| object["kind"] == "Kustomization") {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            mintable.add(facts, namespace, object["spec"]["serviceAccountName"].as_str());
+        }
+        mintable
+    }
+
     /// What the table's Kustomizations refuse, as policies read it.
     pub(crate) fn collect_refusing(&self, facts: &Facts) -> Refusing {
         let mut refusing = Refusing::default();

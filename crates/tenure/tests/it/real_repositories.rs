@@ -216,6 +216,13 @@ impl Cluster {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
             "subjects": [{"kind": "ServiceAccount", "name": "gitops", "namespace": NAMESPACE}]});
         self.create("clusterrolebindings", false, binding).await;
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "mints-gitops"},
+            "rules": [{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint-administrator"], "resourceNames": ["gitops"]}]});
+        self.create("roles", true, role).await;
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "mints-gitops"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "mints-gitops"},
+            "subjects": [{"kind": "ServiceAccount", "name": "tenure-lane-pool", "namespace": "tenure-system"}]});
+        self.create("rolebindings", true, binding).await;
     }
 
     async fn create_source(&self, name: &str, url: &str) {

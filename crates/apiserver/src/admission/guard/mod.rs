@@ -65,6 +65,9 @@ pub trait GuardSurroundings {
     /// Whether the one who asks may do something.
     fn may(&self, question: &GuardQuestion<'_>) -> bool;
 
+    /// Whether a ServiceAccount, by namespace and name, may do something.
+    fn may_account(&self, account: (&str, &str), question: &GuardQuestion<'_>) -> bool;
+
     /// An object by group, plural name, namespace and name, as it is stored now.
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
@@ -117,7 +120,7 @@ pub struct Review<'a> {
     pub is_settled: bool,
 }
 
-/// A question about the rights of the one who asks.
+/// A question about somebody's rights.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardQuestion<'a> {
     /// Verb.
@@ -358,8 +361,8 @@ struct Asking<'a> {
     user: &'a UserInfo,
 }
 
-impl GuardSurroundings for Asking<'_> {
-    fn may(&self, question: &GuardQuestion<'_>) -> bool {
+impl Asking<'_> {
+    fn authorize(&self, user: &UserInfo, question: &GuardQuestion<'_>) -> bool {
         let wanted = authorization::Attributes {
             verb: question.verb.to_owned(),
             group: question.group.to_owned(),
@@ -370,7 +373,17 @@ impl GuardSurroundings for Asking<'_> {
             name: question.name.to_owned(),
             path: None,
         };
-        self.contents.rights().authorize(self.user, &wanted).allowed
+        self.contents.rights().authorize(user, &wanted).allowed
+    }
+}
+
+impl GuardSurroundings for Asking<'_> {
+    fn may(&self, question: &GuardQuestion<'_>) -> bool {
+        self.authorize(self.user, question)
+    }
+
+    fn may_account(&self, (namespace, name): (&str, &str), question: &GuardQuestion<'_>) -> bool {
+        self.authorize(&UserInfo::service_account(namespace, name, ""), question)
     }
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {

@@ -493,6 +493,8 @@ async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
         })
     });
     refused.await;
+    // Where what is written is judged, nobody of Tenure's gets one there.
+    stage.send_guard_away();
     let lane = account("tenure-system", "tenure-lane-platform");
     let granted = binding(
         "RoleBinding",

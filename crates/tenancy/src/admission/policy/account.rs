@@ -1,5 +1,5 @@
 //! The account that a tenant's surfaces act as, where its Tenant keeps it exclusive: its tokens, token Secrets and Pods at home, and who
-//! speaks in its name anywhere. And in Kubernetes' own namespaces no token is Tenure's to ask for.
+//! speaks in its name anywhere.
 
 use super::facts::{ACCOUNT, EXCLUSIVE, HOME, YES, read};
 use super::rights::SHOW_TOKEN;
@@ -126,31 +126,6 @@ pub(super) fn spoken_for() -> Policy {
                 &[USER],
             ),
             remedy: quote("let a Surface or a Kustomization of its Tenant do it, or use another ServiceAccount"),
-        }],
-    }
-}
-
-/// Tokens of accounts in Kubernetes' own namespaces, by Tenure: whoever can be anybody there can be anybody everywhere.
-pub(super) fn minted(platform: &str) -> Policy {
-    let own = quote(&format!("system:serviceaccount:{platform}:tenure-"));
-    Policy {
-        name: "minting".to_owned(),
-        action: super::Action::Deny,
-        place: Where::Anywhere,
-        about: vec![about("", "serviceaccounts/token", &["CREATE"])],
-        conditions: vec![
-            ("kubernetes-own", "request.namespace.startsWith('kube-')".to_owned()),
-            ("by-tenure", format!("{USER}.startsWith({own})")),
-        ],
-        variables: Vec::new(),
-        validations: vec![Validation {
-            holds: "false".to_owned(),
-            rule: Rule::GitopsAccount,
-            why: phrase(
-                "{} may ask for no token in namespace {}, which is Kubernetes' own",
-                &[USER, "request.namespace"],
-            ),
-            remedy: quote("name a ServiceAccount of another namespace"),
         }],
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::super::account::account_of;
 use super::limits;
+use super::minting::Mintable;
 use super::refusing::Refusing;
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
@@ -16,7 +17,7 @@ use crate::bounds::ForbiddenMetadata;
 use crate::facts::Facts;
 use crate::realm::TenantFacts;
 use crate::settings::Settings;
-use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::metadata::{MINTABLE_FACT, TENANT_LABEL};
 
 /// How the keys of these annotations begin.
 pub const FACTS_PREFIX: &str = "facts.tenure.dev/";
@@ -51,32 +52,36 @@ pub(super) const EVERYBODY: &str = "*";
 /// What is written for a thing that is so.
 pub(super) const YES: &str = "true";
 
-/// What is to stand on each of these namespaces, in their order. What namespaces of one tenant have in common is put together once.
+/// What is to stand on each of these namespaces, in their order, by what objects refuse and name there. What namespaces of one tenant have in common
+/// is put together once.
 #[must_use]
 pub fn describe_namespaces<'a>(
     facts: &Facts,
-    refusing: &Refusing,
+    said: (&Refusing, &Mintable),
     names: impl Iterator<Item = &'a str>,
 ) -> Vec<BTreeMap<String, String>> {
     let mut lists = BTreeMap::new();
-    names.map(|name| describe(facts, refusing, name, &mut lists)).collect()
+    names.map(|name| describe(facts, said, name, &mut lists)).collect()
 }
 
-/// What is to stand on a namespace: whose it is, where it is labelled for a tenant and may be one's, and what refuses edits by hand there.
+/// What is to stand on a namespace: whose it is, where it is labelled for a tenant and may be one's, and what objects refuse and name there.
 #[must_use]
-pub fn describe_namespace(facts: &Facts, refusing: &Refusing, namespace: &str) -> BTreeMap<String, String> {
-    describe(facts, refusing, namespace, &mut BTreeMap::new())
+pub fn describe_namespace(facts: &Facts, said: (&Refusing, &Mintable), namespace: &str) -> BTreeMap<String, String> {
+    describe(facts, said, namespace, &mut BTreeMap::new())
 }
 
 fn describe(
     facts: &Facts,
-    refusing: &Refusing,
+    (refusing, mintable): (&Refusing, &Mintable),
     namespace: &str,
     lists: &mut BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let mut written = describe_membership(facts, namespace, lists);
     if let Some(lines) = refusing.describe(facts, namespace) {
         written.insert(format!("{FACTS_PREFIX}{REFUSING}"), lines);
+    }
+    if let Some(accounts) = mintable.describe(namespace) {
+        written.insert(MINTABLE_FACT.to_owned(), accounts);
     }
     written
 }
@@ -270,13 +275,15 @@ mod tests {
             });
         }
         let names: Vec<String> = (0..400).map(name).collect();
-        let all = describe_namespaces(&facts, &Refusing::default(), names.iter().map(String::as_str));
+        let (refusing, mintable) = (Refusing::default(), Mintable::default());
+        let nothing = (&refusing, &mintable);
+        let all = describe_namespaces(&facts, nothing, names.iter().map(String::as_str));
         assert_eq!(all[7]["facts.tenure.dev/namespaces"], names[7]);
         assert_eq!(all[7]["facts.tenure.dev/cordoned"].lines().count(), 3);
-        assert_eq!(all[7], describe_namespace(&facts, &Refusing::default(), &names[7]));
+        assert_eq!(all[7], describe_namespace(&facts, nothing, &names[7]));
         tenant.owners = (0..100).map(owner).collect();
         facts.set_tenant(tenant);
-        let one = describe_namespace(&facts, &Refusing::default(), &names[7]);
+        let one = describe_namespace(&facts, nothing, &names[7]);
         assert_eq!(one["facts.tenure.dev/cordoned"], "*");
         assert!(one.values().map(String::len).sum::<usize>() < 64 << 10);
     }

@@ -21,6 +21,7 @@ mod facts;
 mod flux;
 mod limits;
 mod managed;
+mod minting;
 mod namespace;
 mod objects;
 mod package;
@@ -32,6 +33,7 @@ mod tenant;
 pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
+pub use minting::Mintable;
 pub use probe::{has_met_probe, list_probe, make_probe, probe_name};
 pub use refusing::Refusing;
 pub use rights::{PROVISION, SHOW_TOKEN, list_roles, list_tenant_rights};
@@ -56,7 +58,7 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
         cordon::cordoned(),
         account::taken(),
         account::spoken_for(),
-        account::minted(platform),
+        minting::named(platform),
         managed::managed(platform),
     ];
     policies.extend(flux::kinds());

@@ -1,7 +1,7 @@
 //! Namespaces themselves: whose one is, the facts that stand on it, and those of a cordoned tenant. `namespaceObject` is null here, so
 //! that what stands on one is read of the object as it was.
 
-use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::metadata::{MINTABLE_ACCOUNTS, TENANT_LABEL};
 
 use super::super::metadata;
 use super::cordon;
@@ -286,6 +286,19 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
                 &[USER, "variables.name"],
             ),
             quote("leave them as they are: Tenure writes them"),
+        ),
+        membership(
+            format!(
+                "!({IS_NEW} || request.operation == 'UPDATE') || variables.old[?{key}] == variables.new[?{key}] || variables.mayAdoptAll",
+                key = quote(MINTABLE_ACCOUNTS)
+            ),
+            phrase(
+                &format!(
+                    "{{}} may not say by annotation {MINTABLE_ACCOUNTS} whose tokens Tenure asks for in namespace {{}}"
+                ),
+                &[USER, "variables.name"],
+            ),
+            quote(&format!("let an administrator do it (verb {ADOPT} on tenants)")),
         ),
         Validation {
             holds: format!("request.?subResource.orValue('') != '' || !({cordoned}) || !({kept_out})"),

@@ -116,6 +116,12 @@ impl World {
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "platform-gitops"},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
                 "subjects": [{"kind": "ServiceAccount", "name": "platform-gitops", "namespace": "tenure-system"}]}),
+            // It may do everything, and that is meant.
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "mints-platform", "namespace": "tenure-system"},
+                "rules": [{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint-administrator"], "resourceNames": ["platform-gitops"]}]}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "mints-platform", "namespace": "tenure-system"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "mints-platform"},
+                "subjects": [{"kind": "ServiceAccount", "name": "tenure-lane-platform", "namespace": "tenure-system"}]}),
             json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": {"name": "platform", "namespace": "tenure-system"},
                 "spec": {"serviceAccountName": "platform-gitops", "sources": [{"name": "platform", "url": format!("{}/platform.git", self.git_address),
                     "path": "tenants", "interval": "2s"}]}}),

@@ -1,0 +1,113 @@
+//! Whose tokens Tenure's own accounts get: whoever takes over a lane of namespaces that are nobody's, or the controllers, who may bind lanes
+//! anywhere, must not become an administrator by an account that is one.
+
+use serde_json::{Value, json};
+use tenure_testkit::{Admin, SOON, eventually};
+
+use super::lanes::{ROLE_BINDING, account, assert_forbidden, binding};
+use crate::stage::{Stage, config_map, request_token};
+
+const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
+const NAMESPACE: &str = "attacks-minting";
+/// As where Flux was installed before.
+const FLUX: &str = "attacks-minting-flux";
+
+/// A server follows policies, roles and bindings by a watch.
+async fn until_answered(who: &Admin, (namespace, name): (&str, &str), part: Option<&str>) {
+    let asked = eventually(SOON, || async {
+        match (request_token(who, namespace, name).await, part) {
+            (Ok(_), None) => Ok(()),
+            (Err(message), Some(part)) if message.contains(part) => Ok(()),
+            (answer, _) => Err(answer.map(|_| "a token".to_owned())),
+        }
+    });
+    if let Err(last) = asked.await {
+        panic!("of {namespace}/{name}: {last:?}, not {part:?}");
+    }
+}
+
+async fn make_account(admin: &Admin, namespace: &str, name: &str) {
+    let metadata = json!({ "name": name, "namespace": namespace });
+    let object = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
+    admin.apply(object).await.unwrap();
+}
+
+/// The only one who may give it.
+fn grant(namespace: &str, name: &str, to: &Value) -> [Value; 2] {
+    let metadata = json!({ "name": "mints-an-administrator", "namespace": namespace });
+    let rules = json!([{
+        "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint-administrator"], "resourceNames": [name]
+    }]);
+    let role = json!({ "apiVersion": ROLE_BINDING.0, "kind": "Role", "metadata": metadata, "rules": rules });
+    let mut bound = binding(
+        ROLE_BINDING.1,
+        Some(namespace),
+        "mints-an-administrator",
+        "mints-an-administrator",
+        to,
+    );
+    bound["roleRef"]["kind"] = json!("Role");
+    [role, bound]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_token_of_tenures_leads_to_an_administrator() {
+    let stage = Stage::set(NAMESPACE).await;
+    let admin = &stage.admin;
+    let repository = stage
+        .repository(NAMESPACE, "app", &[("a.yaml", &config_map("a", "1"))])
+        .await;
+    stage.kustomization(NAMESPACE, "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied((NAMESPACE, "app"), &first).await;
+    stage.namespace(FLUX).await;
+    for (namespace, name) in [(NAMESPACE, "mighty"), (FLUX, "kustomize-controller")] {
+        make_account(admin, namespace, name).await;
+        make_account(admin, namespace, "plain").await;
+        let name_of_binding = format!("attacks-minting-{name}");
+        let subject = account(namespace, name);
+        let bound = binding(
+            CLUSTER_ROLE_BINDING.1,
+            None,
+            &name_of_binding,
+            "cluster-admin",
+            &subject,
+        );
+        admin.apply(bound).await.unwrap();
+    }
+    let lane = stage.bearing("tenure-system", "tenure-lane-pool").await;
+    let hub = stage.bearing("tenure-system", "tenure-controller").await;
+
+    // Where the lane works.
+    let refused = Some("which is an administrator of the cluster");
+    until_answered(&lane, (NAMESPACE, "plain"), None).await;
+    until_answered(&lane, (NAMESPACE, "mighty"), refused).await;
+
+    // Where it didn't: whoever has the controllers' token binds it there, or himself.
+    let (pool, itself) = (
+        account("tenure-system", "tenure-lane-pool"),
+        account("tenure-system", "tenure-controller"),
+    );
+    for (name, subject, who) in [("for-the-lane", &pool, &lane), ("for-itself", &itself, &hub)] {
+        let bound = binding(ROLE_BINDING.1, Some(FLUX), name, "tenure-lane", subject);
+        hub.apply(bound).await.unwrap();
+        until_answered(who, (FLUX, "plain"), None).await;
+        until_answered(who, (FLUX, "kustomize-controller"), refused).await;
+    }
+    // Nor does it give itself what an administrator would.
+    let [role, _] = grant(FLUX, "kustomize-controller", &itself);
+    assert_forbidden(hub.apply(role).await, "a Role with the verb");
+
+    // An administrator may mean it, of one account and for one lane.
+    for object in grant(NAMESPACE, "mighty", &pool) {
+        admin.apply(object).await.unwrap();
+    }
+    until_answered(&lane, (NAMESPACE, "mighty"), None).await;
+    until_answered(&lane, (FLUX, "kustomize-controller"), refused).await;
+
+    for name in ["mighty", "kustomize-controller"] {
+        let name = format!("attacks-minting-{name}");
+        admin.delete(CLUSTER_ROLE_BINDING, ("", &name)).await.unwrap();
+    }
+    stage.end().await;
+}

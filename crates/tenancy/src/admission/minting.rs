@@ -1,0 +1,95 @@
+//! Whose tokens Tenure's own accounts ask for.
+//!
+//! A lane may ask for the token of any ServiceAccount in a namespace that it works in, since a role that all namespaces share can name none, and the
+//! controllers may bind lanes anywhere. So in Kubernetes' own namespaces they ask for none; outside of tenants for those that objects there name,
+//! or an administrator; and nowhere for one that may do everything, unless an administrator has said so of that one by RBAC.
+
+use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, MINTABLE_ACCOUNTS};
+
+use super::request::SERVICE_ACCOUNT_PREFIX;
+use super::rights::MINT_ADMINISTRATOR;
+use super::{Case, Findings, Operation, Question, Refusal, Rule};
+use crate::settings::is_kubernetes_own;
+
+/// What is said where no object is known to name an account.
+const UNKNOWN: &str = "is known to name it";
+
+/// Whether a refusal may be over in a moment: who keeps what objects name may not have heard yet of the one that does.
+#[must_use]
+pub fn may_pass(refusal: &str) -> bool {
+    refusal.contains(UNKNOWN) && refusal.trim_end().ends_with(&format!("({})", Rule::Minting))
+}
+
+/// How the names of Tenure's own accounts begin, in the platform's namespace.
+pub(super) const OWN_ACCOUNTS: &str = "tenure-";
+
+pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
+    let request = case.request;
+    let resource = (
+        request.resource.group,
+        request.resource.name,
+        request.resource.subresource,
+    );
+    if request.operation != Operation::Create || resource != ("", "serviceaccounts", "token") {
+        return Ok(());
+    }
+    let platform = &case.facts.settings().platform_namespace;
+    let named = request.actor.user.strip_prefix(SERVICE_ACCOUNT_PREFIX);
+    let asker = named
+        .and_then(|named| named.strip_prefix(platform.as_str()))
+        .and_then(|named| named.strip_prefix(':'))
+        .filter(|asker| asker.starts_with(OWN_ACCOUNTS));
+    let Some(asker) = asker else { return Ok(()) };
+    let (user, namespace, name) = (request.actor.user, request.namespace, request.name);
+    let refuse = |why: String, remedy: String| {
+        Err(Refusal {
+            rule: Rule::Minting,
+            why,
+            remedy,
+        })
+    };
+    if is_kubernetes_own(namespace) {
+        return refuse(
+            format!("{user} may ask for no token in namespace {namespace}, which is Kubernetes' own"),
+            "name a ServiceAccount of another namespace".to_owned(),
+        );
+    }
+    let is_own = namespace == platform && name.starts_with(OWN_ACCOUNTS);
+    if is_own && asker != CONTROLLER_SERVICE_ACCOUNT {
+        return refuse(
+            format!("{user} may not ask for a token of ServiceAccount {name}, which is Tenure's own"),
+            "name another ServiceAccount".to_owned(),
+        );
+    }
+    // Where nobody keeps what objects name, nothing is known of it.
+    let is_kept = case.facts.settings().judges_writes();
+    let is_named = |known: &crate::realm::NamespaceFacts| known.mintable.contains(name);
+    if is_kept
+        && !is_own
+        && case.facts.tenant_of(namespace).is_none()
+        && !case.facts.find_namespace(namespace).is_some_and(is_named)
+    {
+        return refuse(
+            format!(
+                "{user} may not ask for a token of ServiceAccount {name}: no object in namespace {namespace} {UNKNOWN}"
+            ),
+            format!(
+                "let a Kustomization or Surface there name it, or an administrator by the namespace's annotation {MINTABLE_ACCOUNTS}"
+            ),
+        );
+    }
+    let is_administrator = case
+        .surroundings
+        .may_account((namespace, name), &Question::about_everything());
+    if is_administrator && !case.may(&Question::about_administrator(namespace, name)) {
+        return refuse(
+            format!(
+                "{user} may not ask for a token of ServiceAccount {name} in namespace {namespace}, which is an administrator of the cluster"
+            ),
+            format!(
+                "bind the account to less, or let an administrator give {user} the verb {MINT_ADMINISTRATOR} on serviceaccounts/{name} there"
+            ),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! Whose tokens Tenure's own accounts ask for, as policies.
+//!
+//! Owns what stands on a namespace of no tenant: which accounts objects there name. The policy that reads it is kept by the controllers. The other
+//! one stands above them, as whoever has their token could write what the first one reads: of an account that may do everything, none of them gets
+//! a token, whatever it may bind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, MINTABLE_ACCOUNTS, MINTABLE_FACT};
+use tenure_api::names::ServiceAccountName;
+
+use super::facts::LONGEST_LIST;
+use super::{About, Action, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable};
+use crate::admission::Rule;
+use crate::admission::minting::OWN_ACCOUNTS;
+use crate::admission::rights::MINT_ADMINISTRATOR;
+use crate::facts::Facts;
+use crate::realm::Placement;
+use crate::settings::is_kubernetes_own;
+
+/// The name of the policy above the controllers, without what all begin with.
+pub(super) const ADMINISTRATORS: &str = "minting-administrators";
+
+/// Which ServiceAccounts objects name, by the namespaces of no tenant that both are in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mintable(BTreeMap<String, BTreeSet<String>>);
+
+impl Mintable {
+    /// The account that something in a namespace acts as, by the name that it says, if it says one; nothing where the namespace is a tenant's, or
+    /// nobody acts.
+    #[must_use]
+    pub fn find_account<'a>(placement: &'a Placement, namespace: &str, named: Option<&'a str>) -> Option<&'a str> {
+        let (default, is_platform) = match placement {
+            Placement::Platform {
+                default_service_account,
+            } => (default_service_account.as_str(), true),
+            Placement::Unclaimed {
+                default_service_account,
+            } => (default_service_account.as_str(), false),
+            Placement::Tenant(_) | Placement::Disputed { .. } => return None,
+        };
+        let account = named.unwrap_or(default);
+        let is_free = !is_kubernetes_own(namespace) && !(is_platform && account.starts_with(OWN_ACCOUNTS));
+        (is_free && ServiceAccountName::new(account).is_ok()).then_some(account)
+    }
+
+    /// Adds what something in a namespace acts as.
+    pub fn add(&mut self, facts: &Facts, namespace: &str, named: Option<&str>) {
+        if let Some(account) = Self::find_account(&facts.place(namespace), namespace, named) {
+            let accounts = self.0.entry(namespace.to_owned()).or_default();
+            accounts.insert(account.to_owned());
+        }
+    }
+
+    /// What is to stand on a namespace. Those that find no room are left out, and so nobody asks for their tokens.
+    pub(super) fn describe(&self, namespace: &str) -> Option<String> {
+        let mut listed = String::new();
+        for account in self.0.get(namespace)? {
+            if listed.len() + 1 + account.len() > LONGEST_LIST {
+                break;
+            }
+            if !listed.is_empty() {
+                listed.push(',');
+            }
+            listed.push_str(account);
+        }
+        Some(listed)
+    }
+}
+
+fn about_tokens() -> Vec<About> {
+    vec![About {
+        groups: vec![""],
+        resources: vec!["serviceaccounts/token"],
+        operations: vec!["CREATE"],
+    }]
+}
+
+fn by_tenure(platform: &str) -> (&'static str, String) {
+    let own = quote(&format!("system:serviceaccount:{platform}:{OWN_ACCOUNTS}"));
+    ("by-tenure", format!("{USER}.startsWith({own})"))
+}
+
+fn refuse(holds: String, why: String, remedy: String) -> Validation {
+    Validation {
+        holds,
+        rule: Rule::Minting,
+        why,
+        remedy,
+    }
+}
+
+/// In Kubernetes' own namespaces none; outside of tenants those that somebody names.
+pub(super) fn named(platform: &str) -> Policy {
+    let platform_name = quote(platform);
+    let controller = quote(&format!(
+        "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"
+    ));
+    let listed = |key: &str| {
+        format!(
+            "variables.facts[?{}].orValue('').split(',').exists(name, name.trim() == variables.name)",
+            quote(key)
+        )
+    };
+    let mut variables = namespace_facts();
+    variables.push(variable("name", "request.?name.orValue('')"));
+    variables.push(variable(
+        "isOwn",
+        format!("request.namespace == {platform_name} && variables.name.startsWith('{OWN_ACCOUNTS}')"),
+    ));
+    Policy {
+        name: "minting".to_owned(),
+        action: Action::Deny,
+        place: Where::InNamespaces,
+        about: about_tokens(),
+        conditions: vec![by_tenure(platform)],
+        variables,
+        validations: vec![
+            refuse(
+                "!request.namespace.startsWith('kube-')".to_owned(),
+                phrase(
+                    "{} may ask for no token in namespace {}, which is Kubernetes' own",
+                    &[USER, "request.namespace"],
+                ),
+                quote("name a ServiceAccount of another namespace"),
+            ),
+            refuse(
+                format!("!variables.isOwn || {USER} == {controller}"),
+                phrase(
+                    "{} may not ask for a token of ServiceAccount {}, which is Tenure's own",
+                    &[USER, "variables.name"],
+                ),
+                quote("name another ServiceAccount"),
+            ),
+            refuse(
+                format!(
+                    "variables.isOwn || (variables.tenant != '' && request.namespace != {platform_name}) || {} || {}",
+                    listed(MINTABLE_FACT),
+                    listed(MINTABLE_ACCOUNTS)
+                ),
+                phrase(
+                    "{} may not ask for a token of ServiceAccount {}: no object in namespace {} is known to name it",
+                    &[USER, "variables.name", "request.namespace"],
+                ),
+                quote(&format!(
+                    "let a Kustomization or Surface there name it, or an administrator by the namespace's annotation {MINTABLE_ACCOUNTS}"
+                )),
+            ),
+        ],
+    }
+}
+
+/// Nowhere one that may do everything, unless an administrator has said so of that one.
+pub(super) fn administrators(platform: &str) -> Policy {
+    let name = "request.?name.orValue('')";
+    Policy {
+        name: ADMINISTRATORS.to_owned(),
+        action: Action::Deny,
+        place: Where::InNamespaces,
+        about: about_tokens(),
+        conditions: vec![by_tenure(platform)],
+        variables: vec![
+            variable("name", name),
+            variable(
+                "mayAll",
+                "variables.name != '' && authorizer.serviceAccount(request.namespace, variables.name).group('*').resource('*').check('*').allowed()",
+            ),
+            variable(
+                "isGranted",
+                format!(
+                    "authorizer.group('').resource('serviceaccounts').namespace(request.namespace).name(variables.name)\
+                     .check('{MINT_ADMINISTRATOR}').allowed()"
+                ),
+            ),
+        ],
+        validations: vec![refuse(
+            "!variables.mayAll || variables.isGranted".to_owned(),
+            phrase(
+                "{} may not ask for a token of ServiceAccount {} in namespace {}, which is an administrator of the cluster",
+                &[USER, "variables.name", "request.namespace"],
+            ),
+            phrase(
+                &format!(
+                    "bind the account to less, or let an administrator give {{}} the verb {MINT_ADMINISTRATOR} on serviceaccounts/{{}} there"
+                ),
+                &[USER, "variables.name"],
+            ),
+        )],
+    }
+}
