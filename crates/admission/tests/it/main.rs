@@ -21,6 +21,8 @@ mod quotas;
 mod reviews;
 #[allow(dead_code, reason = "the policies' scenarios use the rest of it")]
 mod stage;
+#[allow(dead_code, reason = "the policies' scenarios take them away again")]
+mod stand_ins;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;

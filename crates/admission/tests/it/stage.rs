@@ -11,6 +11,7 @@ use tenure_testkit::{Cluster, SOON, eventually};
 
 use crate::laying::{lay_over, merge, rule_of};
 use crate::packages;
+use crate::stand_ins;
 use crate::table::{Actor, Case, FLUX, Object, PACKAGES, PACKAGES_VERSION, Sent, Table, find_kind};
 
 /// What came of a case.
@@ -51,6 +52,7 @@ impl Stage {
             table,
             uids: BTreeMap::new(),
         };
+        stand_ins::serve(&stage.cluster.admin).await;
         stage.make_tenants().await;
         stage.make_namespaces().await;
         stage.record_namespaces().await;

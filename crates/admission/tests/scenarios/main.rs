@@ -17,6 +17,8 @@ mod policies;
 #[path = "../it/stage.rs"]
 #[allow(dead_code, reason = "the other doors' tests use the rest of it")]
 mod stage;
+#[path = "../it/stand_ins.rs"]
+mod stand_ins;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;

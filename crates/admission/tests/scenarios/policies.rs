@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tenure_testkit::{Cluster, SOON, eventually};
 
 use crate::stage::{Answer, Stage};
+use crate::stand_ins;
 use crate::table::{ByPolicy, Case};
 
 /// Whether the policies answered as the table says.
@@ -58,6 +59,7 @@ async fn the_policies_answer_as_the_table_says() {
     check_minting(&stage).await;
     check_managers(&stage).await;
     stage.cluster.remove_policies().await.unwrap();
+    stand_ins::take_away(&stage.cluster.admin).await;
 }
 
 /// An answer to a request that the table has no case of.

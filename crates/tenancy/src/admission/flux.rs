@@ -30,6 +30,8 @@ pub(super) enum Way {
     Event,
     /// As to one that it asks to reconcile.
     Request,
+    /// As to one beside it, which has no namespace: other controllers might believe one. It stands in this field of each of them, or is each.
+    Local(&'static str),
 }
 
 /// What is judged of a kind.
@@ -44,7 +46,7 @@ pub(super) struct Judged {
     pub(super) targets: &'static [&'static str],
 }
 
-pub(super) const KINDS: [Judged; 11] = [
+pub(super) const KINDS: [Judged; 13] = [
     Judged {
         group: "kustomize.toolkit.fluxcd.io",
         resource: "kustomizations",
@@ -52,6 +54,10 @@ pub(super) const KINDS: [Judged; 11] = [
         references: &[
             ("/spec/sourceRef", "", Way::Source),
             ("/spec/dependsOn", "", Way::Dependency),
+            ("/spec/postBuild/substituteFrom", "", Way::Local("")),
+            ("/spec/decryption/secretRef", "", Way::Local("")),
+            ("/spec/kubeConfig/secretRef", "", Way::Local("")),
+            ("/spec/kubeConfig/configMapRef", "", Way::Local("")),
         ],
         targets: &["/spec/targetNamespace"],
     },
@@ -63,6 +69,10 @@ pub(super) const KINDS: [Judged; 11] = [
             ("/spec/chart/spec/sourceRef", "HelmRepository", Way::Source),
             ("/spec/chartRef", "", Way::Source),
             ("/spec/dependsOn", "", Way::Dependency),
+            ("/spec/valuesFrom", "", Way::Local("")),
+            ("/spec/chart/spec/verify/secretRef", "", Way::Local("")),
+            ("/spec/kubeConfig/secretRef", "", Way::Local("")),
+            ("/spec/kubeConfig/configMapRef", "", Way::Local("")),
         ],
         targets: &["/spec/targetNamespace", "/spec/storageNamespace"],
     },
@@ -101,19 +111,34 @@ pub(super) const KINDS: [Judged; 11] = [
         references: &[("/spec/imageRepositoryRef", "ImageRepository", Way::Source)],
         targets: &[],
     },
-    only_shard("gitrepositories"),
-    only_shard("ocirepositories"),
-    only_shard("buckets"),
-    only_shard("helmcharts"),
+    source(
+        SOURCES,
+        "gitrepositories",
+        &[VERIFY, ("/spec/include", "", Way::Local("repository"))],
+    ),
+    source(SOURCES, "ocirepositories", &[VERIFY]),
+    source(SOURCES, "buckets", &[]),
+    source(SOURCES, "helmcharts", &[VERIFY]),
+    source(SOURCES, "helmrepositories", &[]),
+    source("image.toolkit.fluxcd.io", "imagerepositories", &[]),
 ];
 
-/// A source: it refers to nothing in another namespace.
-const fn only_shard(resource: &'static str) -> Judged {
+/// The group of sources.
+const SOURCES: &str = "source.toolkit.fluxcd.io";
+/// With which keys a source is verified.
+const VERIFY: (&str, &str, Way) = ("/spec/verify/secretRef", "", Way::Local(""));
+
+/// A source: it refers to what is beside it.
+const fn source(
+    group: &'static str,
+    resource: &'static str,
+    references: &'static [(&'static str, &'static str, Way)],
+) -> Judged {
     Judged {
-        group: "source.toolkit.fluxcd.io",
+        group,
         resource,
         acts: false,
-        references: &[],
+        references,
         targets: &[],
     }
 }
@@ -279,6 +304,10 @@ fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, obje
             None => &[],
         };
         for (index, one) in all.iter().enumerate() {
+            if let Way::Local(field) = way {
+                check_local(namespace, (one, field), &describe_path(path, index, found))?;
+                continue;
+            }
             let text = |key: &str| one.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
             let (kind, name) = (text("kind").unwrap_or(default_kind), text("name").unwrap_or_default());
             let other = text("namespace");
@@ -287,6 +316,7 @@ fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, obje
                 Way::Dependency => reference::check_dependency(referrer, other, name),
                 Way::Event => reference::check_event_source(placement, namespace, other, (kind, name)),
                 Way::Request => reference::check_receiver_resource(placement, namespace, other, (kind, name)),
+                Way::Local(_) => Ok(()),
             };
             checked.map_err(|denial| Refusal {
                 rule: Rule::FluxReferences,
@@ -296,6 +326,22 @@ fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, obje
         }
     }
     Ok(())
+}
+
+/// What can only be beside an object names no other namespace.
+fn check_local(namespace: &str, (one, field): (&Value, &str), path: &str) -> Result<(), Refusal> {
+    let target = if field.is_empty() { Some(one) } else { one.get(field) };
+    let other = target
+        .and_then(|target| target.get("namespace"))
+        .and_then(Value::as_str);
+    match other.filter(|other| !other.is_empty() && *other != namespace) {
+        None => Ok(()),
+        Some(other) => Err(Refusal {
+            rule: Rule::FluxReferences,
+            why: format!("{path}: it names namespace {other}, and only what is in namespace {namespace} can be meant"),
+            remedy: "leave the namespace away".to_owned(),
+        }),
+    }
 }
 
 /// A path as a person writes it: `spec.dependsOn[1]`.

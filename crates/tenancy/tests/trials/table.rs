@@ -92,7 +92,7 @@ pub(crate) struct Object {
 }
 
 /// Kinds of Flux's and Tenure's that cases are about: kind, API version, plural name.
-pub(crate) const FLUX: [(&str, &str, &str); 14] = [
+pub(crate) const FLUX: [(&str, &str, &str); 18] = [
     ("Kustomization", "kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
     ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "helmreleases"),
     ("GitRepository", "source.toolkit.fluxcd.io/v1", "gitrepositories"),
@@ -104,7 +104,15 @@ pub(crate) const FLUX: [(&str, &str, &str); 14] = [
         "source.extensions.fluxcd.io/v1beta1",
         "artifactgenerators",
     ),
+    ("Bucket", "source.toolkit.fluxcd.io/v1", "buckets"),
+    ("HelmRepository", "source.toolkit.fluxcd.io/v1", "helmrepositories"),
+    ("ImageRepository", "image.toolkit.fluxcd.io/v1", "imagerepositories"),
     ("ImagePolicy", "image.toolkit.fluxcd.io/v1", "imagepolicies"),
+    (
+        "ImageUpdateAutomation",
+        "image.toolkit.fluxcd.io/v1",
+        "imageupdateautomations",
+    ),
     ("Surface", "tenure.dev/v1alpha1", "surfaces"),
     ("FluxAccess", "tenure.dev/v1alpha1", "fluxaccesses"),
     ("FluxAccessRequest", "tenure.dev/v1alpha1", "fluxaccessrequests"),
@@ -115,6 +123,15 @@ pub(crate) const FLUX: [(&str, &str, &str); 14] = [
         "tenure.dev/v1alpha1",
         "fluxaccessstandinggrants",
     ),
+];
+
+/// Those of them that nobody here serves: cases are asked with definitions that take anything.
+pub(crate) const STAND_INS: [&str; 5] = [
+    "HelmRelease",
+    "HelmRepository",
+    "ImageRepository",
+    "ImagePolicy",
+    "ImageUpdateAutomation",
 ];
 
 /// Kinds of a platform's packages: kind, plural name.

@@ -218,6 +218,9 @@ fn judge_account() -> [Validation; 3] {
 
 /// A reference, or a list of some: those that lead out are a variable.
 fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way): &(&str, &str, Way)) {
+    if let Way::Local(field) = way {
+        return judge_local(policy, index, path, field);
+    }
     let (all, out) = (format!("all{index}"), format!("out{index}"));
     let is_list = !matches!(way, Way::Source);
     let found = find("object", path);
@@ -230,10 +233,10 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
     let namespace = "one.?namespace.orValue('')";
     let kind = match way {
         Way::Dependency => quote("Kustomization"),
-        Way::Source | Way::Sources | Way::Event | Way::Request if default_kind.is_empty() => {
+        Way::Source | Way::Sources | Way::Event | Way::Request | Way::Local(_) if default_kind.is_empty() => {
             "one.?kind.orValue('')".to_owned()
         }
-        Way::Source | Way::Sources | Way::Event | Way::Request => {
+        Way::Source | Way::Sources | Way::Event | Way::Request | Way::Local(_) => {
             format!("(one.?kind.orValue('') == '' ? {} : one.kind)", quote(default_kind))
         }
     };
@@ -254,14 +257,16 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
     let first = |field: &str| format!("variables.{out}[0].?{field}.orValue('')");
     let first_kind = match way {
         Way::Dependency => quote("Kustomization"),
-        Way::Source | Way::Sources | Way::Event | Way::Request => format!(
+        Way::Source | Way::Sources | Way::Event | Way::Request | Way::Local(_) => format!(
             "({kind} == '' ? {default} : {kind})",
             kind = first("kind"),
             default = quote(default_kind)
         ),
     };
     let told = match way {
-        Way::Source | Way::Sources => "can't access '{}/{}/{}', cross-namespace references have been blocked",
+        Way::Source | Way::Sources | Way::Local(_) => {
+            "can't access '{}/{}/{}', cross-namespace references have been blocked"
+        }
         Way::Dependency => "can't depend on '{}/{}/{}', cross-namespace references have been blocked",
         Way::Event => "alert can't process events from '{}/{}/{}', cross-namespace references have been blocked",
         Way::Request => "can't ask '{}/{}/{}' to reconcile: cross-namespace references are not allowed",
@@ -281,5 +286,37 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
         &format!("variables.{out}.size() == 0"),
         phrase(&template, &values),
         quote("refer to the tenant's own namespaces, or let an administrator grant it"),
+    ));
+}
+
+/// A reference, or a list of some, to what can only be beside the object. Which of them it is, is found out as the list is read.
+fn judge_local(policy: &mut Policy, index: usize, path: &str, field: &str) {
+    let (all, out) = (format!("all{index}"), format!("out{index}"));
+    let found = find("object", path);
+    policy.variables.push(variable(
+        &all,
+        format!("{found}.optMap(one, type(one) == list ? one : [one]).orValue([])"),
+    ));
+    let namespace = format!("{}.orValue('')", find("one", &format!("{field}/namespace")));
+    policy.variables.push(variable(
+        &out,
+        format!("variables.{all}.filter(one, !({namespace} in ['', request.namespace]))"),
+    ));
+    let place = path.trim_start_matches('/').replace('/', ".");
+    let first = find(&format!("variables.{out}[0]"), &format!("{field}/namespace"));
+    policy.validations.push(refuse(
+        Rule::FluxReferences,
+        &format!("variables.{out}.size() == 0"),
+        phrase(
+            &format!("{place}{{}}: it names namespace {{}}, and only what is in namespace {{}} can be meant"),
+            &[
+                &format!(
+                    "(type({found}.orValue('')) == list ? '[' + string(variables.{all}.indexOf(variables.{out}[0])) + ']' : '')"
+                ),
+                &format!("{first}.orValue('')"),
+                "request.namespace",
+            ],
+        ),
+        quote("leave the namespace away"),
     ));
 }
