@@ -3,7 +3,7 @@
 //! Owns what is asked about, and what becomes of a write while nobody answers. Every field is said, those with defaults too: what is stored is
 //! then either this very thing, or was changed by somebody.
 //!
-//! It refuses to let a webhook that is dead stop more than it must. `Fail` stands only where nobody else keeps the rule, in namespaces that bear
+//! It refuses to let a webhook that is dead stop more than it must. `Fail` stands only where nobody else keeps the rule (policies do, where they are), in namespaces that bear
 //! a tenant's label, for namespaces and Tenants themselves, and never for who may repair (the verb `adopt` on all Tenants, asked of the
 //! authorizer), for Kubernetes' own controllers and nodes, or for Tenure's accounts. Who may repair is asked about all the same, by a second
 //! webhook that is ignored while it is dead; and Kubernetes' controllers are where they make objects as others say. What quotas of a whole Tenant
@@ -73,6 +73,24 @@ pub enum WebhookPlace {
     Address(String),
 }
 
+/// What else holds in the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings<'a> {
+    /// Whether policies keep what they can keep, also while nobody answers: then nothing of that waits for an answer.
+    pub has_policies: bool,
+    /// Namespaces that no tenant gets, besides those that never are one's. Those that are told by how their names begin, no selector knows.
+    pub protected_namespaces: &'a [String],
+}
+
+impl<'a> Surroundings<'a> {
+    /// Namespaces whose writes nobody waits for.
+    fn list_never_stopped(&self) -> Vec<&'a str> {
+        let protected = self.protected_namespaces.iter().map(String::as_str);
+        let names = protected.filter(|name| !name.ends_with('*') && !NEVER_STOPPED.contains(name));
+        NEVER_STOPPED.into_iter().chain(names).collect()
+    }
+}
+
 /// What is asked about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Topic {
@@ -116,10 +134,10 @@ enum Audience {
 
 /// Both configurations, with the certificates of the authorities that the webhook's own may come from, in PEM.
 #[must_use]
-pub fn configurations(place: &WebhookPlace, authorities: &str) -> [Value; 2] {
+pub fn configurations(place: &WebhookPlace, authorities: &str, surroundings: Surroundings<'_>) -> [Value; 2] {
     [
-        configuration(place, authorities, Phase::Mutating),
-        configuration(place, authorities, Phase::Validating),
+        configuration((place, authorities), surroundings, Phase::Mutating),
+        configuration((place, authorities), surroundings, Phase::Validating),
     ]
 }
 
@@ -130,7 +148,7 @@ enum Phase {
     Validating,
 }
 
-fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value {
+fn configuration(to: (&WebhookPlace, &str), surroundings: Surroundings<'_>, phase: Phase) -> Value {
     let both = [Audience::Others, Audience::Repairers];
     let mut asked: Vec<(Topic, Audience)> = Vec::new();
     let topics: &[Topic] = match phase {
@@ -160,7 +178,7 @@ fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value
     }
     let webhooks: Vec<Value> = asked
         .into_iter()
-        .map(|(topic, audience)| webhook(place, authorities, phase, topic, audience))
+        .map(|asked| webhook(to, surroundings, phase, asked))
         .collect();
     let kind = match phase {
         Phase::Mutating => "MutatingWebhookConfiguration",
@@ -173,7 +191,12 @@ fn configuration(place: &WebhookPlace, authorities: &str, phase: Phase) -> Value
     })
 }
 
-fn webhook(place: &WebhookPlace, authorities: &str, phase: Phase, topic: Topic, audience: Audience) -> Value {
+fn webhook(
+    (place, authorities): (&WebhookPlace, &str),
+    surroundings: Surroundings<'_>,
+    phase: Phase,
+    (topic, audience): (Topic, Audience),
+) -> Value {
     let path = match phase {
         Phase::Mutating => MUTATE_PATH,
         Phase::Validating => VALIDATE_PATH,
@@ -186,6 +209,7 @@ fn webhook(place: &WebhookPlace, authorities: &str, phase: Phase, topic: Topic, 
         WebhookPlace::Address(address) => json!({"url": format!("{address}{path}"), "caBundle": bundle}),
     };
     let (policy, patience) = match audience {
+        Audience::Others if surroundings.has_policies && topic.is_a_policys() => ("Ignore", PATIENCE.1),
         Audience::Others => ("Fail", PATIENCE.0),
         Audience::Repairers | Audience::All => ("Ignore", PATIENCE.1),
     };
@@ -200,7 +224,7 @@ fn webhook(place: &WebhookPlace, authorities: &str, phase: Phase, topic: Topic, 
         "failurePolicy": policy,
         "matchConditions": topic.conditions(audience),
         "matchPolicy": "Equivalent",
-        "namespaceSelector": topic.namespaces(),
+        "namespaceSelector": topic.namespaces(&surroundings.list_never_stopped()),
         "objectSelector": {},
         "rules": topic.rules(),
         "sideEffects": topic.side_effects(phase),
@@ -237,6 +261,12 @@ impl Topic {
             (Self::Tenants | Self::Managed | Self::Packages | Self::Minting, _) | (_, Phase::Mutating) => "None",
             (_, Phase::Validating) => "NoneOnDryRun",
         }
+    }
+
+    /// Whether policies refuse all that is refused of it: where nobody answers, nothing more is allowed by them. Of the others they leave something:
+    /// sums, which namespaces there are, what another object says.
+    fn is_a_policys(self) -> bool {
+        matches!(self, Self::Accounts | Self::Flux)
     }
 
     fn rules(self) -> Value {
@@ -313,8 +343,8 @@ impl Topic {
     }
 
     /// Which namespaces: of Namespaces themselves, and of what is in none, nothing is selected by this.
-    fn namespaces(self) -> Value {
-        let never = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": NEVER_STOPPED});
+    fn namespaces(self, never: &[&str]) -> Value {
+        let never = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never});
         match self {
             Self::Objects | Self::Unbounded => {
                 let is_bounded = if self == Self::Objects {

@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_api::ObjectView;
-use tenure_api::admission_webhooks::{CONFIGURATION, WebhookPlace, configurations};
+use tenure_api::admission_webhooks::{CONFIGURATION, Surroundings, WebhookPlace, configurations};
+use tenure_api::condition::{self, POLICIES_IN_FORCE};
+use tenure_api::enforcement::{ENFORCEMENT, EnforcementStatus};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::reason;
+use tenure_api::{ConditionStatus, ObjectView};
 use tenure_cluster::{
     Client, ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource, WatchEvent,
     report_enforcement, watch,
@@ -154,13 +156,18 @@ impl ConfigurationKeeper {
     /// Looks at both once, and puts back what isn't as it has to be. Returns how they were, if that is to be said: what is written for the first
     /// time, or trusts another authority from now on, is said of once it has been seen so.
     async fn look(&self, authorities: &str, books: &mut [Book; 2]) -> Result<Option<Standing>, ClusterError> {
-        let wanted = configurations(&self.place, authorities);
+        let has_policies = self.has_policies().await?;
+        let wanted = self.describe(authorities, has_policies);
         let (mut is_as_wanted, mut weakened) = (true, Vec::new());
         for (wanted, book) in wanted.iter().zip(books) {
             let resource = self.client.resource_of(wanted).await?;
             let found = self.client.find(&resource, "", CONFIGURATION).await?;
-            let Some(difference) = describe_difference(found.as_ref(), wanted, book.was_kept) else {
-                book.was_kept = true;
+            // As it had to be until now, or, as nobody here knows, before this process began.
+            let before = self.describe(authorities, !has_policies).into_iter();
+            let before = before.filter(|_| book.policies != Some(has_policies));
+            let before = before.filter(|before| before.get("kind") == wanted.get("kind")).last();
+            let Some(difference) = describe_difference(found.as_ref(), (wanted, before.as_ref()), book.was_kept) else {
+                (book.was_kept, book.policies) = (true, Some(has_policies));
                 continue;
             };
             is_as_wanted = false;
@@ -171,7 +178,7 @@ impl ConfigurationKeeper {
                 // Somebody was faster, and is told of by the watch.
                 continue;
             }
-            book.was_kept = true;
+            (book.was_kept, book.policies) = (true, Some(has_policies));
             self.tell(wanted, found.as_ref(), &difference, &mut book.history).await;
         }
         Ok(match (is_as_wanted, weakened.as_slice()) {
@@ -182,6 +189,32 @@ impl ConfigurationKeeper {
                 format!("{}: put back", weakened.join("; ")),
             )),
         })
+    }
+
+    fn describe(&self, authorities: &str, has_policies: bool) -> [Value; 2] {
+        let surroundings = Surroundings {
+            has_policies,
+            protected_namespaces: &self.settings.protected_namespaces,
+        };
+        configurations(&self.place, authorities, surroundings)
+    }
+
+    /// Whether policies are in force, as who keeps them has said last: a request has met them as they are.
+    async fn has_policies(&self) -> Result<bool, ClusterError> {
+        if !self.settings.has_policies {
+            return Ok(false);
+        }
+        let resource = match self.client.resource("tenure.dev/v1alpha1", "Enforcement").await {
+            Ok(resource) => resource,
+            Err(ClusterError::NoKindMatch { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let found = self.client.find(&resource, "", ENFORCEMENT).await?;
+        let status = found.and_then(|found| found.get("status").cloned());
+        let status = status.and_then(|status| serde_json::from_value::<EnforcementStatus>(status).ok());
+        let status = status.unwrap_or_default();
+        let said = condition::find(&status.conditions, POLICIES_IN_FORCE);
+        Ok(said.is_some_and(|said| said.status == ConditionStatus::True))
     }
 
     async fn write(&self, resource: &Resource, found: Option<&Value>, wanted: &Value) -> Result<bool, ClusterError> {
@@ -258,18 +291,25 @@ struct Book {
     history: EventHistory,
     /// Whether it was as it has to be, since this process began.
     was_kept: bool,
+    /// Whether policies were in force then.
+    policies: Option<bool>,
 }
 
 /// How a configuration isn't as it has to be.
 #[derive(Debug, PartialEq, Eq)]
 enum Difference {
-    /// It isn't there yet, or trusts other authorities: nobody did anything wrong.
+    /// It isn't there yet, trusts other authorities, or is as it had to be before: nobody did anything wrong.
     Expected,
     /// Somebody changed it.
     Weakened(String),
 }
 
-fn describe_difference(found: Option<&Value>, wanted: &Value, was_kept: bool) -> Option<Difference> {
+/// How it isn't as it has to be. Before, it may have had to be otherwise.
+fn describe_difference(
+    found: Option<&Value>,
+    (wanted, before): (&Value, Option<&Value>),
+    was_kept: bool,
+) -> Option<Difference> {
     let Some(found) = found else {
         return Some(if was_kept {
             Difference::Weakened("it was gone".to_owned())
@@ -293,6 +333,10 @@ fn describe_difference(found: Option<&Value>, wanted: &Value, was_kept: bool) ->
         }
         webhook
     };
+    let is_like = |other: &[Value]| is.iter().map(without_trust).eq(other.iter().map(without_trust));
+    if is_labelled && before.is_some_and(|before| is_like(&webhooks(before))) {
+        return Some(Difference::Expected);
+    }
     let name = |webhook: &Value| ObjectView::of(webhook).read_text("/name").to_owned();
     let changed: Vec<String> = has_to_be
         .iter()
@@ -338,17 +382,17 @@ mod tests {
 
     #[test]
     fn what_was_weakened_is_named() {
-        let [_, wanted] = configurations(&WebhookPlace::Service, "one");
-        let [_, other] = configurations(&WebhookPlace::Service, "other");
-        assert_eq!(describe_difference(Some(&wanted), &wanted, true), None);
+        let [_, wanted] = configurations(&WebhookPlace::Service, "one", Surroundings::default());
+        let [_, other] = configurations(&WebhookPlace::Service, "other", Surroundings::default());
+        assert_eq!(describe_difference(Some(&wanted), (&wanted, None), true), None);
         assert_eq!(
-            describe_difference(Some(&other), &wanted, true),
+            describe_difference(Some(&other), (&wanted, None), true),
             Some(Difference::Expected)
         );
         let told = |change: &dyn Fn(&mut Value)| {
             let mut found = wanted.clone();
             change(&mut found);
-            match describe_difference(Some(&found), &wanted, true) {
+            match describe_difference(Some(&found), (&wanted, None), true) {
                 Some(Difference::Weakened(what)) => what,
                 other => panic!("{other:?}"),
             }
@@ -369,10 +413,34 @@ mod tests {
         let label = told(&|found| found["metadata"]["labels"] = json!({}));
         assert!(label.contains("label"), "{label}");
         assert!(matches!(
-            describe_difference(None, &wanted, true),
+            describe_difference(None, (&wanted, None), true),
             Some(Difference::Weakened(_))
         ));
         // It is there for the first time.
-        assert_eq!(describe_difference(None, &wanted, false), Some(Difference::Expected));
+        assert_eq!(
+            describe_difference(None, (&wanted, None), false),
+            Some(Difference::Expected)
+        );
+    }
+
+    /// Policies come into force, and webhooks wait for less: that is nobody's doing, but only once.
+    #[test]
+    fn what_has_to_be_otherwise_from_now_on_was_weakened_by_nobody() {
+        let describe = |has_policies: bool| {
+            let [_, wanted] = configurations(
+                &WebhookPlace::Service,
+                "one",
+                Surroundings {
+                    has_policies,
+                    ..Surroundings::default()
+                },
+            );
+            wanted
+        };
+        let (without, with) = (describe(false), describe(true));
+        let after = describe_difference(Some(&without), (&with, Some(&without)), true);
+        assert_eq!(after, Some(Difference::Expected));
+        let weakened = describe_difference(Some(&with), (&without, None), true);
+        assert!(matches!(weakened, Some(Difference::Weakened(_))), "{weakened:?}");
     }
 }

@@ -15,7 +15,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tenure_admission::webhook::{ClientGate, Judge, KnownFacts, WebhookServer, make_acceptor};
-use tenure_api::admission_webhooks::{WebhookPlace, configurations};
+use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_apiserver::listening::Shown;
 use tenure_cluster::{ClientPool, Connection, Token};
 use tenure_tenancy::Settings;
@@ -237,7 +237,11 @@ impl Door {
 
     /// Lets the server ask, and waits until it does.
     pub(crate) async fn hang(&self, cluster: &Cluster) {
-        for configuration in configurations(&WebhookPlace::Address(self.address.clone()), &self.authority) {
+        for configuration in configurations(
+            &WebhookPlace::Address(self.address.clone()),
+            &self.authority,
+            Surroundings::default(),
+        ) {
             cluster.admin.apply(configuration).await.unwrap();
         }
         let probes = [

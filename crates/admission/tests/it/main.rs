@@ -9,6 +9,7 @@
     reason = "tests may panic"
 )]
 
+mod beside_policies;
 mod door;
 mod embedded;
 mod hosts;

@@ -7,7 +7,11 @@ use serde_json::Value;
 use super::*;
 
 fn webhooks() -> Vec<Value> {
-    let configurations = configurations(&WebhookPlace::Service, "authority");
+    webhooks_beside(Surroundings::default())
+}
+
+fn webhooks_beside(surroundings: Surroundings<'_>) -> Vec<Value> {
+    let configurations = configurations(&WebhookPlace::Service, "authority", surroundings);
     configurations
         .iter()
         .flat_map(|configuration| configuration["webhooks"].as_array().unwrap().clone())
@@ -54,6 +58,58 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
                 );
             }
         }
+    }
+}
+
+/// What policies keep waits for nobody: everything else is as without them.
+#[test]
+fn with_policies_what_fails_is_what_they_leave() {
+    let beside = Surroundings {
+        has_policies: true,
+        ..Surroundings::default()
+    };
+    let mut changed = Vec::new();
+    for (without, with) in webhooks().into_iter().zip(webhooks_beside(beside)) {
+        let mut like_before = with.clone();
+        for field in ["failurePolicy", "timeoutSeconds"] {
+            like_before[field] = without[field].clone();
+        }
+        assert_eq!(like_before, without);
+        if with != without {
+            assert_eq!(
+                (&without["failurePolicy"], &with["failurePolicy"]),
+                (&json!("Fail"), &json!("Ignore"))
+            );
+            changed.push(with["name"].as_str().unwrap().to_owned());
+        }
+    }
+    // Flux's kinds are asked about in both phases.
+    let flux = "flux.admission.tenure.dev";
+    assert_eq!(changed, [flux, "accounts.admission.tenure.dev", flux]);
+}
+
+#[test]
+fn nobody_waits_in_namespaces_that_no_tenant_gets() {
+    let names = ["ops".to_owned(), "cozy-*".to_owned(), "default".to_owned()];
+    let beside = Surroundings {
+        protected_namespaces: &names,
+        ..Surroundings::default()
+    };
+    let of_tenants = |webhook: &Value| webhook["namespaceSelector"].to_string().contains("\"Exists\"");
+    let all: Vec<Value> = webhooks_beside(beside).into_iter().filter(of_tenants).collect();
+    assert!(all.len() > 10);
+    for webhook in all {
+        let never = webhook["namespaceSelector"]["matchExpressions"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap();
+        let never = never["values"].as_array().unwrap();
+        assert!(
+            never.contains(&json!("ops")) && !never.contains(&json!("cozy-*")),
+            "{never:?}"
+        );
+        assert_eq!(never.iter().filter(|name| **name == "default").count(), 1);
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 use tenure_api::ObjectView;
-use tenure_api::admission_webhooks::{WebhookPlace, configurations};
+use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_cluster::Installation;
 use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{ShardName, identity};
@@ -246,7 +246,7 @@ async fn serves_policies(client: &kube::Client) -> Result<bool, Failure> {
 
 /// Controllers that don't answer are no exchange for those that do: what only they allow would be refused.
 async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
-    for configuration in configurations(&WebhookPlace::Service, "") {
+    for configuration in configurations(&WebhookPlace::Service, "", Surroundings::default()) {
         let request = http::Request::get(write_object_path(&configuration)?).body(Vec::new());
         let request = request.map_err(|error| Failure::internal(error.to_string()))?;
         match client.request::<Value>(request).await {

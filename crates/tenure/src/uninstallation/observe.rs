@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
-use tenure_api::admission_webhooks::{WebhookPlace, configurations};
+use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::metadata::{
     CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
     SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL,
@@ -196,7 +196,7 @@ impl Uninstallation {
         named.push(tenure_api::installation::metrics_reviews());
         named.extend(tenure_api::installation::admission());
         named.extend(tenure_api::installation::lane_pods());
-        named.extend(configurations(&WebhookPlace::Service, ""));
+        named.extend(configurations(&WebhookPlace::Service, "", Surroundings::default()));
         named.extend(list_policing());
         named.extend(list_bounds(PLATFORM_NAMESPACE));
         let packages = list_packages()?;
