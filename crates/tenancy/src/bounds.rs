@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
+use tenure_api::metadata::NODE_SELECTOR;
 use tenure_api::tenant::{AllowedClasses, AllowedNames, CollisionScope, DeniedNames, IngressOptions, TenantBounds};
 use tenure_api::{ObjectView, TenantSpec};
 
@@ -141,9 +142,15 @@ impl From<&TenantSpec> for Bounds {
             forbidden_labels: options.forbidden_labels.clone(),
             forbidden_annotations: options.forbidden_annotations.clone(),
         });
+        let mut namespace_options = namespace_options.unwrap_or_default();
+        if !spec.node_selector.is_empty() {
+            // By this annotation Kubernetes knows on which nodes Pods run: who sets it himself leaves the tenant's.
+            let denied = namespace_options.forbidden_annotations.get_or_insert_default();
+            denied.denied.push(NODE_SELECTOR.to_owned());
+        }
         Self::from(SaidBounds {
             objects: spec.bounds.clone(),
-            namespace_options: namespace_options.unwrap_or_default(),
+            namespace_options,
         })
     }
 }

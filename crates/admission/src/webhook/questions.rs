@@ -26,8 +26,9 @@ const AT_ONCE: usize = 32;
 const MANAGER: &str = "tenure-webhook";
 
 /// What objects can be asked for, and how they are read.
-const KINDS: [(&str, &str, &str, &str); 12] = [
+const KINDS: [(&str, &str, &str, &str); 13] = [
     ("", "namespaces", "v1", "Namespace"),
+    ("", "persistentvolumes", "v1", "PersistentVolume"),
     ("capsule.clastix.io", "tenants", "capsule.clastix.io/v1beta2", "Tenant"),
     (
         "kustomize.toolkit.fluxcd.io",

@@ -32,6 +32,8 @@ pub fn admission() -> Vec<Value> {
                 {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": ["get"]},
                 {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get"]},
                 {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]},
+                // Whose a volume is that a claim names.
+                {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get"]},
                 // What tenants' namespaces use is what Kubernetes has counted.
                 {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "watch"]},
                 // Which accounts objects name stands on the namespaces of no tenant, also where nobody keeps Tenants.

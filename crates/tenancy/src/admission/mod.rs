@@ -35,6 +35,7 @@ mod request;
 pub mod rights;
 mod service;
 mod tenant;
+mod volume;
 
 use std::fmt;
 use std::sync::Arc;
@@ -124,6 +125,8 @@ pub enum Rule {
     RuntimeClasses,
     /// Claims are of StorageClasses that the Tenant allows.
     StorageClasses,
+    /// Claims take PersistentVolumes that are their tenant's.
+    PersistentVolumes,
     /// Ingresses have classes and hostnames that the Tenant allows, and no host and path that another one has ([`collision`], which is no part of
     /// [`decide`]).
     IngressOptions,
@@ -145,7 +148,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
@@ -160,6 +163,7 @@ impl Rule {
         Self::PriorityClasses,
         Self::RuntimeClasses,
         Self::StorageClasses,
+        Self::PersistentVolumes,
         Self::IngressOptions,
         Self::ServiceOptions,
         Self::ResourceQuotas,
@@ -188,6 +192,7 @@ impl Rule {
             Self::PriorityClasses => "priority-classes",
             Self::RuntimeClasses => "runtime-classes",
             Self::StorageClasses => "storage-classes",
+            Self::PersistentVolumes => "persistent-volumes",
             Self::IngressOptions => "ingress-options",
             Self::ServiceOptions => "service-options",
             Self::ResourceQuotas => "resource-quotas",
@@ -250,7 +255,7 @@ pub trait Surroundings {
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All that is judged, in an order in which whose a namespace is comes first.
-const RULES: [Judge; 13] = [
+const RULES: [Judge; 14] = [
     namespace::judge,
     tenant::judge,
     cordon::judge,
@@ -259,6 +264,7 @@ const RULES: [Judge; 13] = [
     flux::judge,
     pod::judge,
     classes::judge,
+    volume::judge,
     ingress::judge,
     service::judge,
     package::judge,

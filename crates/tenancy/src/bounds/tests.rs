@@ -125,3 +125,23 @@ fn an_address_is_of_a_network_of_its_own_family() {
     }
     assert_eq!(Network::parse("192.0.2.77/24").unwrap().describe(), "192.0.2.0/24");
 }
+
+#[test]
+fn on_which_nodes_a_tenant_runs_its_owners_do_not_say() {
+    let spec = |value: serde_json::Value| serde_json::from_value::<TenantSpec>(value).unwrap();
+    let denies = |value: serde_json::Value| {
+        let bounds = Bounds::from(&spec(value));
+        let said = bounds.namespaces().forbidden_annotations.clone();
+        said.is_some_and(|said| bounds.denies(&said, "scheduler.alpha.kubernetes.io/node-selector"))
+    };
+    assert!(!denies(serde_json::json!({ "owners": [] })));
+    assert!(denies(
+        serde_json::json!({ "owners": [], "nodeSelector": { "pool": "blue" } })
+    ));
+    // Beside what the Tenant says itself.
+    let both = spec(serde_json::json!({
+        "owners": [], "nodeSelector": { "pool": "blue" }, "namespaceOptions": { "forbiddenAnnotations": { "denied": ["a"] } }
+    }));
+    let said = Bounds::from(&both).namespaces().forbidden_annotations.clone().unwrap();
+    assert_eq!(said.denied, ["a", "scheduler.alpha.kubernetes.io/node-selector"]);
+}

@@ -143,8 +143,9 @@ pub(crate) const PACKAGES: [(&str, &str); 3] = [
 /// Their API version.
 pub(crate) const PACKAGES_VERSION: &str = "cozystack.io/v1alpha1";
 
-/// Kinds of classes that Tenants allow: kind, API version, plural name.
-pub(crate) const CLASSES: [(&str, &str, &str); 4] = [
+/// Volumes, and kinds of classes that Tenants allow: kind, API version, plural name.
+pub(crate) const CLASSES: [(&str, &str, &str); 5] = [
+    ("PersistentVolume", "v1", "persistentvolumes"),
     ("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses"),
     ("RuntimeClass", "node.k8s.io/v1", "runtimeclasses"),
     ("StorageClass", "storage.k8s.io/v1", "storageclasses"),

@@ -29,6 +29,7 @@ mod probe;
 mod refusing;
 mod rights;
 mod tenant;
+mod volume;
 
 pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
@@ -60,6 +61,7 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
         account::spoken_for(),
         minting::named(platform),
         managed::managed(platform),
+        volume::claims(platform),
     ];
     policies.extend(flux::kinds());
     policies.extend(objects::list());

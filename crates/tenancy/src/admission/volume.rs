@@ -1,0 +1,84 @@
+//! Which volumes claims in a tenant's namespaces name: PersistentVolumes are in no namespace, and what another tenant left in one can be read by
+//! whoever gets it.
+//!
+//! As in Capsule, a volume is a tenant's by its label, and a claim that selects volumes selects the tenant's. Besides, one is that was given to a claim of the
+//! tenant's before. Refuses to take for the tenant's what nobody says is.
+
+use serde_json::Value;
+use tenure_api::metadata::TENANT_LABEL;
+
+use super::managed::is_free;
+use super::rights::ADOPT;
+use super::{Case, Findings, Question, Refusal, Rule, limited};
+use crate::realm::TenantFacts;
+
+/// The field of a claim's spec that names a volume, and the one that selects some.
+pub(super) const NAME: &str = "volumeName";
+/// See [`NAME`].
+pub(super) const SELECTOR: &str = "selector";
+
+pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
+    if !case.request.is_about("", "persistentvolumeclaims", &[]) {
+        return Ok(());
+    }
+    let Some((tenant, object)) = limited::find_tenant(case) else {
+        return Ok(());
+    };
+    let old = case.request.old_object;
+    let field = |object: &Value, field: &str| object.pointer("/spec")?.get(field).cloned();
+    let changed = |name: &str| {
+        let new = field(object, name);
+        new.filter(|new| old.and_then(|old| field(old, name)).as_ref() != Some(new))
+    };
+    let (named, selector) = (changed(NAME), changed(SELECTOR));
+    let named = named.as_ref().and_then(Value::as_str).filter(|name| !name.is_empty());
+    let selector = selector.filter(|selector| !selector.is_null());
+    // Kubernetes' own give a claim its volume.
+    if named.is_none() && selector.is_none() || is_free(case) || case.may(&Question::about_tenant(ADOPT, &tenant.name))
+    {
+        return Ok(());
+    }
+    if let Some(selector) = selector {
+        let labels = selector.get("matchLabels").and_then(|labels| labels.get(TENANT_LABEL));
+        if labels.and_then(Value::as_str) != Some(tenant.name.as_str()) {
+            return Err(Refusal {
+                rule: Rule::PersistentVolumes,
+                why: format!("spec.{SELECTOR}: it may select another tenant's PersistentVolumes"),
+                remedy: format!("add {TENANT_LABEL}: {} to its matchLabels", tenant.name),
+            });
+        }
+    }
+    let Some(name) = named else { return Ok(()) };
+    let volume = case.find("", "persistentvolumes", "", name);
+    match volume.is_some_and(|volume| is_of(case, tenant, &volume)) {
+        true => Ok(()),
+        false => Err(Refusal {
+            rule: Rule::PersistentVolumes,
+            why: format!(
+                "spec.{NAME}: PersistentVolume {} isn't known to be Tenant {}'s",
+                limited::shorten(name),
+                tenant.name
+            ),
+            remedy: format!(
+                "leave it away, or let an administrator label the volume {TENANT_LABEL}={}",
+                tenant.name
+            ),
+        }),
+    }
+}
+
+/// Whether a volume bears the tenant's label, or no label and was given to a claim of the tenant's.
+fn is_of(case: Case<'_>, tenant: &TenantFacts, volume: &Value) -> bool {
+    let label = volume
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(TENANT_LABEL));
+    let claimed = volume.pointer("/spec/claimRef/namespace").and_then(Value::as_str);
+    let is_own = |namespace: &str| {
+        let owner = case.facts.tenant_of(namespace);
+        owner.is_some_and(|owner| owner.uid == tenant.uid)
+    };
+    match label {
+        Some(label) => label.as_str() == Some(tenant.name.as_str()) && claimed.is_none_or(is_own),
+        None => claimed.is_some_and(is_own),
+    }
+}
