@@ -40,8 +40,8 @@ impl Mintable {
             Placement::Tenant(_) | Placement::Disputed { .. } => return None,
         };
         let account = named.unwrap_or(default);
-        let is_free = !is_kubernetes_own(namespace) && !(is_platform && account.starts_with(OWN_ACCOUNTS));
-        (is_free && ServiceAccountName::new(account).is_ok()).then_some(account)
+        let is_own = is_kubernetes_own(namespace) || is_platform && account.starts_with(OWN_ACCOUNTS);
+        (!is_own && ServiceAccountName::new(account).is_ok()).then_some(account)
     }
 
     /// Adds what something in a namespace acts as.
