@@ -163,9 +163,9 @@ impl ConfigurationKeeper {
             let resource = self.client.resource_of(wanted).await?;
             let found = self.client.find(&resource, "", CONFIGURATION).await?;
             // As it had to be until now, or, as nobody here knows, before this process began.
-            let before = self.describe(authorities, !has_policies).into_iter();
+            let mut before = self.describe(authorities, !has_policies).into_iter();
+            let before = before.find(|before| before.get("kind") == wanted.get("kind"));
             let before = before.filter(|_| book.policies != Some(has_policies));
-            let before = before.filter(|before| before.get("kind") == wanted.get("kind")).last();
             let Some(difference) = describe_difference(found.as_ref(), (wanted, before.as_ref()), book.was_kept) else {
                 (book.was_kept, book.policies) = (true, Some(has_policies));
                 continue;
