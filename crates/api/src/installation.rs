@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::crds::{CrdError, crds};
 use crate::enforcement::ENFORCEMENT;
 use crate::metadata::{
-    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE,
-    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
-    NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE, PLATFORM_NAMESPACE, SECRET_WRITER,
-    SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
+    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE, KUSTOMIZE_CONTROLLER_LEASE,
+    LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
+    NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE, OWNER_CLUSTER_ROLE, PLATFORM_NAMESPACE,
+    SECRET_WRITER, SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 pub use admission::{ADMISSION_ROLE, admission};
@@ -35,8 +35,6 @@ const POLICING_ROLE: &str = "tenure-policies";
 const METRICS_REVIEWS_BINDING: &str = "tenure-metrics-reviews";
 /// Where events about objects are that are in no namespace.
 const EVENTS_NAMESPACE: &str = "default";
-/// Capsule's ClusterRole of owners, beside the one that lets them delete namespaces.
-const OWNER_CLUSTER_ROLE: &str = "admin";
 
 /// Everything, in an order in which it can be applied.
 ///
@@ -170,13 +168,15 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     })
 }
 
-/// The ClusterRoles that the controller binds: those of lanes, of a tenant's GitOps ServiceAccount, and an owner's that are Capsule's default.
+/// The ClusterRoles that the controller binds: those of lanes, of a tenant's GitOps ServiceAccount, and an owner's that are Capsule's default,
+/// or stand for it in the home namespace.
 fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
     let mut roles = vec![LANE_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE];
     if choice.has_tenants() {
         roles.extend([
             TENANT_GITOPS_CLUSTER_ROLE,
             OWNER_CLUSTER_ROLE,
+            HOME_OWNER_CLUSTER_ROLE,
             NAMESPACE_DELETER_CLUSTER_ROLE,
         ]);
     }

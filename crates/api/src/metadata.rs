@@ -174,6 +174,10 @@ pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
 pub const VIEW_CLUSTER_ROLE: &str = "tenure-view";
 /// Capsule's ClusterRole that lets an owner delete the tenant's namespaces.
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";
+/// The ClusterRole of owners in their tenant's home namespace, in place of `admin`: nothing by which somebody becomes the account that is there.
+pub const HOME_OWNER_CLUSTER_ROLE: &str = "tenure-home-owner";
+/// Kubernetes' ClusterRole that Capsule gives owners, beside the one that lets them delete namespaces.
+pub const OWNER_CLUSTER_ROLE: &str = "admin";
 /// The ClusterRole of an account that its Tenant keeps exclusive: by it policies know who has to show a token.
 pub const SHOW_TOKEN_CLUSTER_ROLE: &str = "tenure-show-token";
 /// Capsule's ClusterRole of owners that lets them make namespaces: only where what they make is judged.

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::installation::ControllerChoice;
 use crate::metadata::{
-    LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
-    SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    HOME_OWNER_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
 /// What a tenant's GitOps ServiceAccount may do in each of the tenant's namespaces: the kinds that applications are made of.
@@ -45,6 +45,7 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
         lane_cluster_role(choice),
         lane_books_cluster_role(choice),
         namespace_deleter_cluster_role(),
+        home_owner_cluster_role(),
         tenant_gitops_cluster_role(),
         view_cluster_role(),
         secret_writer_cluster_role(choice),
@@ -135,13 +136,38 @@ pub fn namespace_deleter_cluster_role() -> Value {
     })
 }
 
+/// What an owner whose Tenant names no ClusterRoles may do in the home namespace, in place of Kubernetes' `admin`: see what is there, and keep
+/// ConfigMaps.
+///
+/// There the account is that the tenant's surfaces act as, and reads meet no admission: whoever may ask for its token, speak in its name, start a
+/// Pod as it or read Secrets is that account, or has its keys. So these are left out, and with Pods whatever makes them; with Secrets, RoleBindings,
+/// by which rights to them could be given back. Pods and what runs in them aren't shown either: what they were started with may be a Secret's.
+#[must_use]
+pub fn home_owner_cluster_role() -> Value {
+    let see = json!(["get", "list", "watch"]);
+    let keep = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
+    let mut rules = vec![
+        json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": keep }),
+        json!({ "apiGroups": [""], "resources": ["events", "limitranges", "namespaces", "persistentvolumeclaims", "resourcequotas", "serviceaccounts", "services"], "verbs": see }),
+        json!({ "apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": see }),
+        json!({ "apiGroups": ["apps"], "resources": ["daemonsets", "deployments", "replicasets", "statefulsets"], "verbs": see }),
+        json!({ "apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": see }),
+        json!({ "apiGroups": ["batch"], "resources": ["cronjobs", "jobs"], "verbs": see }),
+        json!({ "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": see }),
+        json!({ "apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "networkpolicies"], "verbs": see }),
+        json!({ "apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": see }),
+        json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings", "roles"], "verbs": see }),
+    ];
+    rules.extend(list_reconciled_rules());
+    cluster_role(HOME_OWNER_CLUSTER_ROLE, &rules)
+}
+
 /// What `view`, and so `edit` and `admin`, may see of what Tenure reconciles: an owner of a tenant sees why a commit was not applied.
 ///
 /// Writing is left out on purpose, and so are subresources: an owner may be the GitOps account itself, and a repository must
 /// not be able to write Kustomizations. Who may write them is bound to a role of an administrator's own.
 #[must_use]
 pub fn view_cluster_role() -> Value {
-    let see = json!(["get", "list", "watch"]);
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -152,14 +178,20 @@ pub fn view_cluster_role() -> Value {
                 "rbac.authorization.k8s.io/aggregate-to-view": "true"
             }
         },
-        "rules": [
-            { "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see },
-            { "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": see },
-            { "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": see },
-            { "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see },
-            { "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": see }
-        ]
+        "rules": list_reconciled_rules()
     })
+}
+
+/// Seeing what is reconciled.
+fn list_reconciled_rules() -> Vec<Value> {
+    let see = json!(["get", "list", "watch"]);
+    vec![
+        json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": see }),
+        json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": see }),
+        json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see }),
+        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": see }),
+    ]
 }
 
 #[cfg(test)]
@@ -175,6 +207,26 @@ mod tests {
             let resources = rule["resources"].as_array().expect("resources");
             let has_subresource = |resource: &Value| resource.as_str().is_none_or(|text| text.contains(['/', '*']));
             assert!(!resources.iter().any(has_subresource), "{rule}");
+        }
+    }
+
+    /// Nothing that is the tenant's account, or makes somebody it, is among an owner's rights where that account is.
+    #[test]
+    fn an_owner_at_home_comes_neither_to_the_account_nor_to_secrets() {
+        let role = home_owner_cluster_role();
+        let list = |rule: &Value, key: &str| -> Vec<String> {
+            serde_json::from_value(rule[key].clone()).expect("a list of words")
+        };
+        for rule in role["rules"].as_array().expect("rules") {
+            let resources = list(rule, "resources");
+            let is_left_out = |resource: &String| {
+                resource.contains(['/', '*'])
+                    || ["secrets", "pods", "podtemplates", "replicationcontrollers"].contains(&resource.as_str())
+            };
+            assert!(!resources.iter().any(is_left_out), "{rule}");
+            assert!(!list(rule, "apiGroups").contains(&"*".to_owned()), "{rule}");
+            let may_write = list(rule, "verbs") != ["get", "list", "watch"];
+            assert!(!may_write || resources == ["configmaps"], "{rule}");
         }
     }
 }

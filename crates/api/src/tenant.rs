@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::condition::Condition;
+use crate::metadata::{HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE};
 
 /// Who owns the tenant, and what its namespaces may be.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -104,7 +105,8 @@ pub struct TenantOwner {
     /// Annotations of the RoleBindings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// ClusterRoles bound in every namespace; `admin` and `capsule-namespace-deleter` when absent.
+    /// ClusterRoles bound in every namespace; `admin` and `capsule-namespace-deleter` when absent, with `tenure-home-owner` in place of
+    /// `admin` in the home namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_roles: Option<Vec<String>>,
     /// What the owner is.
@@ -231,15 +233,24 @@ pub struct TenantSpace {
 }
 
 impl TenantOwner {
-    /// The ClusterRoles bound for this owner: Capsule's default when none is named.
+    /// The ClusterRoles bound for this owner in namespaces other than the home: Capsule's default when none is named.
     #[must_use]
     pub fn effective_cluster_roles(&self) -> Vec<String> {
-        match &self.cluster_roles {
-            Some(roles) => roles.clone(),
-            None => vec![
-                "admin".to_owned(),
-                crate::metadata::NAMESPACE_DELETER_CLUSTER_ROLE.to_owned(),
-            ],
-        }
+        self.cluster_roles
+            .clone()
+            .unwrap_or_else(|| default_cluster_roles(OWNER_CLUSTER_ROLE))
     }
+
+    /// Those in the home namespace, where an account is that others must not be: when none is named, nothing that leads to it. What an
+    /// administrator names he gets there, too.
+    #[must_use]
+    pub fn cluster_roles_at_home(&self) -> Vec<String> {
+        self.cluster_roles
+            .clone()
+            .unwrap_or_else(|| default_cluster_roles(HOME_OWNER_CLUSTER_ROLE))
+    }
+}
+
+fn default_cluster_roles(first: &str) -> Vec<String> {
+    vec![first.to_owned(), NAMESPACE_DELETER_CLUSTER_ROLE.to_owned()]
 }

@@ -99,6 +99,13 @@ impl Scene {
         ] {
             stage.admin.apply(object).await.unwrap();
         }
+        // At home too, where owners have less by themselves: the boundary must not hang on that either.
+        for tenant in [&evil, &alpha] {
+            let owner =
+                json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": format!("{tenant}-owner") });
+            let bound = lanes::binding("RoleBinding", Some(tenant), "owner", "admin", &owner);
+            stage.admin.apply(bound).await.unwrap();
+        }
         let mallory = stage.admin.impersonating(&owner).unwrap();
         Self {
             stage,

@@ -36,6 +36,7 @@ mod receivers;
 mod references;
 mod registries;
 mod requests;
+mod rights;
 mod secrets;
 mod sources;
 mod stage;

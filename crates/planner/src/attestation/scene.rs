@@ -2,7 +2,10 @@
 //! suffix, hangs under the first or the second Tenant, and ends with it.
 
 use serde_json::{Value, json};
-use tenure_api::metadata::{ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE};
+use tenure_api::metadata::{
+    ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE,
+};
 use tenure_tenancy::admission::make_owner_reference;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -72,12 +75,16 @@ impl Names {
     /// The first and the second Tenant.
     #[must_use]
     pub fn write_tenants(&self) -> [Value; 2] {
-        let owner = |name: &str| json!([{ "kind": "ServiceAccount", "name": self.user(&self.platform, name) }]);
+        let other_owner = json!([{ "kind": "ServiceAccount", "name": self.user(&self.platform, &self.other_owner()) }]);
         [
             self.write_tenant(
                 &self.tenant(),
                 json!({
-                    "owners": owner(&self.owner()),
+                    // At home too, where an owner has less unless roles are named: admission has to stop what RBAC lets pass.
+                    "owners": [{
+                        "kind": "ServiceAccount", "name": self.user(&self.platform, &self.owner()),
+                        "clusterRoles": [OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE],
+                    }],
                     "forceTenantPrefix": true,
                     "namespaceOptions": { "quota": ROOM, "forbiddenLabels": { "denied": [DENIED] } },
                     "containerRegistries": { "allowed": [REGISTRY] },
@@ -93,7 +100,7 @@ impl Names {
             ),
             self.write_tenant(
                 &self.neighbour(),
-                json!({ "owners": owner(&self.other_owner()), "cordoned": true, "preventDeletion": true }),
+                json!({ "owners": other_owner, "cordoned": true, "preventDeletion": true }),
             ),
         ]
     }

@@ -1,6 +1,6 @@
 //! What a Tenant has in each of its namespaces: a RoleBinding an owner and role, and the GitOps ServiceAccount with its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -31,20 +31,15 @@ pub(super) fn list_wanted(
     taken: &Taken,
     problems: &mut Vec<String>,
 ) -> Vec<Wanted> {
+    let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
+    let account = home.map(|home| (home, name_gitops_account(facts, home)));
+    let acting = account
+        .as_ref()
+        .and_then(|(home, account)| Some(account_subject(home, account.as_ref().ok()?)));
     let mut bindings: Vec<Binding> = Vec::new();
     for owner in &snapshot.tenant.spec.owners {
         match owner_subject(owner) {
-            Ok(subject) => {
-                for role in owner.effective_cluster_roles() {
-                    bindings.push(Binding {
-                        name: managed_name(&[&owner.kind, &owner.name, &role]),
-                        role,
-                        subjects: vec![subject.clone()],
-                        labels: owner.labels.clone().unwrap_or_default(),
-                        annotations: owner.annotations.clone().unwrap_or_default(),
-                    });
-                }
-            }
+            Ok(subject) => bindings.extend(bind_owner(owner, &subject, acting.as_ref())),
             Err(problem) => problems.push(problem),
         }
     }
@@ -57,6 +52,7 @@ pub(super) fn list_wanted(
         let key = Value::Array(subjects.clone()).to_string();
         bindings.push(Binding {
             name: managed_name(&["additional", &additional.cluster_role_name, &key]),
+            place: Place::Everywhere,
             role: additional.cluster_role_name.clone(),
             subjects,
             labels: additional.labels.clone().unwrap_or_default(),
@@ -70,31 +66,28 @@ pub(super) fn list_wanted(
     } else if settings.is_guarded {
         wanted.push(bind_provisioners(snapshot, facts));
     }
-    let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
-    if let Some(home) = home {
-        match name_gitops_account(facts, home) {
-            Err(denial) => problems.push(denial.message),
-            Ok(account) => {
-                // One that an administrator named otherwise is the administrator's to make; its rights are an owner's.
-                if account.as_str() == format!("{}{TENANT_GITOPS_SUFFIX}", facts.name) {
-                    wanted.push(service_account(snapshot, home, &account));
-                    bindings.push(Binding {
-                        name: GITOPS_BINDING.to_owned(),
-                        role: TENANT_GITOPS_CLUSTER_ROLE.to_owned(),
-                        subjects: vec![
-                            json!({ "kind": "ServiceAccount", "name": account.as_str(), "namespace": home.as_str() }),
-                        ],
-                        labels: std::collections::BTreeMap::new(),
-                        annotations: std::collections::BTreeMap::new(),
-                    });
-                }
-            }
+    match account {
+        Some((_, Err(denial))) => problems.push(denial.message),
+        // One that an administrator named otherwise is the administrator's to make; its rights are an owner's.
+        Some((home, Ok(account))) if account.as_str() == format!("{}{TENANT_GITOPS_SUFFIX}", facts.name) => {
+            wanted.push(service_account(snapshot, home, &account));
+            bindings.push(Binding {
+                name: GITOPS_BINDING.to_owned(),
+                place: Place::Everywhere,
+                role: TENANT_GITOPS_CLUSTER_ROLE.to_owned(),
+                subjects: vec![account_subject(home, &account)],
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
+            });
         }
+        Some(_) | None => {}
     }
-    bindings.sort_by(|one, other| one.name.cmp(&other.name));
+    // Who is an owner twice has what either gives him: of two that are one, the first holds, and it reaches further.
+    bindings.sort_by(|one, other| (&one.name, one.place).cmp(&(&other.name, other.place)));
     bindings.dedup_by(|one, other| one.name == other.name);
     for namespace in taken.owned.keys() {
-        for binding in &bindings {
+        let is_home = home == Some(namespace);
+        for binding in bindings.iter().filter(|binding| binding.place.has(is_home)) {
             wanted.push(role_binding(snapshot, namespace, binding));
         }
     }
@@ -121,12 +114,60 @@ pub(super) fn advise_on_refused(wanted: &[Wanted], memory: &Memory) -> Option<St
     ))
 }
 
+/// In which of the tenant's namespaces somebody is bound; what reaches furthest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Everywhere,
+    Home,
+    Elsewhere,
+}
+
+impl Place {
+    fn has(self, is_home: bool) -> bool {
+        match self {
+            Self::Everywhere => true,
+            Self::Home => is_home,
+            Self::Elsewhere => !is_home,
+        }
+    }
+}
+
+/// What an owner is bound to. In the home namespace that is less where the Tenant names no roles, but for the account itself: what it has of its
+/// own is no way to it.
+fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>) -> Vec<Binding> {
+    let everywhere = owner.effective_cluster_roles();
+    let at_home = match acting == Some(subject) {
+        true => everywhere.clone(),
+        false => owner.cluster_roles_at_home(),
+    };
+    let roles: BTreeSet<&String> = everywhere.iter().chain(&at_home).collect();
+    let bind = |role: &String| Binding {
+        name: managed_name(&[&owner.kind, &owner.name, role]),
+        place: match (everywhere.contains(role), at_home.contains(role)) {
+            (true, true) => Place::Everywhere,
+            (true, false) => Place::Elsewhere,
+            (false, _) => Place::Home,
+        },
+        role: role.clone(),
+        subjects: vec![subject.clone()],
+        labels: owner.labels.clone().unwrap_or_default(),
+        annotations: owner.annotations.clone().unwrap_or_default(),
+    };
+    roles.into_iter().map(bind).collect()
+}
+
+/// The account that the tenant's surfaces act as, as RoleBindings name it, and an owner that is one.
+fn account_subject(home: &NamespaceName, account: &ServiceAccountName) -> Value {
+    json!({ "kind": "ServiceAccount", "name": account.as_str(), "namespace": home.as_str() })
+}
+
 struct Binding {
     name: String,
+    place: Place,
     role: String,
     subjects: Vec<Value>,
-    labels: std::collections::BTreeMap<String, String>,
-    annotations: std::collections::BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
 }
 
 /// `capsule:managed:<hash>`: one name for one meaning, since a RoleBinding's role can't be changed.

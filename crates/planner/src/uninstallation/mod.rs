@@ -16,15 +16,16 @@ use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::CONFIGURATION;
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
+    CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, HOME_OWNER_CLUSTER_ROLE, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
     NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, SECRET_WRITER,
     TENANT_GITOPS_CLUSTER_ROLE, TENURE_FINALIZER, VIEW_CLUSTER_ROLE,
 };
 use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
 /// ClusterRoles of the installation that people and tenants hold: they go with the kinds, not with the controllers.
-const HELD_BY_OTHERS: [&str; 3] = [
+const HELD_BY_OTHERS: [&str; 4] = [
     TENANT_GITOPS_CLUSTER_ROLE,
+    HOME_OWNER_CLUSTER_ROLE,
     NAMESPACE_DELETER_CLUSTER_ROLE,
     VIEW_CLUSTER_ROLE,
 ];

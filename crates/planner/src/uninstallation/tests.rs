@@ -67,6 +67,7 @@ fn whole() -> Snapshot {
         definition("kustomize.toolkit.fluxcd.io", "Kustomization"),
         definition("capsule.clastix.io", "Tenant"),
         object("ClusterRole", "", TENANT_GITOPS_CLUSTER_ROLE),
+        object("ClusterRole", "", HOME_OWNER_CLUSTER_ROLE),
         object("Namespace", "", PLATFORM_NAMESPACE),
         object("ServiceAccount", PLATFORM_NAMESPACE, CONTROLLER_SERVICE_ACCOUNT),
         object("ClusterRole", "", "tenure-controller"),

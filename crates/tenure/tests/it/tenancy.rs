@@ -205,7 +205,7 @@ async fn as_administrator(data: &Path, path: &str, patch: &Value) -> Result<Valu
 async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
     let place = Place::new();
     let data = place.folder.path().join("data");
-    let spec = json!({ "owners": [{ "kind": "User", "name": "rita" }] });
+    let spec = json!({ "owners": [{ "kind": "User", "name": "rita", "clusterRoles": ["admin"] }] });
     make_tenant(&data, "red", spec.clone()).await;
     let tenant = "/apis/capsule.clastix.io/v1beta2/tenants/red";
     until(&data, tenant, |tenant| {
@@ -213,7 +213,7 @@ async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
     })
     .await;
 
-    // An owner has Kubernetes' role admin in the home namespace, which may ask for tokens, start Pods and store tokens.
+    // Who names Kubernetes' role admin for an owner lets her ask for tokens, start Pods and store tokens in the home namespace, too.
     let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
     let accounts = "/api/v1/namespaces/red/serviceaccounts/red-gitops/token";
     ask(&data, "rita", Method::POST, accounts, &token).await.unwrap();
@@ -260,7 +260,8 @@ async fn a_quota_for_all_namespaces_of_a_tenant_is_counted_and_kept() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     let spec = json!({
-        "owners": [{ "kind": "User", "name": "alice" }], "resourceQuotas": { "items": [{ "hard": { "services": "3" } }] }
+        "owners": [{ "kind": "User", "name": "alice", "clusterRoles": ["admin"] }],
+        "resourceQuotas": { "items": [{ "hard": { "services": "3" } }] }
     });
     make_tenant(&data, "crew", spec).await;
     let binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capsule:crew:namespace-provisioner";

@@ -1,0 +1,105 @@
+//! What a Tenant binds in which of its namespaces: owners have less where the account lives.
+
+use serde_json::{Value, json};
+use tenure_planner::Live;
+use tenure_planner::tenant::Snapshot;
+
+use crate::tenant::{record, settle};
+
+/// The home, and another namespace of Tenant blue.
+fn namespaces() -> Value {
+    let owners = json!([{ "name": "blue", "uid": "t" }]);
+    let namespace = |name: &str| json!({ "name": name, "uid": format!("uid-{name}"), "tenantLabel": "blue", "tenantOwners": owners });
+    json!([namespace("blue"), namespace("blue-dev")])
+}
+
+/// Tenant blue with this spec, and with both namespaces as its own.
+fn snapshot(spec: Value) -> Snapshot {
+    let mut snapshot = crate::tenant::snapshot(spec, namespaces());
+    record(&mut snapshot, &[("blue", "uid-blue"), ("blue-dev", "uid-blue-dev")]);
+    snapshot
+}
+
+/// `namespace role subject`, of every RoleBinding that a Tenant of this spec makes.
+fn list_bound(spec: Value, annotations: Value) -> Vec<String> {
+    let mut snapshot = snapshot(spec);
+    snapshot.tenant.metadata.annotations = serde_json::from_value(annotations).unwrap();
+    settle(&mut snapshot);
+    let objects = snapshot.live.values().filter_map(Live::object);
+    let bindings = objects.filter(|object| object["kind"] == "RoleBinding");
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut bound: Vec<String> = bindings
+        .map(|binding| {
+            let (metadata, role) = (&binding["metadata"], &binding["roleRef"]["name"]);
+            let subject = &binding["subjects"][0]["name"];
+            format!("{} {} {}", text(&metadata["namespace"]), text(role), text(subject))
+        })
+        .collect();
+    bound.sort();
+    bound
+}
+
+/// The same, of one subject.
+fn list_bound_to(subject: &str, owners: Value) -> Vec<String> {
+    let bound = list_bound(json!({ "owners": owners }), json!({}));
+    let of_subject = |line: String| line.strip_suffix(&format!(" {subject}")).map(str::to_owned);
+    bound.into_iter().filter_map(of_subject).collect()
+}
+
+#[test]
+fn an_owner_without_roles_of_its_own_has_less_at_home() {
+    let alice = json!({ "kind": "User", "name": "alice" });
+    let named = json!({ "kind": "User", "name": "alice", "clusterRoles": ["admin"] });
+    let less = [
+        "blue capsule-namespace-deleter",
+        "blue tenure-home-owner",
+        "blue-dev admin",
+        "blue-dev capsule-namespace-deleter",
+    ];
+    assert_eq!(list_bound_to("alice", json!([alice])), less);
+    assert_eq!(
+        list_bound_to("alice", json!([named])),
+        ["blue admin", "blue-dev admin"],
+        "what an administrator names reaches everywhere"
+    );
+    // Who is an owner twice has both, in either order.
+    let both = [
+        "blue admin",
+        "blue capsule-namespace-deleter",
+        "blue tenure-home-owner",
+        "blue-dev admin",
+        "blue-dev capsule-namespace-deleter",
+    ];
+    assert_eq!(list_bound_to("alice", json!([alice, named])), both);
+    assert_eq!(list_bound_to("alice", json!([named, alice])), both);
+}
+
+/// The account that surfaces act as is no way to itself, so it has at home what it has elsewhere. Of several, nobody knows which it is.
+#[test]
+fn the_account_itself_has_at_home_what_it_has_elsewhere() {
+    let account =
+        |name: &str| json!({ "kind": "ServiceAccount", "name": format!("system:serviceaccount:blue:{name}") });
+    let elsewhere = json!({ "kind": "ServiceAccount", "name": "system:serviceaccount:blue-dev:robot" });
+    assert_eq!(
+        list_bound_to("robot", json!([account("robot")])),
+        [
+            "blue admin",
+            "blue capsule-namespace-deleter",
+            "blue-dev admin",
+            "blue-dev capsule-namespace-deleter",
+        ]
+    );
+    let others = [
+        json!([account("robot"), account("second")]),
+        json!([account("robot"), account("blue-gitops")]),
+        json!([elsewhere]),
+    ];
+    for owners in others {
+        let bound = list_bound_to("robot", owners.clone());
+        assert!(
+            bound.contains(&"blue tenure-home-owner".to_owned()),
+            "{owners}: {bound:?}"
+        );
+        assert!(!bound.contains(&"blue admin".to_owned()), "{owners}: {bound:?}");
+    }
+}
