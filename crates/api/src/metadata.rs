@@ -130,6 +130,9 @@ pub const MINTABLE_ACCOUNTS: &str = "tenure.dev/mintable-accounts";
 pub const GITOPS_ACCOUNT: &str = "tenure.dev/gitops-account";
 /// Value of [`GITOPS_ACCOUNT`]: it is refused.
 pub const GITOPS_ACCOUNT_EXCLUSIVE: &str = "exclusive";
+/// Annotation on a Tenant: the ClusterRole that its generated GitOps ServiceAccount has in each of its namespaces, in place of Tenure's own. Tenants are
+/// an administrator's to write, and which roles may be bound at all says RBAC.
+pub const GITOPS_CLUSTER_ROLE: &str = "tenure.dev/gitops-cluster-role";
 /// How the names of Tenants begin that `tenure attest` makes.
 pub const ATTEST_PREFIX: &str = "attest-";
 /// Label on a Tenant that `tenure attest` made: `true`.
@@ -168,6 +171,8 @@ pub const LANE_BOOKS_CLUSTER_ROLE: &str = "tenure-lane-books";
 
 /// The narrow ClusterRole that a tenant's GitOps ServiceAccount is bound to in each of the tenant's namespaces.
 pub const TENANT_GITOPS_CLUSTER_ROLE: &str = "tenure-tenant-gitops";
+/// The ClusterRole of a GitOps ServiceAccount that writes nothing but Cozystack's applications, where a Tenant names it.
+pub const TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE: &str = "tenure-tenant-gitops-cozystack";
 /// What a tenant's GitOps ServiceAccount is called: the tenant's name and this.
 pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
 /// The ClusterRole that lets whoever may view a namespace see what is reconciled there.

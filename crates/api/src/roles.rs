@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::installation::ControllerChoice;
 use crate::metadata::{
     HOME_OWNER_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
+    VIEW_CLUSTER_ROLE,
 };
 
 /// What a tenant's GitOps ServiceAccount may do in each of the tenant's namespaces: the kinds that applications are made of.
@@ -39,6 +40,23 @@ pub fn tenant_gitops_cluster_role() -> Value {
     })
 }
 
+/// What a tenant's GitOps ServiceAccount may do where its Tenant names this role: keep Cozystack's applications, which the platform makes everything
+/// else of (Cozystack's "GitOps Configuration Surfaces", the tenant's surface).
+///
+/// It reads what substituting variables from ConfigMaps takes, and no Secret: a deploy key is read by a Role of its own, and another Secret that a
+/// source names by one that an administrator makes for it.
+#[must_use]
+pub fn tenant_gitops_cozystack_cluster_role() -> Value {
+    let keep = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
+    cluster_role(
+        TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
+        &[
+            json!({ "apiGroups": ["apps.cozystack.io"], "resources": ["*"], "verbs": keep }),
+            json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"] }),
+        ],
+    )
+}
+
 /// Every ClusterRole that Tenure brings, with the rights of lanes that the controllers need which are on.
 pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
     vec![
@@ -47,6 +65,7 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
         namespace_deleter_cluster_role(),
         home_owner_cluster_role(),
         tenant_gitops_cluster_role(),
+        tenant_gitops_cozystack_cluster_role(),
         view_cluster_role(),
         secret_writer_cluster_role(choice),
     ]
@@ -207,6 +226,19 @@ mod tests {
             let resources = rule["resources"].as_array().expect("resources");
             let has_subresource = |resource: &Value| resource.as_str().is_none_or(|text| text.contains(['/', '*']));
             assert!(!resources.iter().any(has_subresource), "{rule}");
+        }
+    }
+
+    #[test]
+    fn an_account_of_cozystacks_writes_its_applications_and_nothing_else() {
+        let role = tenant_gitops_cozystack_cluster_role();
+        for rule in role["rules"].as_array().expect("rules") {
+            let is_applications = rule["apiGroups"] == json!(["apps.cozystack.io"]);
+            assert!(
+                is_applications || rule["verbs"] == json!(["get", "list", "watch"]),
+                "{rule}"
+            );
+            assert!(is_applications || rule["resources"] == json!(["configmaps"]), "{rule}");
         }
     }
 

@@ -4,8 +4,8 @@ use http::Request;
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
 
-use crate::stage::Stage;
-use crate::tenants::{adopt, tenant};
+use crate::stage::{Stage, condition};
+use crate::tenants::{TENANT, adopt, tenant};
 
 /// What somebody asks: verb, resource with its subresource, and a name or none.
 type Ask = (&'static str, &'static str, &'static str);
@@ -90,11 +90,63 @@ async fn an_owner_is_not_the_account_where_that_lives() {
     check(&stage, owner, "rights-blue", &ways, false).await;
     // Who names roles decides himself.
     let named = json!({ "spec": { "owners": [{ "kind": "User", "name": owner, "clusterRoles": ["admin"] }] } });
+    stage.admin.patch(TENANT, ("", "rights-blue"), named).await.unwrap();
+    check(&stage, owner, "rights-blue", &ways, true).await;
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_administrator_chooses_what_a_repository_may_write() {
+    let stage = Stage::set("chosen").await;
+    tenant(&stage, "chosen-blue").await;
+    let account = "system:serviceaccount:chosen-blue:chosen-blue-gitops";
+    let usual = [("create", "configmaps", ""), ("create", "apps:deployments", "")];
+    check(&stage, account, "chosen-blue", &usual, true).await;
+    let named = |role: Value| json!({ "metadata": { "annotations": { "tenure.dev/gitops-cluster-role": role } } });
+    let choose = async |role: Value| {
+        stage
+            .admin
+            .patch(TENANT, ("", "chosen-blue"), named(role))
+            .await
+            .unwrap();
+    };
+    choose(json!("tenure-tenant-gitops-cozystack")).await;
+    let applications = [
+        ("create", "apps.cozystack.io:kuberneteses", ""),
+        ("delete", "apps.cozystack.io:postgreses", "db"),
+        ("get", "configmaps", "variables"),
+    ];
+    check(&stage, account, "chosen-blue", &applications, true).await;
+    check(&stage, account, "chosen-blue", &usual, false).await;
+    check(&stage, account, "chosen-blue", &[("get", "secrets", "any")], false).await;
+
+    // One that the controllers may not bind is bound by an administrator's word, and by nobody before.
+    let rules = json!([{ "apiGroups": [""], "resources": ["services"], "verbs": ["create"] }]);
+    let role = |name: &str, rules: Value| json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules });
+    stage.admin.apply(role("chosen-own", rules)).await.unwrap();
+    choose(json!("chosen-own")).await;
+    let is_refused = |tenant: Option<&Value>| {
+        let ready = tenant.and_then(|tenant| condition(tenant, "Ready"));
+        let message = ready.and_then(|ready| ready["message"].as_str());
+        message.is_some_and(|message| message.contains("the verb bind on clusterroles by name, for chosen-own"))
+    };
+    stage.until(TENANT, ("", "chosen-blue"), is_refused).await;
+    check(&stage, account, "chosen-blue", &[("create", "services", "")], false).await;
+    let bind = json!([{
+        "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"], "resourceNames": ["chosen-own"]
+    }]);
+    stage.admin.apply(role("chosen-binds-own", bind)).await.unwrap();
+    let controller = json!({ "kind": "ServiceAccount", "namespace": "tenure-system", "name": "tenure-controller" });
     stage
         .admin
-        .patch(crate::tenants::TENANT, ("", "rights-blue"), named)
+        .apply(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "chosen-binds-own" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "chosen-binds-own" },
+            "subjects": [controller]
+        }))
         .await
         .unwrap();
-    check(&stage, owner, "rights-blue", &ways, true).await;
+    // It is tried again when its pause is over, and at once when the Tenant changes.
+    check(&stage, account, "chosen-blue", &[("create", "services", "")], true).await;
     stage.end().await;
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, PLATFORM_NAMESPACE,
-    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
+    CONTROLLER_SERVICE_ACCOUNT, GITOPS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_PROVISIONER_CLUSTER_ROLE,
+    PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -21,7 +21,7 @@ use crate::dependents::{Memory, Wanted};
 use crate::refusal::Reason;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Name of the RoleBinding of the GitOps ServiceAccount.
+/// Name of the RoleBinding of the GitOps ServiceAccount, and how the name begins of one to another role.
 const GITOPS_BINDING: &str = "tenure:gitops";
 
 /// Everything that is to be in the tenant's namespaces.
@@ -66,21 +66,21 @@ pub(super) fn list_wanted(
     } else if settings.is_guarded {
         wanted.push(bind_provisioners(snapshot, facts));
     }
+    let named = find_named_role(snapshot);
     match account {
         Some((_, Err(denial))) => problems.push(denial.message),
-        // One that an administrator named otherwise is the administrator's to make; its rights are an owner's.
         Some((home, Ok(account))) if account.as_str() == format!("{}{TENANT_GITOPS_SUFFIX}", facts.name) => {
             wanted.push(service_account(snapshot, home, &account));
-            bindings.push(Binding {
-                name: GITOPS_BINDING.to_owned(),
-                place: Place::Everywhere,
-                role: TENANT_GITOPS_CLUSTER_ROLE.to_owned(),
-                subjects: vec![account_subject(home, &account)],
-                labels: BTreeMap::new(),
-                annotations: BTreeMap::new(),
-            });
+            bindings.extend(bind_account(named, &account_subject(home, &account)));
         }
-        Some(_) | None => {}
+        // One that an administrator named otherwise is the administrator's to make; its rights are an owner's.
+        Some((_, Ok(account))) => problems.extend(named.map(|role| {
+            format!(
+                "metadata.annotations[{GITOPS_CLUSTER_ROLE}]: {role} is bound to nobody, since the tenant's surfaces act as ServiceAccount {account}, an owner: \
+                 name it in that owner's clusterRoles, and leave the annotation away"
+            )
+        })),
+        None => {}
     }
     // Who is an owner twice has what either gives him: of two that are one, the first holds, and it reaches further.
     bindings.sort_by(|one, other| (&one.name, one.place).cmp(&(&other.name, other.place)));
@@ -156,6 +156,29 @@ fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>) -> V
     roles.into_iter().map(bind).collect()
 }
 
+/// The ClusterRole that an administrator chose for the generated account.
+fn find_named_role(snapshot: &Snapshot) -> Option<&str> {
+    let annotations = snapshot.tenant.metadata.annotations.as_ref()?;
+    let named = annotations.get(GITOPS_CLUSTER_ROLE)?;
+    Some(named.as_str()).filter(|named| !named.is_empty())
+}
+
+/// What the generated account is bound to. The name follows from the role, since a RoleBinding's can't be changed.
+fn bind_account(named: Option<&str>, subject: &Value) -> Vec<Binding> {
+    let bind = |name: String, role: &str| Binding {
+        name,
+        place: Place::Everywhere,
+        role: role.to_owned(),
+        subjects: vec![subject.clone()],
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    };
+    match named {
+        Some(role) => vec![bind(format!("{GITOPS_BINDING}:{}", hash(&[role])), role)],
+        None => vec![bind(GITOPS_BINDING.to_owned(), TENANT_GITOPS_CLUSTER_ROLE)],
+    }
+}
+
 /// The account that the tenant's surfaces act as, as RoleBindings name it, and an owner that is one.
 fn account_subject(home: &NamespaceName, account: &ServiceAccountName) -> Value {
     json!({ "kind": "ServiceAccount", "name": account.as_str(), "namespace": home.as_str() })
@@ -172,9 +195,12 @@ struct Binding {
 
 /// `capsule:managed:<hash>`: one name for one meaning, since a RoleBinding's role can't be changed.
 fn managed_name(parts: &[&str]) -> String {
+    format!("capsule:managed:{}", hash(parts))
+}
+
+fn hash(parts: &[&str]) -> String {
     let digest = Sha256::digest(parts.join("\u{0}").as_bytes());
-    let hash: String = hex::encode(digest).chars().take(16).collect();
-    format!("capsule:managed:{hash}")
+    hex::encode(digest).chars().take(16).collect()
 }
 
 fn owner_subject(owner: &TenantOwner) -> Result<Value, String> {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use tenure_planner::Live;
-use tenure_planner::tenant::Snapshot;
+use tenure_planner::tenant::{Attempt, Snapshot};
 
-use crate::tenant::{record, settle};
+use crate::tenant::{now, record, settle};
 
 /// The home, and another namespace of Tenant blue.
 fn namespaces() -> Value {
@@ -102,4 +102,47 @@ fn the_account_itself_has_at_home_what_it_has_elsewhere() {
         );
         assert!(!bound.contains(&"blue admin".to_owned()), "{owners}: {bound:?}");
     }
+}
+
+#[test]
+fn an_administrator_chooses_what_the_account_may_write() {
+    let named = |role: &str| json!({ "tenure.dev/gitops-cluster-role": role });
+    let of_role = |role: &str| {
+        [
+            format!("blue {role} blue-gitops"),
+            format!("blue-dev {role} blue-gitops"),
+        ]
+    };
+    let chosen = list_bound(json!({}), named("tenure-tenant-gitops-cozystack"));
+    assert_eq!(chosen, of_role("tenure-tenant-gitops-cozystack"), "and nothing besides");
+    let default = list_bound(json!({}), json!({}));
+    assert_eq!(list_bound(json!({}), named("")), default);
+
+    // Another choice later is another RoleBinding, and the first one goes.
+    let mut snapshot = snapshot(json!({}));
+    settle(&mut snapshot);
+    snapshot.tenant.metadata.annotations = serde_json::from_value(named("mine")).unwrap();
+    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    let (steps, plan) = settle(&mut snapshot);
+    let count = |verb: &str| {
+        steps
+            .iter()
+            .filter(|step| step.starts_with(&format!("{verb} RoleBinding/")))
+            .count()
+    };
+    assert_eq!((count("apply"), count("delete")), (2, 2), "{steps:?}");
+    assert!(plan.to_string().contains("Ready=True"), "{plan}");
+}
+
+/// An account that an administrator made has the roles that the Tenant names for it as an owner.
+#[test]
+fn a_role_for_an_account_that_is_not_generated_is_said_to_be_nobodys() {
+    let owners =
+        json!([{ "kind": "ServiceAccount", "name": "system:serviceaccount:blue:robot", "clusterRoles": ["edit"] }]);
+    let mut snapshot = snapshot(json!({ "owners": owners }));
+    let named = json!({ "tenure.dev/gitops-cluster-role": "mine" });
+    snapshot.tenant.metadata.annotations = serde_json::from_value(named).unwrap();
+    let plan = settle(&mut snapshot).1.to_string();
+    assert!(plan.contains("mine is bound to nobody"), "{plan}");
+    assert!(plan.contains("name it in that owner's clusterRoles"), "{plan}");
 }
