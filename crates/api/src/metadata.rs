@@ -169,8 +169,10 @@ pub const LANE_CLUSTER_ROLE: &str = "tenure-lane";
 /// The ClusterRole of a lane in Kubernetes' own namespaces: its books alone.
 pub const LANE_BOOKS_CLUSTER_ROLE: &str = "tenure-lane-books";
 
-/// The narrow ClusterRole that a tenant's GitOps ServiceAccount is bound to in each of the tenant's namespaces.
+/// The narrow ClusterRole that a tenant's GitOps ServiceAccount is bound to in the tenant's namespaces other than its home.
 pub const TENANT_GITOPS_CLUSTER_ROLE: &str = "tenure-tenant-gitops";
+/// The same in the home namespace, where deploy keys are: Secrets by name only.
+pub const TENANT_GITOPS_HOME_CLUSTER_ROLE: &str = "tenure-tenant-gitops-home";
 /// The ClusterRole of a GitOps ServiceAccount that writes nothing but Cozystack's applications, where a Tenant names it.
 pub const TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE: &str = "tenure-tenant-gitops-cozystack";
 /// What a tenant's GitOps ServiceAccount is called: the tenant's name and this.

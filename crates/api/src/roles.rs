@@ -6,10 +6,10 @@ use crate::installation::ControllerChoice;
 use crate::metadata::{
     HOME_OWNER_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
     NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
-    VIEW_CLUSTER_ROLE,
+    TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
-/// What a tenant's GitOps ServiceAccount may do in each of the tenant's namespaces: the kinds that applications are made of.
+/// What a tenant's GitOps ServiceAccount may do in the tenant's namespaces: the kinds that applications are made of.
 ///
 /// Left out on purpose: Flux's and Tenure's own kinds (a repository must not be able to add another identity's work), `exec` and
 /// `attach`, ResourceQuota and LimitRange (they bound the tenant), tokens, and everything cluster-scoped. Roles and RoleBindings
@@ -17,27 +17,39 @@ use crate::metadata::{
 #[must_use]
 pub fn tenant_gitops_cluster_role() -> Value {
     let all = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": { "name": TENANT_GITOPS_CLUSTER_ROLE, "labels": { MANAGED_BY: MANAGED_BY_TENURE } },
-        "rules": [
-            {
-                "apiGroups": [""],
-                "resources": ["configmaps", "persistentvolumeclaims", "pods", "podtemplates", "replicationcontrollers", "secrets", "serviceaccounts", "services"],
-                "verbs": all
-            },
-            { "apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "watch", "create", "patch"] },
-            { "apiGroups": [""], "resources": ["endpoints", "limitranges", "resourcequotas"], "verbs": ["get", "list", "watch"] },
-            { "apiGroups": ["apps"], "resources": ["daemonsets", "deployments", "replicasets", "statefulsets"], "verbs": all },
-            { "apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": all },
-            { "apiGroups": ["batch"], "resources": ["cronjobs", "jobs"], "verbs": all },
-            { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"] },
-            { "apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "networkpolicies"], "verbs": all },
-            { "apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": all },
-            { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings", "roles"], "verbs": all }
-        ]
-    })
+    cluster_role(TENANT_GITOPS_CLUSTER_ROLE, &list_application_rules(&all))
+}
+
+/// The same in the home namespace, but for Secrets, of which it may read those alone whose names it knows.
+///
+/// There are the keys of its sources, each with a Role of its own, and whatever else sources, decryption and variables name. It is read by name, and
+/// so is what Git applies; nobody needs a list. Which names those are can't stand here, as all tenants share the role, and the answer to each write is
+/// the whole Secret: so `get` is left, or nothing from Git could be a Secret there.
+#[must_use]
+pub fn tenant_gitops_home_cluster_role() -> Value {
+    let by_name = json!(["get", "create", "update", "patch", "delete"]);
+    cluster_role(TENANT_GITOPS_HOME_CLUSTER_ROLE, &list_application_rules(&by_name))
+}
+
+fn list_application_rules(secrets: &Value) -> Vec<Value> {
+    let all = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
+    vec![
+        json!({
+            "apiGroups": [""],
+            "resources": ["configmaps", "persistentvolumeclaims", "pods", "podtemplates", "replicationcontrollers", "serviceaccounts", "services"],
+            "verbs": all
+        }),
+        json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": secrets }),
+        json!({ "apiGroups": [""], "resources": ["events"], "verbs": ["get", "list", "watch", "create", "patch"] }),
+        json!({ "apiGroups": [""], "resources": ["endpoints", "limitranges", "resourcequotas"], "verbs": ["get", "list", "watch"] }),
+        json!({ "apiGroups": ["apps"], "resources": ["daemonsets", "deployments", "replicasets", "statefulsets"], "verbs": all }),
+        json!({ "apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": all }),
+        json!({ "apiGroups": ["batch"], "resources": ["cronjobs", "jobs"], "verbs": all }),
+        json!({ "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"] }),
+        json!({ "apiGroups": ["networking.k8s.io"], "resources": ["ingresses", "networkpolicies"], "verbs": all }),
+        json!({ "apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": all }),
+        json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings", "roles"], "verbs": all }),
+    ]
 }
 
 /// What a tenant's GitOps ServiceAccount may do where its Tenant names this role: keep Cozystack's applications, which the platform makes everything
@@ -65,6 +77,7 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
         namespace_deleter_cluster_role(),
         home_owner_cluster_role(),
         tenant_gitops_cluster_role(),
+        tenant_gitops_home_cluster_role(),
         tenant_gitops_cozystack_cluster_role(),
         view_cluster_role(),
         secret_writer_cluster_role(choice),

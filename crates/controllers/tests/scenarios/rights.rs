@@ -4,8 +4,9 @@ use http::Request;
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
 
-use crate::stage::{Stage, condition};
-use crate::tenants::{TENANT, adopt, tenant};
+use crate::deploy_keys::SECRET;
+use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, condition, config_map};
+use crate::tenants::{TENANT, adopt, surface, surface_ready, tenant};
 
 /// What somebody asks: verb, resource with its subresource, and a name or none.
 type Ask = (&'static str, &'static str, &'static str);
@@ -146,7 +147,50 @@ async fn an_administrator_chooses_what_a_repository_may_write() {
         }))
         .await
         .unwrap();
-    // It is tried again when its pause is over, and at once when the Tenant changes.
+    // It is tried again when its pause is over.
     check(&stage, account, "chosen-blue", &[("create", "services", "")], true).await;
+    stage.end().await;
+}
+
+/// Of a Secret that Git has in the home namespace nothing changes but that it isn't watched: it is looked at when something is reconciled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_reads_secrets_by_name_where_its_keys_are() {
+    let stage = Stage::set("keys").await;
+    tenant(&stage, "keys-blue").await;
+    adopt(&stage, "keys-blue", "keys-dev").await;
+    let account = "system:serviceaccount:keys-blue:keys-blue-gitops";
+    let (by_name, at_once) = (
+        [("get", "secrets", "key")],
+        [("list", "secrets", ""), ("watch", "secrets", "")],
+    );
+    check(&stage, account, "keys-blue", &by_name, true).await;
+    check(&stage, account, "keys-dev", &by_name, true).await;
+    check(&stage, account, "keys-dev", &at_once, true).await;
+    check(&stage, account, "keys-blue", &at_once, false).await;
+
+    let secret = |value: &str| {
+        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: kept}}\nstringData: {{value: \"{value}\"}}\n")
+    };
+    let repository = surface(&stage, "keys-blue", "app", &[("a.yaml", &secret("1"))], json!({})).await;
+    surface_ready(&stage, ("keys-blue", "app")).await;
+    let holds =
+        |value: &'static str| move |found: Option<&Value>| found.is_some_and(|found| found["data"]["value"] == value);
+    stage.until(SECRET, ("keys-blue", "kept"), holds("MQ==")).await;
+    // A hand's edit is put back when it is reconciled.
+    let edit = json!({ "stringData": { "value": "edited" } });
+    stage.admin.patch(SECRET, ("keys-blue", "kept"), edit).await.unwrap();
+    let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } });
+    stage
+        .admin
+        .patch(KUSTOMIZATION, ("keys-blue", "app-app"), asked)
+        .await
+        .unwrap();
+    stage.until(SECRET, ("keys-blue", "kept"), holds("MQ==")).await;
+    // The next commit has another one instead.
+    let other = config_map("other", "1");
+    repository.commit([("a.yaml", other.as_str())], "second").await.unwrap();
+    stage
+        .until(CONFIG_MAP, ("keys-blue", "other"), |found| found.is_some())
+        .await;
     stage.end().await;
 }

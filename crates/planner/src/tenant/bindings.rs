@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, GITOPS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_PROVISIONER_CLUSTER_ROLE,
-    PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
+    PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX,
+    TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -23,6 +24,8 @@ use crate::refusal::Reason;
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Name of the RoleBinding of the GitOps ServiceAccount, and how the name begins of one to another role.
 const GITOPS_BINDING: &str = "tenure:gitops";
+/// Name of that in the home namespace.
+const GITOPS_HOME_BINDING: &str = "tenure:gitops:home";
 
 /// Everything that is to be in the tenant's namespaces.
 pub(super) fn list_wanted(
@@ -163,19 +166,30 @@ fn find_named_role(snapshot: &Snapshot) -> Option<&str> {
     Some(named.as_str()).filter(|named| !named.is_empty())
 }
 
+fn named_binding(role: &str) -> String {
+    format!("{GITOPS_BINDING}:{}", hash(&[role]))
+}
+
 /// What the generated account is bound to. The name follows from the role, since a RoleBinding's can't be changed.
 fn bind_account(named: Option<&str>, subject: &Value) -> Vec<Binding> {
-    let bind = |name: String, role: &str| Binding {
+    let bind = |name: String, place: Place, role: &str| Binding {
         name,
-        place: Place::Everywhere,
+        place,
         role: role.to_owned(),
         subjects: vec![subject.clone()],
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
     };
     match named {
-        Some(role) => vec![bind(format!("{GITOPS_BINDING}:{}", hash(&[role])), role)],
-        None => vec![bind(GITOPS_BINDING.to_owned(), TENANT_GITOPS_CLUSTER_ROLE)],
+        Some(role) => vec![bind(named_binding(role), Place::Everywhere, role)],
+        None => vec![
+            bind(GITOPS_BINDING.to_owned(), Place::Elsewhere, TENANT_GITOPS_CLUSTER_ROLE),
+            bind(
+                GITOPS_HOME_BINDING.to_owned(),
+                Place::Home,
+                TENANT_GITOPS_HOME_CLUSTER_ROLE,
+            ),
+        ],
     }
 }
 

@@ -146,3 +146,14 @@ fn a_role_for_an_account_that_is_not_generated_is_said_to_be_nobodys() {
     assert!(plan.contains("mine is bound to nobody"), "{plan}");
     assert!(plan.contains("name it in that owner's clusterRoles"), "{plan}");
 }
+
+#[test]
+fn the_account_has_another_role_where_its_keys_are() {
+    assert_eq!(
+        list_bound(json!({}), json!({})),
+        [
+            "blue tenure-tenant-gitops-home blue-gitops",
+            "blue-dev tenure-tenant-gitops blue-gitops"
+        ]
+    );
+}
