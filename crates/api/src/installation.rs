@@ -186,8 +186,8 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
     roles
 }
 
-/// What lets owners make namespaces, where everything that is written is judged: the ClusterRole that they are bound to, and the right of the
-/// controller to bind it. With RBAC alone an owner who may make namespaces could make them for anybody.
+/// What lets owners make namespaces and read their Tenant, where everything that is written is judged: the ClusterRole that they are bound to, and the
+/// right of the controller to bind it, and to make the one by which they read. With RBAC alone an owner who may make namespaces could make them for anybody.
 #[must_use]
 pub fn provisioning() -> Vec<Value> {
     vec![
@@ -200,7 +200,9 @@ pub fn provisioning() -> Vec<Value> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": PROVISIONING_ROLE, "labels": labels()},
             "rules": [
-                {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"], "verbs": ["get", "create", "patch"]},
+                // For each Tenant one that lets its owners read it; no right can be put into it that the controllers don't have.
+                {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
+                 "verbs": ["get", "create", "patch"]},
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
                  "resourceNames": [NAMESPACE_PROVISIONER_CLUSTER_ROLE]}
             ]

@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, GITOPS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_PROVISIONER_CLUSTER_ROLE,
-    PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX,
-    TENANT_LABEL,
+    CONTROLLER_SERVICE_ACCOUNT, GITOPS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
+    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::TenantFacts;
-use tenure_tenancy::admission::policy::list_tenant_rights;
+use tenure_tenancy::admission::policy::{list_owner_rights, list_tenant_rights};
 use tenure_tenancy::realm::name_gitops_account;
 
 use super::namespaces::Taken;
@@ -67,7 +66,7 @@ pub(super) fn list_wanted(
     if settings.has_policies {
         wanted.extend(list_tenant_rights(facts).into_iter().filter_map(cluster_wide));
     } else if settings.is_guarded {
-        wanted.push(bind_provisioners(snapshot, facts));
+        wanted.extend(list_owner_rights(facts).into_iter().filter_map(cluster_wide));
     }
     let named = find_named_role(snapshot);
     match account {
@@ -251,40 +250,10 @@ fn cluster_wide(object: Value) -> Option<Wanted> {
     })
 }
 
-/// Lets the owners make namespaces, where admission sees to it that these are the tenant's. Without owners it binds nobody, so that it
-/// never has to be taken away but with its Tenant.
-fn bind_provisioners(snapshot: &Snapshot, facts: &TenantFacts) -> Wanted {
-    let name = format!("capsule:{}:namespace-provisioner", facts.name);
-    let owners = snapshot.tenant.spec.owners.iter();
-    let subjects: Vec<Value> = owners.filter_map(|owner| owner_subject(owner).ok()).collect();
-    let metadata = cluster_metadata(snapshot, &name);
-    Wanted {
-        id: ObjectId {
-            namespace: String::new(),
-            name,
-            group: RBAC.to_owned(),
-            kind: "ClusterRoleBinding".to_owned(),
-        },
-        version: "v1",
-        object: json!({
-            "apiVersion": format!("{RBAC}/v1"),
-            "kind": "ClusterRoleBinding",
-            "metadata": metadata,
-            "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": NAMESPACE_PROVISIONER_CLUSTER_ROLE },
-            "subjects": subjects,
-        }),
-    }
-}
-
 pub(super) fn metadata(snapshot: &Snapshot, namespace: &NamespaceName, name: &str) -> Map<String, Value> {
-    let mut metadata = cluster_metadata(snapshot, name);
-    metadata.insert("namespace".to_owned(), json!(namespace.as_str()));
-    metadata
-}
-
-fn cluster_metadata(snapshot: &Snapshot, name: &str) -> Map<String, Value> {
     let mut metadata = Map::new();
     metadata.insert("name".to_owned(), json!(name));
+    metadata.insert("namespace".to_owned(), json!(namespace.as_str()));
     metadata.insert(
         "labels".to_owned(),
         json!({ TENANT_LABEL: snapshot.tenant.metadata.name, MANAGED_BY: MANAGED_BY_TENURE }),

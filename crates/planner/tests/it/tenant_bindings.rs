@@ -1,5 +1,7 @@
 //! What a Tenant binds in which of its namespaces: owners have less where the account lives.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tenure_planner::Live;
 use tenure_planner::tenant::{Attempt, Snapshot};
@@ -145,6 +147,65 @@ fn a_role_for_an_account_that_is_not_generated_is_said_to_be_nobodys() {
     let plan = settle(&mut snapshot).1.to_string();
     assert!(plan.contains("mine is bound to nobody"), "{plan}");
     assert!(plan.contains("name it in that owner's clusterRoles"), "{plan}");
+}
+
+/// Wherever something judges what is written, owners read their Tenant by its name, with what else they have in the whole cluster.
+#[test]
+fn owners_read_their_tenant_wherever_something_judges() {
+    let list = |is_guarded: bool, has_policies: bool| {
+        let owners = json!([
+            { "kind": "User", "name": "alice" }, { "kind": "ServiceAccount", "name": "system:serviceaccount:ci:no such" }, { "kind": "Group", "name": "" }
+        ]);
+        let mut snapshot = snapshot(json!({ "owners": owners }));
+        let settings = &mut Arc::make_mut(&mut snapshot.realm).settings;
+        (settings.is_guarded, settings.has_policies) = (is_guarded, has_policies);
+        settle(&mut snapshot);
+        let objects = snapshot.live.values().filter_map(Live::object);
+        let wide = objects.filter(|object| object["metadata"]["namespace"].is_null());
+        let wide: Vec<Value> = wide
+            .filter(|object| object["metadata"]["name"] != "blue")
+            .cloned()
+            .collect();
+        let names = wide.iter().map(|object| {
+            // Nothing that an API server would refuse takes the rest with it.
+            let subjects = object["subjects"].as_array().map_or(0, Vec::len);
+            format!(
+                "{} {} {subjects}",
+                object["kind"].as_str().unwrap(),
+                object["metadata"]["name"].as_str().unwrap()
+            )
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        let rules = wide
+            .iter()
+            .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "tenure:blue:view");
+        (names, rules.map(|role| role["rules"].clone()))
+    };
+    assert_eq!(
+        list(false, false),
+        (Vec::new(), None),
+        "who judges nothing gives nothing"
+    );
+    let (names, rules) = list(true, false);
+    assert_eq!(
+        names,
+        [
+            "ClusterRole tenure:blue:view 0",
+            "ClusterRoleBinding capsule:blue:namespace-provisioner 1",
+            "ClusterRoleBinding tenure:blue:view 1",
+        ]
+    );
+    let expected = json!([{ "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get"], "resourceNames": ["blue"] }]);
+    assert_eq!(rules, Some(expected));
+    for is_guarded in [false, true] {
+        let with_policies = list(is_guarded, true).0;
+        assert_eq!(with_policies.len(), 6, "{with_policies:?}");
+        assert!(
+            names.iter().all(|name| with_policies.contains(name)),
+            "{with_policies:?}"
+        );
+    }
 }
 
 #[test]

@@ -22,7 +22,11 @@ async fn ask(data: &Path, user: &str, method: Method, path: &str, body: &Value) 
         .uri(path)
         .header("content-type", content)
         .header("impersonate-user", user)
-        .body(body.to_string().into_bytes())
+        .body(if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        })
         .unwrap();
     match client(data).await.request::<Value>(request).await {
         Ok(answer) => Ok(answer),
@@ -69,6 +73,18 @@ async fn until(data: &Path, path: &str, holds: impl Fn(&Value) -> bool) -> Value
     }
 }
 
+/// Asks until it is answered: RBAC is told of a role a moment after it is written.
+async fn until_read(ask: impl AsyncFn() -> Result<Value, (u16, String)>) -> Value {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        match ask().await {
+            Ok(found) => return found,
+            Err(refused) => assert!(std::time::Instant::now() < deadline, "{refused:?}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owners_make_their_own_namespaces_and_no_others() {
     let place = Place::new();
@@ -93,6 +109,17 @@ async fn owners_make_their_own_namespaces_and_no_others() {
             format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capsule:{tenant}:namespace-provisioner");
         let binding = until(&data, &binding, |binding| binding["subjects"].is_array()).await;
         assert_eq!(binding["subjects"][0]["name"], user);
+    }
+
+    // They read their own Tenant, and list none.
+    let tenants = "/apis/capsule.clastix.io/v1beta2/tenants";
+    let view = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/tenure:blue:view";
+    until(&data, view, |binding| binding["subjects"].is_array()).await;
+    let read = async |path: &str| ask(&data, "alice", Method::GET, path, &Value::Null).await;
+    let blue = until_read(async || read(&format!("{tenants}/blue")).await).await;
+    assert_eq!(blue["metadata"]["name"], "blue");
+    for path in [tenants.to_owned(), format!("{tenants}/red")] {
+        assert_eq!(read(&path).await.unwrap_err().0, 403, "{path}");
     }
 
     // What she makes is her tenant's: with an owner's rights in it, and in its status.

@@ -98,6 +98,11 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     let made = create_until(&alice, &namespace("orchard-dev"), |said| said.is_ok()).await;
     assert_eq!(made["metadata"]["labels"]["capsule.clastix.io/tenant"], "orchard");
     assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "Tenant");
+    // And see their Tenant, without a right to list.
+    let view = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "tenure:orchard:view"}});
+    admin.wait_for(view, |found| found["subjects"].is_array()).await;
+    let told = cluster.check_as("alice", &["get", "tenants"], 0, &["orchard", "NAME"]);
+    assert!(!told.contains("quarry"), "{told}");
     let mut foreign = namespace("quarry-dev");
     foreign["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "quarry"});
     let refused = create(&alice, &foreign).await.unwrap_err();

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use tenure_api::metadata::{
     MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
 };
+use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use super::super::account::account_of;
 use crate::admission::make_owner_reference;
 use crate::admission::rights::OWN;
-use crate::realm::TenantFacts;
+use crate::realm::{TenantFacts, TenantOwnerFacts};
 
 /// The verb, on `tenants`, of who makes namespaces for Tenants, and none of nobody: owners.
 pub const PROVISION: &str = "provision";
@@ -40,63 +41,91 @@ pub fn list_roles() -> Vec<Value> {
     ]
 }
 
-/// What a Tenant has of its own: its owners may read it, and make namespaces for it, unless it is cordoned or being deleted, and its account has to
-/// show a token where it is exclusive. Who is none any more is bound no more: all of it is always there, and goes with the Tenant.
+/// What a Tenant has of its own where policies judge: [`list_owner_rights`], what says whose namespaces its owners may make, unless it is cordoned or
+/// being deleted, and that its account has to show a token where it is exclusive. Who is none any more is bound no more: all of it is always there, and
+/// goes with the Tenant.
 #[must_use]
 pub fn list_tenant_rights(tenant: &TenantFacts) -> Vec<Value> {
-    let metadata = |name: String| {
-        json!({
-            "name": name,
-            "labels": { TENANT_LABEL: tenant.name, MANAGED_BY: MANAGED_BY_TENURE },
-            "ownerReferences": [make_owner_reference(&tenant.name, &tenant.uid)]
-        })
-    };
-    let binding = |name: String, role: &str, subjects: Vec<Value>| {
-        json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(name),
-            "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": role }, "subjects": subjects
-        })
-    };
-    let owners: Vec<Value> = tenant.owners.iter().filter_map(write_subject).collect();
     let has_owners = !tenant.cordoned && !tenant.deleting;
     let account = account_of(tenant).filter(|_| tenant.exclusive_account);
     let account = account.map(
         |(home, account)| json!({ "kind": "ServiceAccount", "namespace": home.as_str(), "name": account.as_str() }),
     );
-    let role = |name: &str, verb: &str| {
-        json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(name.to_owned()),
-            "rules": [{
-                "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": [verb], "resourceNames": [tenant.name]
-            }]
-        })
-    };
-    let [own, view] = ["own", "view"].map(|what| format!("tenure:{}:{what}", tenant.name));
-    vec![
-        role(&own, OWN),
-        binding(own.clone(), &own, if has_owners { owners.clone() } else { Vec::new() }),
-        role(&view, "get"),
-        binding(view.clone(), &view, owners.clone()),
-        binding(
-            format!("tenure:{}:show-token", tenant.name),
+    let own = format!("tenure:{}:own", tenant.name);
+    let owners = if has_owners { list_owners(tenant) } else { Vec::new() };
+    let show_token = format!("tenure:{}:show-token", tenant.name);
+    let mut rights = vec![
+        about_tenant(tenant, &own, OWN),
+        bind(tenant, own.clone(), &own, owners),
+        bind(
+            tenant,
+            show_token,
             SHOW_TOKEN_CLUSTER_ROLE,
             account.into_iter().collect(),
         ),
-        binding(
+    ];
+    rights.extend(list_owner_rights(tenant));
+    rights
+}
+
+/// What owners have in the whole cluster wherever what is written is judged: they may read their Tenant, and make namespaces, which admission sees to
+/// being the tenant's.
+#[must_use]
+pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
+    let owners = list_owners(tenant);
+    let view = format!("tenure:{}:view", tenant.name);
+    vec![
+        about_tenant(tenant, &view, "get"),
+        bind(tenant, view.clone(), &view, owners.clone()),
+        bind(
+            tenant,
             format!("capsule:{}:namespace-provisioner", tenant.name),
             NAMESPACE_PROVISIONER_CLUSTER_ROLE,
-            if tenant.deleting { Vec::new() } else { owners.clone() },
+            if tenant.deleting { Vec::new() } else { owners },
         ),
     ]
 }
 
-/// An owner as a subject: one that is none is nobody's.
-fn write_subject(owner: &crate::realm::TenantOwnerFacts) -> Option<Value> {
+/// A ClusterRole with one verb on this Tenant.
+fn about_tenant(tenant: &TenantFacts, name: &str, verb: &str) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(tenant, name),
+        "rules": [{
+            "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": [verb], "resourceNames": [tenant.name]
+        }]
+    })
+}
+
+fn bind(tenant: &TenantFacts, name: String, role: &str, subjects: Vec<Value>) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(tenant, &name),
+        "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": role }, "subjects": subjects
+    })
+}
+
+fn metadata(tenant: &TenantFacts, name: &str) -> Value {
+    json!({
+        "name": name,
+        "labels": { TENANT_LABEL: tenant.name, MANAGED_BY: MANAGED_BY_TENURE },
+        "ownerReferences": [make_owner_reference(&tenant.name, &tenant.uid)]
+    })
+}
+
+fn list_owners(tenant: &TenantFacts) -> Vec<Value> {
+    tenant.owners.iter().filter_map(write_subject).collect()
+}
+
+/// An owner as a subject, as an API server takes it: one that is none is nobody's.
+fn write_subject(owner: &TenantOwnerFacts) -> Option<Value> {
     match owner.kind.as_str() {
-        "User" | "Group" => Some(json!({ "apiGroup": RBAC, "kind": owner.kind, "name": owner.name })),
+        "User" | "Group" if !owner.name.is_empty() => {
+            Some(json!({ "apiGroup": RBAC, "kind": owner.kind, "name": owner.name }))
+        }
         "ServiceAccount" => {
             let (namespace, name) = owner.name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-            Some(json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name }))
+            let namespace = NamespaceName::new(namespace).ok()?;
+            let name = ServiceAccountName::new(name).ok()?;
+            Some(json!({ "kind": "ServiceAccount", "namespace": namespace.as_str(), "name": name.as_str() }))
         }
         _ => None,
     }
