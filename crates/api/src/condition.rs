@@ -27,6 +27,8 @@ pub const FLUX_REPLACED: &str = "FluxReplaced";
 pub const APPLIED_ELSEWHERE: &str = "AppliedElsewhere";
 /// Whether all namespaces that say they are a Tenant's are recorded as its. Tenure's own: that a Tenant's status has it is what makes the rest of that a record.
 pub const NAMESPACES_RECORDED: &str = "NamespacesRecorded";
+/// Whether the ServiceAccounts that a Tenant names as owners are there. Tenure's own.
+pub const OWNERS_FOUND: &str = "OwnersFound";
 /// Nothing is known to keep the fields of a platform's chart from a surface that may write Packages. Tenure's own.
 pub const OWNERSHIP_NOT_ENFORCED: &str = "OwnershipNotEnforced";
 /// Whether the artifact of a source is in the store.

@@ -118,6 +118,12 @@ pub const RECORDED: &str = "Recorded";
 pub const TAKEN_OVER: &str = "TakenOver";
 /// Ours: namespaces say that they are the Tenant's, and only an administrator can tell whether they are.
 pub const ADOPTION_NEEDED: &str = "AdoptionNeeded";
+/// Ours: the ServiceAccounts that the Tenant names as owners are there.
+pub const OWNERS_THERE: &str = "OwnersThere";
+/// Ours: a ServiceAccount that the Tenant names as an owner isn't there.
+pub const OWNER_MISSING: &str = "OwnerMissing";
+/// Ours: nobody knows whether it is there.
+pub const OWNER_NOT_LOOKED_AT: &str = "OwnerNotLookedAt";
 /// Ours: the Tenant is being deleted, and its namespaces with it.
 pub const TERMINATING: &str = "Terminating";
 /// Ours: the surface does not live where a surface may live.

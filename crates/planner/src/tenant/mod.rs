@@ -11,6 +11,7 @@ mod contents;
 mod deletion;
 mod labels;
 mod namespaces;
+mod owners;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,6 +173,12 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     steps.extend(write(snapshot, now, (&wanted, &is_kept), &mut plan, &mut problems));
     if !steps.is_empty() {
         plan.steps = steps;
+        plan.next = Next::Again;
+        return plan;
+    }
+    let reads = owners::look_for(snapshot);
+    if !reads.is_empty() {
+        plan.steps = reads;
         plan.next = Next::Again;
         return plan;
     }

@@ -8,14 +8,17 @@ use tenure_api::reason;
 use tenure_api::tenant::{TenantSpace, TenantStatus};
 use tenure_tenancy::RecordState;
 
-use super::labels;
 use super::namespaces::Taken;
 use super::{Plan, RETRY_INTERVAL, Snapshot};
-use crate::ending::{self, add_duration};
+use super::{labels, owners};
+use crate::ending::{self, Entry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 
 /// How many bytes of names a message about namespaces has room for.
 pub(super) const LONGEST_LIST: usize = 512;
+
+/// Reasons of conditions that are as they should be: no event says so.
+const USUAL: [&str; 2] = [reason::RECORDED, reason::OWNERS_THERE];
 
 /// `Cordoned` where that is acted on.
 fn name_state(snapshot: &Snapshot) -> &'static str {
@@ -105,21 +108,27 @@ fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut 
         )
     };
     let (value, reason, message) = entry;
+    let entry = (condition::NAMESPACES_RECORDED, value, reason, message.as_str());
+    say(snapshot, now, entry, status, plan);
+}
+
+/// Sets a condition, and tells once what is new in it, but for what is as usual.
+pub(super) fn say(snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>, status: &mut TenantStatus, plan: &mut Plan) {
+    let (type_, value, reason, message) = entry;
     let kind = match value {
         ConditionStatus::True => EventKind::Normal,
         _ => EventKind::Warning,
     };
-    let is_new = !ending::is_said_before(&status.conditions, condition::NAMESPACES_RECORDED, reason, &message);
-    if is_new && reason != reason::RECORDED {
+    let is_new = !ending::is_said_before(&status.conditions, type_, reason, message);
+    if is_new && !USUAL.contains(&reason) {
         plan.events.push(Event {
             kind,
             reason: reason.to_owned(),
-            message: message.clone(),
+            message: message.to_owned(),
             annotations: BTreeMap::new(),
             place: EventPlace::default(),
         });
     }
-    let entry = (condition::NAMESPACES_RECORDED, value, reason, message.as_str());
     ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
 }
 
@@ -213,6 +222,7 @@ pub(super) fn end_attempt(
             .extend(ending::make_news(&old.conditions, EventKind::Warning, reason, &message));
     }
     tell_record(snapshot, now, taken, &mut status, &mut plan);
+    let look_for_owners = owners::tell(snapshot, now, &mut status, &mut plan);
     let entry = (condition::READY, value, reason, message.as_str());
     ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
     plan.status = ending::find_change(snapshot.tenant.status.as_ref(), &status);
@@ -220,7 +230,8 @@ pub(super) fn end_attempt(
         let at = add_duration(now, RETRY_INTERVAL);
         plan.memory.next().map_or(at, |next| next.min(at))
     });
-    plan.next = Next::Done(retry.into_iter().chain(taken.look_again).min());
+    let times = retry.into_iter().chain(taken.look_again).chain(look_for_owners);
+    plan.next = Next::Done(times.min());
     for problem in problems {
         plan.withheld.push(Withheld {
             what: "Ready".to_owned(),

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenure_planner::Live;
+use tenure_api::TenantStatus;
+use tenure_planner::answer::Failure;
 use tenure_planner::tenant::{Attempt, Snapshot};
+use tenure_planner::{Live, Next, Object};
 
 use crate::tenant::{now, record, settle};
 
@@ -205,6 +207,79 @@ fn owners_read_their_tenant_wherever_something_judges() {
             names.iter().all(|name| with_policies.contains(name)),
             "{with_policies:?}"
         );
+    }
+}
+
+/// Each owner that is a ServiceAccount is looked for, and said to be missing as long as it is; people are in no API.
+#[test]
+fn an_owner_that_is_not_there_is_said() {
+    let account = |namespace: &str| json!({ "kind": "ServiceAccount", "name": format!("system:serviceaccount:{namespace}:robot") });
+    let user = json!({ "kind": "User", "name": "alice" });
+    let id = |namespace: &str| format!("{namespace}_robot__ServiceAccount").parse().unwrap();
+    let present = || Live::Present(Object(json!({ "metadata": { "uid": "u" } })));
+    let failed = || Live::Failed(Failure::default());
+    let cases = [
+        (json!([user]), Vec::new(), None),
+        (
+            json!([user, account("ci")]),
+            vec![],
+            Some(("False", "ci/robot. Whoever may make it")),
+        ),
+        (
+            json!([account("ci")]),
+            vec![("ci", present())],
+            Some(("True", "are there")),
+        ),
+        (
+            json!([account("ci"), account("cd")]),
+            vec![("ci", present())],
+            Some(("False", "ServiceAccount: cd/robot.")),
+        ),
+        (
+            json!([account("ci")]),
+            vec![("ci", failed())],
+            Some(("Unknown", "could not be looked")),
+        ),
+        (
+            json!([account("ci"), account("cd")]),
+            vec![("ci", failed())],
+            Some(("False", "ServiceAccount: cd/robot.")),
+        ),
+        (
+            json!([{ "kind": "ServiceAccount", "name": "system:serviceaccount:no such:robot" }]),
+            vec![],
+            None,
+        ),
+    ];
+    for (owners, known, expected) in cases {
+        let mut snapshot = snapshot(json!({ "owners": owners }));
+        snapshot
+            .live
+            .extend(known.into_iter().map(|(namespace, live)| (id(namespace), live)));
+        let (_, plan) = settle(&mut snapshot);
+        let status = plan.status.clone().unwrap();
+        let said = status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "OwnersFound");
+        let told = plan.events.iter().any(|event| event.reason == "OwnerMissing");
+        match (said, expected) {
+            (None, None) => {}
+            (Some(said), Some((value, words))) => {
+                assert_eq!(said.status.as_str(), value, "{owners}: {}", said.message);
+                assert!(said.message.contains(words), "{owners}: {}", said.message);
+                assert_eq!(told, value == "False", "{owners}");
+                assert!(matches!(plan.next, Next::Done(Some(_))), "it is looked again: {owners}");
+            }
+            other => panic!("{owners}: {other:?}"),
+        }
+        // What was said goes with what it was about.
+        snapshot.tenant.status = Some(status);
+        snapshot.tenant.spec.owners.clear();
+        snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+        let status = settle(&mut snapshot).1.status;
+        let is_said = |status: TenantStatus| status.conditions.iter().any(|known| known.type_ == "OwnersFound");
+        assert!(!status.is_some_and(is_said), "{owners}");
     }
 }
 
