@@ -29,6 +29,8 @@ pub const APPLIED_ELSEWHERE: &str = "AppliedElsewhere";
 pub const NAMESPACES_RECORDED: &str = "NamespacesRecorded";
 /// Whether the ServiceAccounts that a Tenant names as owners are there. Tenure's own.
 pub const OWNERS_FOUND: &str = "OwnersFound";
+/// Whether nobody else is the account that a Tenant's surfaces act as, as far as can be seen. Tenure's own.
+pub const ACCOUNT_EXCLUSIVE: &str = "AccountExclusive";
 /// Nothing is known to keep the fields of a platform's chart from a surface that may write Packages. Tenure's own.
 pub const OWNERSHIP_NOT_ENFORCED: &str = "OwnershipNotEnforced";
 /// Whether the artifact of a source is in the store.

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use crate::crds::{CrdError, crds};
 use crate::enforcement::ENFORCEMENT;
 use crate::metadata::{
-    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE, KUSTOMIZE_CONTROLLER_LEASE,
-    LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
-    NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE, OWNER_CLUSTER_ROLE, PLATFORM_NAMESPACE,
-    SECRET_WRITER, SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE,
-    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
+    CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE,
+    KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE,
+    OWNER_CLUSTER_ROLE, PLATFORM_NAMESPACE, SECRET_WRITER, SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE,
+    SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
+    TENANT_GITOPS_HOME_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
 pub use admission::{ADMISSION_ROLE, admission};
@@ -147,6 +148,9 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
                "resourceNames": list_bound_cluster_roles(choice)}),
     ];
     if choice.has_tenants() {
+        // Who else gets to be a tenant's account, to say so: what is bound in the whole cluster, and what ClusterRoles give. In its home namespace the
+        // controllers see more, by a RoleBinding.
+        rules.push(json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"], "verbs": ["list"]}));
         // What bounds a tenant's namespaces, as its Tenant says; and nobody's: each is told by its owner before it is changed.
         rules.push(json!({"apiGroups": [""], "resources": ["limitranges", "resourcequotas"], "verbs": generated}));
         rules.push(json!({"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": generated}));
@@ -180,6 +184,7 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
             TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
             OWNER_CLUSTER_ROLE,
             HOME_OWNER_CLUSTER_ROLE,
+            HOME_WITNESS_CLUSTER_ROLE,
             NAMESPACE_DELETER_CLUSTER_ROLE,
         ]);
     }

@@ -183,6 +183,8 @@ pub const VIEW_CLUSTER_ROLE: &str = "tenure-view";
 pub const NAMESPACE_DELETER_CLUSTER_ROLE: &str = "capsule-namespace-deleter";
 /// The ClusterRole of owners in their tenant's home namespace, in place of `admin`: nothing by which somebody becomes the account that is there.
 pub const HOME_OWNER_CLUSTER_ROLE: &str = "tenure-home-owner";
+/// The ClusterRole by which the controllers see, in a tenant's home namespace, who else is or could be the account that is there.
+pub const HOME_WITNESS_CLUSTER_ROLE: &str = "tenure-home-witness";
 /// Kubernetes' ClusterRole that Capsule gives owners, beside the one that lets them delete namespaces.
 pub const OWNER_CLUSTER_ROLE: &str = "admin";
 /// The ClusterRole of an account that its Tenant keeps exclusive: by it policies know who has to show a token.

@@ -124,6 +124,12 @@ pub const OWNERS_THERE: &str = "OwnersThere";
 pub const OWNER_MISSING: &str = "OwnerMissing";
 /// Ours: nobody knows whether it is there.
 pub const OWNER_NOT_LOOKED_AT: &str = "OwnerNotLookedAt";
+/// Ours: nobody else is known to be the account that the Tenant's surfaces act as.
+pub const ACCOUNT_EXCLUSIVE: &str = "Exclusive";
+/// Ours: others are, or can be, the account that the Tenant's surfaces act as.
+pub const ACCOUNT_SHARED: &str = "Shared";
+/// Ours: nobody knows all of those who could be that account.
+pub const ACCOUNT_NOT_LOOKED_AT: &str = "NotLookedAt";
 /// Ours: the Tenant is being deleted, and its namespaces with it.
 pub const TERMINATING: &str = "Terminating";
 /// Ours: the surface does not live where a surface may live.

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::installation::ControllerChoice;
 use crate::metadata::{
-    HOME_OWNER_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
-    TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+    HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY,
+    MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE,
+    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
 /// What a tenant's GitOps ServiceAccount may do in the tenant's namespaces: the kinds that applications are made of.
@@ -76,6 +76,7 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
         lane_books_cluster_role(choice),
         namespace_deleter_cluster_role(),
         home_owner_cluster_role(),
+        home_witness_cluster_role(choice),
         tenant_gitops_cluster_role(),
         tenant_gitops_home_cluster_role(),
         tenant_gitops_cozystack_cluster_role(),
@@ -192,6 +193,17 @@ pub fn home_owner_cluster_role() -> Value {
     ];
     rules.extend(list_reconciled_rules());
     cluster_role(HOME_OWNER_CLUSTER_ROLE, &rules)
+}
+
+/// What the controllers see in a tenant's home namespace to say who else is or could be the account there: Pods, which name theirs, and Roles. Of Secrets
+/// with tokens nothing, since who may list Secrets reads them.
+fn home_witness_cluster_role(choice: &ControllerChoice) -> Value {
+    let mut rules = Vec::new();
+    if choice.has_tenants() {
+        rules.push(json!({ "apiGroups": [""], "resources": ["pods"], "verbs": ["list"] }));
+        rules.push(json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["list"] }));
+    }
+    cluster_role(HOME_WITNESS_CLUSTER_ROLE, &rules)
 }
 
 /// What `view`, and so `edit` and `admin`, may see of what Tenure reconciles: an owner of a tenant sees why a commit was not applied.

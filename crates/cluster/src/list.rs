@@ -1,6 +1,8 @@
 //! Lists, page by page. Owns how much of a list is in memory: one page, which asks for fewer objects where those are large. So nobody who
 //! may create objects can keep others from listing, nor make them take more memory than a page.
 
+use std::ops::ControlFlow;
+
 use crate::client::Client;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
@@ -111,23 +113,46 @@ impl Client {
     /// # Errors
     /// [`ClusterError`] when they can't be read, or are no few.
     pub async fn list(&self, resource: &Resource, namespace: &str) -> Result<Vec<serde_json::Value>, ClusterError> {
-        let mut pages = PagedList::new(self, resource, Some(namespace), None)?;
         let mut objects = Vec::new();
-        while let Some(page) = pages.read_next().await? {
-            for seen in page.items {
-                let read = seen.read();
-                objects.push(read.map_err(|error| ClusterError::Decode {
-                    what: format!("{} {namespace}/{}", resource.plural, seen.name),
-                    problem: error.to_string(),
-                })?);
+        let few = |object| {
+            objects.push(object);
+            match objects.len() > FEW_OBJECTS {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
-            if objects.len() > FEW_OBJECTS {
-                return Err(ClusterError::Decode {
-                    what: format!("{} of {namespace}", resource.plural),
-                    problem: format!("there are more than {FEW_OBJECTS}"),
-                });
-            }
+        };
+        self.visit(resource, namespace, few).await?;
+        if objects.len() > FEW_OBJECTS {
+            return Err(ClusterError::Decode {
+                what: format!("{} of {namespace}", resource.plural),
+                problem: format!("there are more than {FEW_OBJECTS}"),
+            });
         }
         Ok(objects)
+    }
+
+    /// Takes the objects of a namespace one by one, of which a page is held at a time, until that is enough.
+    ///
+    /// # Errors
+    /// [`ClusterError`] when they can't be read.
+    pub async fn visit(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        mut take: impl FnMut(serde_json::Value) -> ControlFlow<()>,
+    ) -> Result<(), ClusterError> {
+        let mut pages = PagedList::new(self, resource, Some(namespace), None)?;
+        while let Some(page) = pages.read_next().await? {
+            for seen in page.items {
+                let read = seen.read().map_err(|error| ClusterError::Decode {
+                    what: format!("{} {namespace}/{}", resource.plural, seen.name),
+                    problem: error.to_string(),
+                })?;
+                if take(read).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -42,6 +42,7 @@ use crate::realm::Known;
 use crate::receiver;
 use crate::reconciled::{Home, Reconciled as _};
 use crate::served::Named;
+use crate::wide_rights::WideRights;
 
 /// The Tenant whose label an object bears.
 fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
@@ -77,6 +78,8 @@ pub(crate) struct Hub {
     pub(crate) refusing: Mutex<BTreeSet<(String, String)>>,
     /// Something that policies follow from, or one of them, may have changed.
     pub(crate) policy_news: Arc<Notify>,
+    /// What is bound in the whole cluster, as it was read for a Tenant.
+    pub(crate) wide_rights: tokio::sync::Mutex<Option<Arc<WideRights>>>,
     /// The lane that has its rights, by namespace.
     admitted: Mutex<HashMap<String, LaneAccount>>,
     /// The kinds that are reconciled here.
@@ -122,6 +125,7 @@ impl Hub {
             policy_bindings: Cache::default(),
             refusing: Mutex::default(),
             policy_news: Arc::default(),
+            wide_rights: tokio::sync::Mutex::default(),
             admitted: Mutex::default(),
             kinds,
             lane_kinds,

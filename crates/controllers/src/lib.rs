@@ -99,6 +99,7 @@ mod tenant;
 mod trees;
 mod turnovers;
 mod under_way;
+mod wide_rights;
 
 pub use artifact_endpoint::{ArtifactEndpoint, ArtifactRefusal, ServedArtifact, Transfer};
 pub use budgets::{Budgets, Share};

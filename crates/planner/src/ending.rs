@@ -76,15 +76,20 @@ pub(crate) fn name_subject(kind: &str, metadata: &ObjectMeta) -> String {
 
 /// Names for a message, as many as fit into so many bytes, and how many more there are.
 pub(crate) fn name_some(names: &[String], bytes: usize) -> String {
+    join_some(names, ", ", bytes)
+}
+
+/// The same with something else between them.
+pub(crate) fn join_some(names: &[String], between: &str, bytes: usize) -> String {
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
-        if !text.is_empty() && text.len() + name.len() + 2 > bytes {
+        if !text.is_empty() && text.len() + name.len() + between.len() > bytes {
             let more = names.len() - index;
             text.push_str(&format!(" and {more} more"));
             break;
         }
         if !text.is_empty() {
-            text.push_str(", ");
+            text.push_str(between);
         }
         text.push_str(name);
     }

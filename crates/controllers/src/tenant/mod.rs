@@ -1,6 +1,7 @@
 //! Reconciles Tenants: observe → plan → execute → write, all as the controller: what a Tenant is made of comes out of no repository.
 
 mod reconcile;
+mod witness;
 
 use std::sync::Arc;
 

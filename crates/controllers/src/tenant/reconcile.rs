@@ -8,7 +8,7 @@ use kube::Resource;
 use serde::Serialize;
 use tenure_api::{ObjectId, Tenant};
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::tenant::{Attempt, Memory, Snapshot, plan};
+use tenure_planner::tenant::{Attempt, Memory, Snapshot, account, plan};
 use tenure_planner::{Answered, Live, Next, Object};
 use tokio::sync::Semaphore;
 
@@ -17,6 +17,7 @@ use crate::dependents::carry_out;
 use crate::drive::Reconciler;
 use crate::hub::Hub;
 use crate::key::Key;
+use crate::tenant::witness;
 
 /// One Tenant's reconciler.
 pub(crate) struct TenantReconciler {
@@ -82,6 +83,7 @@ impl TenantReconciler {
             tenant: tenant.clone(),
             realm: Arc::clone(&realm),
             live: BTreeMap::new(),
+            witness: None,
             attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
             memory: Memory::default(),
         });
@@ -105,6 +107,14 @@ impl Reconciler for TenantReconciler {
         let Some(tenant) = self.current() else { return Ok(None) };
         // observe
         let snapshot = self.observe(&tenant);
+        let due = account::find_due(&tenant, &snapshot.realm, snapshot.witness.as_ref(), Timestamp::now());
+        if let Some(place) = due {
+            let witness = witness::look(&self.hub, place).await?;
+            self.observe(&tenant).witness = Some(witness);
+        }
+        let Some(snapshot) = &mut self.snapshot else {
+            return Ok(None);
+        };
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");

@@ -194,3 +194,52 @@ async fn an_account_reads_secrets_by_name_where_its_keys_are() {
         .await;
     stage.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_else_is_the_account_is_said() {
+    let mut stage = Stage::set("others").await;
+    tenant(&stage, "others-blue").await;
+    let says = |value: &'static str, words: Vec<&'static str>| {
+        move |tenant: Option<&Value>| {
+            let said = tenant.and_then(|tenant| condition(tenant, "AccountExclusive"));
+            let message = said.and_then(|said| said["message"].as_str());
+            said.is_some_and(|said| said["status"] == value)
+                && message.is_some_and(|message| words.iter().all(|words| message.contains(words)))
+        }
+    };
+    stage
+        .until(
+            TENANT,
+            ("", "others-blue"),
+            says("True", vec!["others-blue-gitops", "theirs alone"]),
+        )
+        .await;
+    // An editor, and a Pod that runs already.
+    let editor = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "others-editor" });
+    stage
+        .admin
+        .apply(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "editor", "namespace": "others-blue" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" }, "subjects": [editor]
+        }))
+        .await
+        .unwrap();
+    stage
+        .admin
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "squatter", "namespace": "others-blue" },
+            "spec": { "serviceAccountName": "others-blue-gitops", "containers": [{ "name": "a", "image": "registry.example/a" }] }
+        }))
+        .await
+        .unwrap();
+    // It is looked at when the controllers begin, too.
+    stage.restart().await;
+    let words = vec![
+        "Pods run as it: squatter",
+        "others-editor",
+        "(RoleBinding editor)",
+        "Not looked at: Secrets",
+    ];
+    stage.until(TENANT, ("", "others-blue"), says("False", words)).await;
+    stage.end().await;
+}

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, GITOPS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
-    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL,
+    CONTROLLER_SERVICE_ACCOUNT, GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
+    PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX,
+    TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -25,6 +26,9 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const GITOPS_BINDING: &str = "tenure:gitops";
 /// Name of that in the home namespace.
 const GITOPS_HOME_BINDING: &str = "tenure:gitops:home";
+
+/// Name of the RoleBinding by which the controllers see who else is the account, in the home namespace.
+const WITNESS_BINDING: &str = "tenure:witness";
 
 /// Everything that is to be in the tenant's namespaces.
 pub(super) fn list_wanted(
@@ -68,6 +72,16 @@ pub(super) fn list_wanted(
     } else if settings.is_guarded {
         wanted.extend(list_owner_rights(facts).into_iter().filter_map(cluster_wide));
     }
+    bindings.push(Binding {
+        name: WITNESS_BINDING.to_owned(),
+        place: Place::Home,
+        role: HOME_WITNESS_CLUSTER_ROLE.to_owned(),
+        subjects: vec![json!({
+            "kind": "ServiceAccount", "name": CONTROLLER_SERVICE_ACCOUNT, "namespace": snapshot.realm.settings.platform_namespace
+        })],
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+    });
     let named = find_named_role(snapshot);
     match account {
         Some((_, Err(denial))) => problems.push(denial.message),

@@ -6,6 +6,7 @@
 //! that another Tenant owns, that is the platform's or Kubernetes' own, or that merely bears the tenant's name, is never taken.
 //! What is written here is owned by the Tenant and collected with it; its namespaces go before it does (`deletion`).
 
+pub mod account;
 mod bindings;
 mod contents;
 mod deletion;
@@ -62,6 +63,9 @@ pub struct Snapshot {
     /// `capsule.clastix.io/tenant` with its name, in any namespace. One that it wants and that is not here is asked for by [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
+    /// What was seen of those who are, or could be, its account; none before it was looked.
+    #[serde(default)]
+    pub witness: Option<account::Witness>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.
@@ -187,7 +191,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     if settings.is_guarded || settings.has_policies {
         problems.extend(facts.bounds.list_problems());
     }
-    status::end_attempt(snapshot, now, &taken, problems, plan)
+    status::end_attempt(snapshot, facts, now, &taken, (problems, plan))
 }
 
 /// Whether an object that isn't wanted stays all the same.

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::reason;
 use tenure_api::tenant::{TenantSpace, TenantStatus};
-use tenure_tenancy::RecordState;
+use tenure_tenancy::{RecordState, TenantFacts};
 
 use super::namespaces::Taken;
 use super::{Plan, RETRY_INTERVAL, Snapshot};
-use super::{labels, owners};
+use super::{account, labels, owners};
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 
@@ -18,7 +18,12 @@ use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 pub(super) const LONGEST_LIST: usize = 512;
 
 /// Reasons of conditions that are as they should be: no event says so.
-const USUAL: [&str; 2] = [reason::RECORDED, reason::OWNERS_THERE];
+const USUAL: [&str; 4] = [
+    reason::RECORDED,
+    reason::OWNERS_THERE,
+    reason::ACCOUNT_EXCLUSIVE,
+    reason::ACCOUNT_NOT_LOOKED_AT,
+];
 
 /// `Cordoned` where that is acted on.
 fn name_state(snapshot: &Snapshot) -> &'static str {
@@ -135,10 +140,10 @@ pub(super) fn say(snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>, status:
 /// The end of a plan: the status, and when to look again.
 pub(super) fn end_attempt(
     snapshot: &Snapshot,
+    facts: &TenantFacts,
     now: Timestamp,
     taken: &Taken,
-    problems: Vec<String>,
-    mut plan: Plan,
+    (problems, mut plan): (Vec<String>, Plan),
 ) -> Plan {
     let old = snapshot.tenant.status.clone().unwrap_or_default();
     let mut status = TenantStatus {
@@ -223,6 +228,7 @@ pub(super) fn end_attempt(
     }
     tell_record(snapshot, now, taken, &mut status, &mut plan);
     let look_for_owners = owners::tell(snapshot, now, &mut status, &mut plan);
+    let look_at_account = account::tell(snapshot, facts, now, taken, (&mut status, &mut plan));
     let entry = (condition::READY, value, reason, message.as_str());
     ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
     plan.status = ending::find_change(snapshot.tenant.status.as_ref(), &status);
@@ -230,7 +236,11 @@ pub(super) fn end_attempt(
         let at = add_duration(now, RETRY_INTERVAL);
         plan.memory.next().map_or(at, |next| next.min(at))
     });
-    let times = retry.into_iter().chain(taken.look_again).chain(look_for_owners);
+    let times = retry
+        .into_iter()
+        .chain(taken.look_again)
+        .chain(look_for_owners)
+        .chain(look_at_account);
     plan.next = Next::Done(times.min());
     for problem in problems {
         plan.withheld.push(Withheld {

@@ -26,6 +26,7 @@ mod receiver_requests;
 mod siblings;
 mod surface;
 mod tenant;
+mod tenant_account;
 mod tenant_bindings;
 mod tenant_contents;
 mod tenant_record;

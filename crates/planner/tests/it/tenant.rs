@@ -28,6 +28,7 @@ pub(crate) fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
     Snapshot {
         realm: realm(namespaces),
         live: std::collections::BTreeMap::new(),
+        witness: None,
         attempt: Attempt::begin(now(), &tenant.metadata),
         memory: Memory::default(),
         tenant,

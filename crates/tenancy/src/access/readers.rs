@@ -153,6 +153,36 @@ pub struct Meant<'a> {
 /// apart, as only the first are whose namespace it is to change.
 #[must_use]
 pub fn list_other_readers(meant: Meant<'_>, bindings: &[BindingFacts]) -> Vec<OtherReader> {
+    list_others(meant, bindings, |_| true, |_, _| true)
+}
+
+/// Who gets to be an account by these bindings, at most [`MOST`]: by its tokens, by its name, by Pods that run as it, or by rights that he gives himself. Left
+/// out are users and groups that may repair every Tenant, as admission asks it: who may `adopt` them all. A program with all rights is none of those.
+#[must_use]
+pub fn list_takers(namespace: &str, account: &str, bindings: &[BindingFacts]) -> Vec<OtherReader> {
+    let accounts = [account.to_owned()];
+    let meant = Meant {
+        namespace,
+        secret: "",
+        accounts: &accounts,
+        others: &[],
+    };
+    let takes = |way: &Way| !matches!(way, Way::Reads | Way::EntersPods);
+    let counts = |binding: &BindingFacts, subject: &SubjectFacts| {
+        let mut rules = binding.rules.iter().flatten();
+        let may_repair =
+            rules.any(|rule| rule.gives(&["adopt"], "capsule.clastix.io", "tenants") && rule.resource_names.is_empty());
+        subject.kind == "ServiceAccount" || !may_repair
+    };
+    list_others(meant, bindings, takes, counts)
+}
+
+fn list_others(
+    meant: Meant<'_>,
+    bindings: &[BindingFacts],
+    takes: impl Fn(&Way) -> bool,
+    counts: impl Fn(&BindingFacts, &SubjectFacts) -> bool,
+) -> Vec<OtherReader> {
     let is_meant = |user: &str| {
         let mut accounts = meant.accounts.iter();
         accounts.any(|account| name_account(meant.namespace, account) == user)
@@ -160,10 +190,11 @@ pub fn list_other_readers(meant: Meant<'_>, bindings: &[BindingFacts]) -> Vec<Ot
     };
     let mut found = Vec::new();
     for binding in bindings {
-        let ways = list_ways(meant, binding);
+        let mut ways = list_ways(meant, binding);
+        ways.retain(&takes);
         for subject in &binding.subjects {
             let who = subject.user();
-            if is_meant(&who) {
+            if ways.is_empty() || is_meant(&who) || !counts(binding, subject) {
                 continue;
             }
             for way in &ways {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_tenancy::access::readers::{
-    BindingFacts, Meant, OtherReader, RuleFacts, SubjectFacts, Way, list_other_readers,
+    BindingFacts, Meant, OtherReader, RuleFacts, SubjectFacts, Way, list_other_readers, list_takers,
 };
 
 use super::Named;
@@ -107,6 +107,14 @@ impl Bindings {
             rules: given,
             subjects,
         });
+    }
+}
+
+impl Bindings {
+    /// Who gets to be a ServiceAccount by these.
+    #[must_use]
+    pub fn list_takers(&self, namespace: &str, account: &str) -> Vec<OtherReader> {
+        list_takers(namespace, account, &self.facts)
     }
 }
 

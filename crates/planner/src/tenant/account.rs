@@ -1,0 +1,285 @@
+//! Whether somebody else is, or can be, the account that a Tenant's surfaces act as: what was seen in its home namespace and in RBAC, and how it is
+//! said. Owns when it is looked and who counts: Kubernetes' own users, Tenure's accounts and people who may repair every Tenant are who they have
+//! to be. Refuses to guess: what could not be looked at is named, and nothing is taken away by what is found.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tenure_api::condition::{self, ConditionStatus};
+use tenure_api::metadata::{GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE};
+use tenure_api::names::{NamespaceName, ServiceAccountName};
+use tenure_api::tenant::TenantStatus;
+use tenure_api::{ObjectId, ObjectView, Tenant, reason};
+use tenure_tenancy::access::readers::{MOST, OtherReader, Way};
+use tenure_tenancy::realm::name_gitops_account;
+use tenure_tenancy::{Realm, TenantFacts};
+
+use super::namespaces::Taken;
+use super::status::{LONGEST_LIST, say};
+use super::{Plan, Snapshot};
+use crate::access::audit::Bindings;
+use crate::answer::Live;
+use crate::ending::{self, add_duration};
+
+/// When it is looked again: Pods and bindings come and go without a word to the Tenant.
+const AGAIN: Duration = Duration::from_secs(600);
+/// The same where something could not be looked at: rights are known a moment after they are given.
+const RETRY: Duration = Duration::from_secs(30);
+/// When it is looked first: what a Tenant needs comes before what is said of it.
+const FIRST: Duration = Duration::from_secs(2);
+/// The most Pods that are held by name.
+pub const MOST_PODS: usize = 50;
+
+/// How long a line about somebody may get.
+const LONGEST_LINE: usize = 250;
+
+/// The account, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The home namespace.
+    pub home: String,
+    /// The ServiceAccount.
+    pub account: String,
+}
+
+/// What was read to find out; what could not be is an error with the reason.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    /// The Pods that run as it.
+    pub pods: Result<Vec<String>, String>,
+    /// What RoleBindings give there.
+    pub own: Result<Bindings, String>,
+    /// What ClusterRoleBindings give.
+    pub cluster: &'a Result<Bindings, String>,
+}
+
+/// What came of a look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Witness {
+    /// When.
+    pub at: Timestamp,
+    /// At which account.
+    pub place: Place,
+    /// The Pods that run as it.
+    pub pods: Vec<String>,
+    /// Who may be it by RBAC, how and by which binding, a line each.
+    pub ways: Vec<String>,
+    /// What could not be looked at, and why.
+    pub unseen: Vec<String>,
+}
+
+impl Witness {
+    fn find_end(&self) -> Timestamp {
+        add_duration(self.at, if self.unseen.is_empty() { AGAIN } else { RETRY })
+    }
+}
+
+/// Which account is to be looked at now: one of a home namespace that is the Tenant's, unless that was done a while ago.
+#[must_use]
+pub fn find_due(tenant: &Tenant, realm: &Realm, last: Option<&Witness>, now: Timestamp) -> Option<Place> {
+    let facts = TenantFacts::from(tenant);
+    let status = tenant.status.as_ref()?;
+    if tenant.metadata.deletion_timestamp.is_some() || !status.namespaces.iter().any(|name| name == facts.home()) {
+        return None;
+    }
+    let is_there = realm.namespaces.iter().any(|known| known.name == facts.home());
+    let place = find_place(&facts, &NamespaceName::new(facts.home()).ok()?).filter(|_| is_there)?;
+    let is_fresh = last.is_some_and(|last| last.place == place && now < last.find_end());
+    (!is_fresh).then_some(place)
+}
+
+fn find_place(facts: &TenantFacts, home: &NamespaceName) -> Option<Place> {
+    let account: ServiceAccountName = name_gitops_account(facts, home).ok()?;
+    Some(Place {
+        home: home.to_string(),
+        account: account.to_string(),
+    })
+}
+
+/// The name of a Pod that runs as the account.
+#[must_use]
+pub fn find_running(place: &Place, pod: &Value) -> Option<String> {
+    let pod = ObjectView::of(pod);
+    // The field has an older name, which Kubernetes fills in beside it.
+    let runs_as = pod
+        .find_text("/spec/serviceAccountName")
+        .or_else(|| pod.find_text("/spec/serviceAccount"));
+    (runs_as == Some(place.account.as_str())).then(|| pod.read_text("/metadata/name").to_owned())
+}
+
+/// What is to be known of it all. `platform` is the namespace of Tenure's own accounts.
+#[must_use]
+pub fn judge(place: Place, seen: &Seen<'_>, platform: &str, now: Timestamp) -> Witness {
+    let mut unseen = Vec::new();
+    let mut pods = Vec::new();
+    match &seen.pods {
+        Ok(names) => pods.extend(names.iter().take(MOST_PODS).cloned()),
+        Err(why) => unseen.push(format!("Pods ({why})")),
+    }
+    let mut ways = Vec::new();
+    for (kind, bindings) in [("RoleBinding", &seen.own), ("ClusterRoleBinding", seen.cluster)] {
+        match bindings {
+            Ok(bindings) => {
+                let takers = bindings.list_takers(&place.home, &place.account);
+                if bindings.is_partial || takers.len() >= MOST {
+                    unseen.push(format!("some {kind}s (there are too many)"));
+                }
+                ways.extend(describe_takers(kind, takers, platform));
+            }
+            Err(why) => unseen.push(format!("{kind}s ({why})")),
+        }
+    }
+    Witness {
+        at: now,
+        place,
+        pods,
+        ways,
+        unseen,
+    }
+}
+
+/// A line for each of those who aren't expected to be able to.
+fn describe_takers(kind: &str, takers: Vec<OtherReader>, platform: &str) -> Vec<String> {
+    let mut by_whom: BTreeMap<(String, String), Vec<&'static str>> = BTreeMap::new();
+    for taker in takers {
+        let how = match taker.way {
+            Way::TakesToken(_) => "asks for its tokens",
+            Way::Impersonates(_) => "speaks in its name",
+            Way::MakesPods => "starts Pods as it",
+            Way::WritesRights => "gives itself any right",
+            Way::Unknown => "has rights that could not be read",
+            // Secrets are another matter, and in a Pod one is the account only where a Pod runs as it.
+            Way::Reads | Way::EntersPods => continue,
+        };
+        if is_expected(&taker.who, platform) {
+            continue;
+        }
+        let hows = by_whom.entry((taker.who, taker.binding)).or_default();
+        if !hows.contains(&how) {
+            hows.push(how);
+        }
+    }
+    let line = |((who, binding), hows): ((String, String), Vec<&str>)| {
+        let line = format!("{who} {} ({kind} {binding})", hows.join(", "));
+        // Who writes a binding chooses how long a name is.
+        line.chars().take(LONGEST_LINE).collect()
+    };
+    by_whom.into_iter().map(line).collect()
+}
+
+/// Whether somebody is Kubernetes' own, or an account of the platform's. All ServiceAccounts of a namespace, and everybody, are not.
+fn is_expected(who: &str, platform: &str) -> bool {
+    if let Some(group) = who.strip_prefix("group ") {
+        let is_everybody = ["system:authenticated", "system:unauthenticated"].contains(&group);
+        let is_of_platform = group.strip_prefix("system:serviceaccounts:") == Some(platform);
+        return is_of_platform
+            || (group.starts_with("system:") && !is_everybody && !group.starts_with("system:serviceaccounts"));
+    }
+    match who
+        .strip_prefix("system:serviceaccount:")
+        .and_then(|rest| rest.split_once(':'))
+    {
+        Some((namespace, _)) => namespace == platform || namespace.starts_with("kube-"),
+        None => who.starts_with("system:"),
+    }
+}
+
+/// Says what is known of it, and when to look again.
+pub(super) fn tell(
+    snapshot: &Snapshot,
+    facts: &TenantFacts,
+    now: Timestamp,
+    taken: &Taken,
+    (status, plan): (&mut TenantStatus, &mut Plan),
+) -> Option<Timestamp> {
+    let home = taken.home.as_ref().filter(|home| taken.owned.contains_key(*home));
+    let Some(place) = home.and_then(|home| find_place(facts, home)) else {
+        status
+            .conditions
+            .retain(|known| known.type_ != condition::ACCOUNT_EXCLUSIVE);
+        return None;
+    };
+    let Some(witness) = snapshot.witness.as_ref().filter(|witness| witness.place == place) else {
+        return Some(add_duration(now, FIRST));
+    };
+    let settings = &snapshot.realm.settings;
+    let is_judged = settings.is_guarded || settings.has_policies;
+    let is_refused = is_judged && facts.exclusive_account;
+    let tokens = list_token_secrets(snapshot, &place);
+    let name = format!("ServiceAccount {}, which the tenant's surfaces act as", place.account);
+    let mut said = Vec::new();
+    for (words, list, between) in [
+        ("Pods run as it", &witness.pods, ", "),
+        ("it lists Secrets with tokens of its", &tokens, ", "),
+        ("by RBAC", &witness.ways, "; "),
+    ] {
+        if !list.is_empty() {
+            said.push(format!("{words}: {}", ending::join_some(list, between, LONGEST_LIST)));
+        }
+    }
+    let is_found = !witness.pods.is_empty() || !tokens.is_empty() || (!witness.ways.is_empty() && !is_refused);
+    let (value, reason, begin) = if is_found {
+        (ConditionStatus::False, reason::ACCOUNT_SHARED, "is not theirs alone")
+    } else if !witness.unseen.is_empty() && !is_refused {
+        (
+            ConditionStatus::Unknown,
+            reason::ACCOUNT_NOT_LOOKED_AT,
+            "may not be theirs alone",
+        )
+    } else {
+        (
+            ConditionStatus::True,
+            reason::ACCOUNT_EXCLUSIVE,
+            "is theirs alone, as far as is known",
+        )
+    };
+    said.push(match (is_judged, is_refused) {
+        (_, true) => "admission refuses it to others".to_owned(),
+        (true, false) => format!(
+            "admission warns of it, and refuses it once the Tenant has the annotation {GITOPS_ACCOUNT}={GITOPS_ACCOUNT_EXCLUSIVE}"
+        ),
+        (false, false) => "nobody judges here what is written: take away what is not meant".to_owned(),
+    });
+    let mut unseen = witness.unseen.clone();
+    unseen.push(format!(
+        "Secrets, which the controllers may not read (kubectl get secrets -n {} --field-selector type=kubernetes.io/service-account-token)",
+        place.home
+    ));
+    let message = format!(
+        "{name}, {begin}. {}. Not looked at: {}",
+        said.join(". "),
+        unseen.join(", ")
+    );
+    say(
+        snapshot,
+        now,
+        (condition::ACCOUNT_EXCLUSIVE, value, reason, &message),
+        status,
+        plan,
+    );
+    Some(witness.find_end().max(add_duration(now, FIRST)))
+}
+
+/// Secrets with tokens that Kubernetes before 1.24, or somebody, wrote on the account itself.
+fn list_token_secrets(snapshot: &Snapshot, place: &Place) -> Vec<String> {
+    let id = ObjectId {
+        namespace: place.home.clone(),
+        name: place.account.clone(),
+        group: String::new(),
+        kind: "ServiceAccount".to_owned(),
+    };
+    let account = snapshot.live.get(&id).and_then(Live::object);
+    let secrets = account
+        .and_then(|account| account.get("secrets"))
+        .and_then(Value::as_array);
+    let names = secrets.into_iter().flatten().filter_map(|secret| secret.get("name"));
+    names
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .take(MOST_PODS)
+        .collect()
+}

@@ -1,0 +1,296 @@
+//! Who else is, or could be, a tenant's account: what counts of what RBAC gives, and how it is said.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tenure_planner::Next;
+use tenure_planner::access::audit::{Bindings, Roles};
+use tenure_planner::tenant::account::{Place, Seen, Witness, find_due, find_running, judge};
+
+use crate::tenant::{now, record, settle, snapshot};
+
+fn place() -> Place {
+    Place {
+        home: "blue".to_owned(),
+        account: "blue-gitops".to_owned(),
+    }
+}
+
+/// ClusterRoles as they come: what an editor has, all rights, what a proxy has, and less.
+fn roles() -> Roles {
+    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!([{ "apiGroups": groups, "resources": resources, "verbs": verbs }]);
+    let tokens = json!([
+        { "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] },
+        { "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"] },
+        { "apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["*"] }
+    ]);
+    let named = json!([{ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"], "resourceNames": ["other"] }]);
+    let mut roles = Roles::default();
+    for (name, rules) in [
+        ("edit", tokens),
+        ("cluster-admin", rule(&["*"], &["*"], &["*"])),
+        ("capsule-proxy", rule(&[""], &["users", "groups"], &["impersonate"])),
+        (
+            "bind",
+            rule(&["rbac.authorization.k8s.io"], &["clusterroles"], &["bind"]),
+        ),
+        (
+            "view",
+            rule(&[""], &["configmaps", "pods", "secrets"], &["get", "list", "watch"]),
+        ),
+        ("of-another", named),
+    ] {
+        roles.add(&json!({ "metadata": { "name": name }, "rules": rules }));
+    }
+    roles
+}
+
+fn bindings(all: &[(&str, &str, Value)]) -> Bindings {
+    let mut bindings = Bindings::default();
+    for (name, role, subject) in all {
+        let reference = json!({ "kind": "ClusterRole", "name": role });
+        let binding = json!({ "metadata": { "name": name }, "roleRef": reference, "subjects": [subject] });
+        bindings.add(&binding, &Roles::default(), &roles());
+    }
+    bindings
+}
+
+fn user(name: &str) -> Value {
+    json!({ "kind": "User", "name": name })
+}
+
+fn group(name: &str) -> Value {
+    json!({ "kind": "Group", "name": name })
+}
+
+fn account(namespace: &str, name: &str) -> Value {
+    json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name })
+}
+
+/// What is told of what is bound at home and in the cluster.
+fn list_ways(own: &[(&str, &str, Value)], cluster: &[(&str, &str, Value)]) -> Vec<String> {
+    let seen = Seen {
+        pods: Ok(Vec::new()),
+        own: Ok(bindings(own)),
+        cluster: &Ok(bindings(cluster)),
+    };
+    let witness = judge(place(), &seen, "tenure-system", now());
+    assert_eq!(witness.unseen, Vec::<String>::new());
+    witness.ways
+}
+
+#[test]
+fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
+    let alice = "alice asks for its tokens, speaks in its name, starts Pods as it (RoleBinding owner)";
+    assert_eq!(list_ways(&[("owner", "edit", user("alice"))], &[]), [alice]);
+    for (role, subject, expected) in [
+        (
+            "cluster-admin",
+            account("flux-system", "kustomize-controller"),
+            Some(
+                "system:serviceaccount:flux-system:kustomize-controller starts Pods as it, asks for its tokens, speaks in its name, gives itself any right",
+            ),
+        ),
+        (
+            "capsule-proxy",
+            account("capsule-system", "capsule-proxy"),
+            Some("system:serviceaccount:capsule-system:capsule-proxy speaks in its name"),
+        ),
+        ("bind", user("bob"), Some("bob gives itself any right")),
+        (
+            "edit",
+            group("system:authenticated"),
+            Some("group system:authenticated starts"),
+        ),
+        (
+            "edit",
+            group("system:serviceaccounts:blue"),
+            Some("group system:serviceaccounts:blue starts"),
+        ),
+        (
+            "edit",
+            group("system:serviceaccounts"),
+            Some("group system:serviceaccounts starts"),
+        ),
+        // Who repairs every Tenant, Kubernetes' own, Tenure's, and the account itself.
+        ("cluster-admin", user("root"), None),
+        ("cluster-admin", group("admins"), None),
+        ("cluster-admin", group("system:masters"), None),
+        ("edit", user("system:kube-controller-manager"), None),
+        ("edit", account("kube-system", "job-controller"), None),
+        ("edit", account("tenure-system", "tenure-lane-tenant-blue"), None),
+        ("edit", group("system:serviceaccounts:tenure-system"), None),
+        ("edit", account("blue", "blue-gitops"), None),
+        // Who sees, and who may ask for another one's.
+        ("view", user("eve"), None),
+        ("of-another", user("eve"), None),
+    ] {
+        let ways = list_ways(&[], &[("wide", role, subject.clone())]);
+        match expected {
+            None => assert_eq!(ways, Vec::<String>::new(), "{role} {subject}"),
+            Some(words) => {
+                // In which order ways are told isn't said.
+                let who = words
+                    .split_once(" starts")
+                    .or_else(|| words.split_once(" speaks"))
+                    .map_or(words, |(who, _)| who);
+                assert_eq!(ways.len(), 1, "{role} {subject}: {ways:?}");
+                assert!(
+                    ways[0].starts_with(who) && ways[0].ends_with("(ClusterRoleBinding wide)"),
+                    "{ways:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Whoever may write a binding chooses its words, and how many there are.
+#[test]
+fn what_is_told_is_bounded() {
+    let long = "x".repeat(100_000);
+    let many: Vec<(&str, &str, Value)> = (0..500)
+        .map(|number| ("b", "edit", user(&format!("{number}-{long}"))))
+        .collect();
+    let seen = Seen {
+        pods: Ok((0..1000).map(|number| format!("pod-{number}")).collect()),
+        own: Ok(bindings(&many)),
+        cluster: &Err("the controllers may not list them".to_owned()),
+    };
+    let mut snapshot = at_home();
+    let witness = judge(place(), &seen, "tenure-system", now());
+    assert!(
+        witness.unseen.iter().any(|what| what.starts_with("some RoleBindings")),
+        "{:?}",
+        witness.unseen
+    );
+    assert!(serde_json::to_string(&witness).unwrap().len() < 64 << 10);
+    snapshot.witness = Some(witness);
+    let said = say(&mut snapshot);
+    assert!(said.2.len() < 4096, "{}", said.2.len());
+}
+
+#[test]
+fn a_pod_runs_as_the_account_that_it_names() {
+    let pod = |spec: Value| find_running(&place(), &json!({ "metadata": { "name": "web" }, "spec": spec }));
+    assert_eq!(
+        pod(json!({ "serviceAccountName": "blue-gitops" })).as_deref(),
+        Some("web")
+    );
+    assert_eq!(pod(json!({ "serviceAccount": "blue-gitops" })).as_deref(), Some("web"));
+    assert_eq!(pod(json!({ "serviceAccountName": "other" })), None);
+    assert_eq!(pod(json!({})), None);
+}
+
+/// A Tenant that has its home.
+fn at_home() -> tenure_planner::tenant::Snapshot {
+    let owners = json!([{ "name": "blue", "uid": "t" }]);
+    let home = json!([{ "name": "blue", "uid": "n1", "tenantLabel": "blue", "tenantOwners": owners }]);
+    let mut snapshot = snapshot(json!({}), home);
+    record(&mut snapshot, &[("blue", "n1")]);
+    snapshot
+}
+
+/// Status, reason and message of the condition.
+fn say(snapshot: &mut tenure_planner::tenant::Snapshot) -> (String, String, String) {
+    let status = settle(snapshot).1.status.unwrap();
+    let mut conditions = status.conditions.iter();
+    let said = conditions
+        .find(|condition| condition.type_ == "AccountExclusive")
+        .unwrap();
+    (
+        said.status.as_str().to_owned(),
+        said.reason.clone(),
+        said.message.clone(),
+    )
+}
+
+fn witness(pods: &[&str], ways: &[&str], unseen: &[&str]) -> Witness {
+    let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect();
+    Witness {
+        at: now(),
+        place: place(),
+        pods: texts(pods),
+        ways: texts(ways),
+        unseen: texts(unseen),
+    }
+}
+
+#[test]
+fn what_was_found_is_said_with_what_admission_makes_of_it() {
+    let way = ["alice asks for its tokens (RoleBinding owner)"];
+    let (found, nothing) = (witness(&[], &way, &[]), witness(&[], &[], &[]));
+    let running = witness(&["web"], &[], &[]);
+    let blind = witness(&[], &[], &["Pods (the controllers may not list them)"]);
+    for (seen, is_guarded, is_exclusive, status, words) in [
+        (&nothing, true, false, "True", "theirs alone"),
+        (&found, false, false, "False", "nobody judges here what is written"),
+        (
+            &found,
+            true,
+            false,
+            "False",
+            "warns of it, and refuses it once the Tenant has the annotation tenure.dev/gitops-account=exclusive",
+        ),
+        (&found, true, true, "True", "admission refuses it to others"),
+        // The annotation alone refuses nothing.
+        (&found, false, true, "False", "nobody judges"),
+        (&running, true, true, "False", "Pods run as it: web"),
+        (
+            &blind,
+            true,
+            false,
+            "Unknown",
+            "Not looked at: Pods (the controllers may not list them), Secrets",
+        ),
+        (
+            &nothing,
+            true,
+            false,
+            "True",
+            "kubectl get secrets -n blue --field-selector type=kubernetes.io/service-account-token",
+        ),
+    ] {
+        let mut snapshot = at_home();
+        Arc::make_mut(&mut snapshot.realm).settings.is_guarded = is_guarded;
+        if is_exclusive {
+            let annotations = json!({ "tenure.dev/gitops-account": "exclusive" });
+            snapshot.tenant.metadata.annotations = serde_json::from_value(annotations).unwrap();
+        }
+        snapshot.witness = Some(seen.clone());
+        let (value, reason, message) = say(&mut snapshot);
+        assert_eq!(value, status, "{reason}: {message}");
+        assert!(message.contains(words), "{words}: {message}");
+    }
+}
+
+/// Before it was looked nothing is said, and it is looked soon; then again when that is old, or about another account.
+#[test]
+fn it_is_looked_in_time() {
+    let mut snapshot = at_home();
+    let plan = settle(&mut snapshot).1;
+    let soon = now().checked_add(SignedDuration::from_secs(2)).unwrap();
+    assert_eq!(plan.next, Next::Done(Some(soon)));
+    let at = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    let due = |snapshot: &tenure_planner::tenant::Snapshot, seconds: i64| {
+        find_due(
+            &snapshot.tenant,
+            &snapshot.realm,
+            snapshot.witness.as_ref(),
+            at(seconds),
+        )
+    };
+    assert_eq!(due(&snapshot, 0), Some(place()));
+    snapshot.witness = Some(witness(&[], &[], &[]));
+    assert_eq!(settle(&mut snapshot).1.next, Next::Done(Some(at(600))));
+    assert_eq!((due(&snapshot, 599), due(&snapshot, 600)), (None, Some(place())));
+    snapshot.witness = Some(witness(&[], &[], &["Pods (no)"]));
+    assert_eq!((due(&snapshot, 29), due(&snapshot, 30)), (None, Some(place())));
+    let mut other = witness(&[], &[], &[]);
+    other.place.account = "robot".to_owned();
+    snapshot.witness = Some(other);
+    assert_eq!(due(&snapshot, 0), Some(place()));
+    // A home that isn't recorded, or isn't there, has no account.
+    record(&mut snapshot, &[]);
+    assert_eq!(due(&snapshot, 0), None);
+}
