@@ -27,4 +27,5 @@ mod stand_ins;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;
+mod together;
 mod webhook;

@@ -1,0 +1,177 @@
+//! Webhooks and policies on one server, as an installation has them that wants both: what a webhook defaults passes the policy, and what it refuses stays
+//! refused when it is dead, or hangs.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use tenure_api::admission_webhooks::{WebhookPlace, configurations};
+use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
+use tokio::net::TcpListener;
+
+use crate::door::Door;
+use crate::stage::{Answer, Stage};
+use crate::table::ByPolicy;
+
+const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/blue/kustomizations?dryRun=All";
+/// How the server says that nobody answered.
+const NOT_CALLED: &str = "failed calling webhook";
+/// What no request may take, whoever hangs: an API server gives a webhook 30 seconds at most, and a request meets several.
+const BOUND: Duration = Duration::from_secs(180);
+
+fn kustomization(account: Option<&str>) -> Value {
+    let mut object = json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "together", "namespace": "blue" },
+        "spec": { "interval": "1h", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "s" } }
+    });
+    if let Some(account) = account {
+        object["spec"]["serviceAccountName"] = json!(account);
+    }
+    object
+}
+
+async fn ask(stage: &Stage, by: &str, account: Option<&str>) -> Answer {
+    stage
+        .send(stage.actor(by), Method::POST, KUSTOMIZATIONS, &kustomization(account))
+        .await
+}
+
+fn is_by_policy(message: &str) -> bool {
+    message.contains("ValidatingAdmissionPolicy 'tenure-")
+}
+
+async fn stand_together(cluster: Cluster) {
+    let stage = Stage::set_on(cluster).await;
+    let mut door = Door::open(&stage.cluster, stage.settings(), None).await;
+    door.hang(&stage.cluster).await;
+    stage.hand_over_to_policies().await;
+
+    // Nobody names the account: the webhook does, and the policy, which would refuse that, finds what it wants.
+    match ask(&stage, "dev", None).await {
+        Answer::Allowed(made, _) => assert_eq!(made["spec"]["serviceAccountName"], "blue-gitops", "{made}"),
+        refused => panic!("{refused:?}"),
+    }
+    let refused = ask(&stage, "dev", Some("admin")).await;
+    assert!(
+        matches!(&refused, Answer::Refused(403, _, message) if message.ends_with("(flux-account)")),
+        "{refused:?}"
+    );
+    let wrong = compare_all(&stage, |_| true).await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    // Nobody answers any more: what was refused is refused, by the webhook that isn't there or by a policy, and who repairs goes on.
+    door.close();
+    let unanswered = eventually(SOON, || async {
+        match ask(&stage, "dev", None).await {
+            Answer::Refused(_, _, message) if message.contains(NOT_CALLED) || is_by_policy(&message) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    unanswered.await.unwrap();
+    let mut by_policy = 0;
+    let wrong = compare_all(&stage, |message| {
+        by_policy += usize::from(is_by_policy(message));
+        message.contains(NOT_CALLED) || !message.contains("admission.tenure.dev")
+    })
+    .await;
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(by_policy >= 20, "only {by_policy} were refused by policies");
+    let repaired = ask(&stage, "admin", Some("blue-gitops")).await;
+    assert!(matches!(repaired, Answer::Allowed(..)), "{repaired:?}");
+
+    // Somebody takes connections and never says a word.
+    let _silence = hang_up_nobody(&stage, &door).await;
+    let refused = bounded(ask(&stage, "dev", Some("admin"))).await;
+    assert!(
+        matches!(&refused, Answer::Refused(_, _, message) if message.contains(NOT_CALLED) || is_by_policy(message)),
+        "{refused:?}"
+    );
+    let repaired = bounded(ask(&stage, "admin", Some("blue-gitops"))).await;
+    assert!(matches!(repaired, Answer::Allowed(..)), "{repaired:?}");
+}
+
+async fn bounded(asked: impl Future<Output = Answer>) -> Answer {
+    tokio::time::timeout(BOUND, asked)
+        .await
+        .expect("it is answered in the end")
+}
+
+/// Asks every case of the table that doors and policies judge alike. What is denied has to be refused, with words that `is_told` takes; what is allowed
+/// has to be, as long as somebody answers.
+async fn compare_all(stage: &Stage, mut is_told: impl FnMut(&str) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (index, case) in stage.cases() {
+        let is_policys = matches!(case.policy, None | Some(ByPolicy::Says(_)));
+        if !case.pure_only.is_empty() || !is_policys {
+            continue;
+        }
+        let answer = stage.ask(case).await;
+        let is_right = match (&answer, &case.deny) {
+            (Answer::Refused(_, _, message), Some(_)) => is_told(message),
+            (Answer::Allowed(..), None) => true,
+            (Answer::Refused(_, _, message), None) => message.contains(NOT_CALLED),
+            (Answer::Allowed(..), Some(_)) => false,
+        };
+        if !is_right {
+            wrong.push(format!("case {}: {} gives {answer:?}", index + 1, case.name(0)));
+        }
+    }
+    wrong
+}
+
+/// Leads the server to somebody who accepts and never answers, and waits until it asks there.
+async fn hang_up_nobody(stage: &Stage, door: &Door) -> tokio::task::JoinSet<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://{}", listener.local_addr().unwrap());
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+            if tell.send(()).is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    });
+    for configuration in configurations(&WebhookPlace::Address(address), &door.authority) {
+        let webhooks = configuration["webhooks"].as_array().unwrap().iter();
+        for webhook in webhooks {
+            let patience = webhook["timeoutSeconds"].as_u64().unwrap();
+            assert!((1..=10).contains(&patience), "{webhook}");
+        }
+        stage.cluster.admin.apply(configuration).await.unwrap();
+    }
+    let met = eventually(BOUND, || async {
+        let asked = bounded(ask(stage, "dev", Some("blue-gitops"))).await;
+        match &asked {
+            Answer::Refused(_, _, message)
+                if message.contains("deadline") || message.contains("timeout") || message.contains("timed out") =>
+            {
+                Ok(())
+            }
+            _ => Err(format!("{asked:?}")),
+        }
+    });
+    met.await.unwrap();
+    assert!(told.try_recv().is_ok(), "it was asked there");
+    tasks
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn both_doors_hold_on_the_embedded_control_plane() {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    stand_together(cluster).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn both_doors_hold_on_a_real_api_server() {
+    let Some(binaries) = KubernetesBinaries::find().unwrap() else {
+        eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
+        return;
+    };
+    let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
+    let cluster = Cluster::take(&kubernetes).await.unwrap();
+    stand_together(cluster).await;
+}
