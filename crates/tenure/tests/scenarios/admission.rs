@@ -167,3 +167,71 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
         admin.delete(&namespace(name)).await;
     }
 }
+
+/// The controllers are dead, and their webhooks still refuse what only they judge: that keeps nobody from taking all of it away.
+#[tokio::test]
+async fn webhooks_of_the_dead_are_taken_away() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    admin
+        .apply(
+            json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": "grove"},
+            "spec": {"owners": [{"kind": "User", "name": "gwen"}]}}),
+        )
+        .await;
+    cluster.check(
+        &["install", "--without-deployment", "--admission"],
+        0,
+        &["applied ClusterRole tenure-admission"],
+    );
+    let (port, health) = (free_port(), free_port());
+    let flags = list_webhook_flags(port, health);
+    let flags = flags.each_ref().map(String::as_str);
+    let mut controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);
+    let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+    for kind in kinds {
+        let hangs = |found: &Value| found["webhooks"].as_array().is_some_and(|all| all.len() > 3);
+        admin.wait_for(configuration(kind), hangs).await;
+    }
+    wait_for_probe(health, "/readyz", 200).await;
+    let gwen = become_user(&cluster, "gwen").await;
+    create_until(&gwen, &namespace("grove-dev"), |said| said.is_ok()).await;
+
+    controllers.signal(Signal::SIGKILL);
+    let refused = create(&gwen, &namespace("grove-late")).await.unwrap_err();
+    assert!(refused.contains("failed calling webhook"), "{refused}");
+    for kind in kinds {
+        let found = admin
+            .find(&configuration(kind))
+            .await
+            .expect("it outlives the controllers");
+        let webhooks = found["webhooks"].as_array().expect("webhooks");
+        assert!(
+            webhooks.iter().any(|webhook| webhook["failurePolicy"] == "Fail"),
+            "{found}"
+        );
+    }
+    cluster.check(
+        &["uninstall", "--delete-kinds", "--yes", "--wait=60"],
+        0,
+        &[
+            "ClusterRoleBinding tenure-admission: deleted",
+            "MutatingWebhookConfiguration tenure: deleted",
+            "ValidatingWebhookConfiguration tenure: deleted",
+            "Tenant grove: without the controllers' finalizer",
+            "Namespace grove-dev: without its owner",
+            "Namespace tenure-system: deleted",
+        ],
+    );
+    for kind in kinds {
+        admin.wait_until_gone(&configuration(kind)).await;
+    }
+    // What was waited for goes on, and what ran stays.
+    create(admin, &namespace("grove-after")).await.unwrap();
+    let found = admin.find(&namespace("grove-dev")).await.expect("it stays");
+    assert!(found["metadata"]["deletionTimestamp"].is_null(), "{found}");
+    cluster.wait_until_settled(&namespace("tenure-system")).await;
+    for name in ["grove", "grove-dev", "grove-after"] {
+        admin.delete(&namespace(name)).await;
+    }
+}
