@@ -16,6 +16,7 @@ mod admission;
 mod adopt;
 mod artifacts;
 mod attest;
+mod audit;
 mod install;
 #[cfg(target_os = "linux")]
 mod lane_lines;

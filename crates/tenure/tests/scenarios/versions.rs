@@ -126,7 +126,7 @@ fn goes(object: &Value) -> bool {
 
 #[tokio::test]
 async fn an_installation_that_is_cut_off_is_finished_or_taken_away_by_the_next_command() {
-    let Some(cluster) = Cluster::start_real_bare().await else {
+    let Some(cluster) = Cluster::start_real_bare(&[]).await else {
         return;
     };
     let objects = list_installed();
@@ -183,7 +183,7 @@ fn write_yesterday(object: &Value) -> Option<Value> {
 
 #[tokio::test]
 async fn what_another_version_installed_becomes_what_this_one_does() {
-    let Some(cluster) = Cluster::start_real_bare().await else {
+    let Some(cluster) = Cluster::start_real_bare(&[]).await else {
         return;
     };
     let (admin, objects) = (&cluster.admin, list_installed());

@@ -70,20 +70,25 @@ impl Cluster {
 
     /// A real control plane of this test's own, with everything that the controllers need, `more` included; nothing where there is none to be had.
     pub(crate) async fn start_real(more: &[&str]) -> Option<Self> {
-        let cluster = Self::start_real_bare().await?;
+        Self::start_real_with(&[], more).await
+    }
+
+    /// The same, with more arguments of the API server's.
+    pub(crate) async fn start_real_with(server: &[&str], more: &[&str]) -> Option<Self> {
+        let cluster = Self::start_real_bare(server).await?;
         let installed = cluster.run(&[&["install", "--without-deployment"], more].concat());
         assert!(installed.status.success(), "{}", describe(&installed));
         Some(cluster)
     }
 
     /// The same with nothing in it.
-    pub(crate) async fn start_real_bare() -> Option<Self> {
+    pub(crate) async fn start_real_bare(server: &[&str]) -> Option<Self> {
         let Some(binaries) = KubernetesBinaries::find().unwrap() else {
             eprintln!("skipped: {KUBERNETES_BIN} names no real control plane");
             return None;
         };
         let _already_chosen = rustls::crypto::ring::default_provider().install_default();
-        let real = Kubernetes::start(&binaries, true).await.unwrap();
+        let real = Kubernetes::start_with(&binaries, true, server).await.unwrap();
         let kubeconfig = real.kubeconfig().to_owned();
         let admin = Admin(connect(kube::config::Kubeconfig::read_from(&kubeconfig).expect("kubeconfig")).await);
         Some(Self {
