@@ -6,7 +6,7 @@ use tenure_testkit::{SOON, eventually};
 
 use crate::deploy_keys::SECRET;
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, condition, config_map};
-use crate::tenants::{TENANT, adopt, surface, surface_ready, tenant};
+use crate::tenants::{SURFACE, TENANT, adopt, surface, surface_ready, tenant};
 
 /// What somebody asks: verb, resource with its subresource, and a name or none.
 type Ask = (&'static str, &'static str, &'static str);
@@ -241,5 +241,40 @@ async fn who_else_is_the_account_is_said() {
         "Not looked at: Secrets",
     ];
     stage.until(TENANT, ("", "others-blue"), says("False", words)).await;
+    stage.end().await;
+}
+
+/// What RBAC denies a surface is told with what to do, at the Surface itself; and that, done, is enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_surface_that_may_not_is_told_which_right_is_missing() {
+    let stage = Stage::set("remedy").await;
+    tenant(&stage, "remedy-blue").await;
+    let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: own}\nspec: {hard: {pods: \"5\"}}\n";
+    let _repository = surface(&stage, "remedy-blue", "app", &[("a.yaml", quota)], json!({})).await;
+    let is_told = |surface: Option<&Value>| {
+        let ready = surface.and_then(|surface| condition(surface, "Ready"));
+        let message = ready.and_then(|ready| ready["message"].as_str());
+        ready.is_some_and(|ready| ready["status"] == "False")
+            && message.is_some_and(|message| {
+                message.contains("an administrator gives ServiceAccount remedy-blue/remedy-blue-gitops the right to ")
+                    && message.contains("resourcequotas, by a Role and a RoleBinding in namespace remedy-blue")
+            })
+    };
+    stage.until(SURFACE, ("remedy-blue", "app"), is_told).await;
+    let group = "rbac.authorization.k8s.io";
+    let account = json!({ "kind": "ServiceAccount", "namespace": "remedy-blue", "name": "remedy-blue-gitops" });
+    for object in [
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": { "name": "quotas", "namespace": "remedy-blue" },
+            "rules": [{ "apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["create", "patch"] }]
+        }),
+        json!({
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": { "name": "quotas", "namespace": "remedy-blue" },
+            "roleRef": { "apiGroup": group, "kind": "Role", "name": "quotas" }, "subjects": [account]
+        }),
+    ] {
+        stage.admin.apply(object).await.unwrap();
+    }
+    surface_ready(&stage, ("remedy-blue", "app")).await;
     stage.end().await;
 }
