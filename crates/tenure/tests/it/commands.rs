@@ -183,11 +183,18 @@ async fn what_may_not_be_read_is_said() {
     assert!(refused.contains("cannot get path \"/metrics\""), "{refused}");
     let file = place.folder.path().join("alice");
     let shown = serde_json::to_string(&kubeconfig).unwrap();
-    std::fs::write(&file, shown).unwrap();
+    std::fs::write(&file, &shown).unwrap();
     let file = file.to_str().unwrap();
+    // Her own Tenant she sees by its name; who owns none is told that he may list none.
+    let mine = place.run(&["get", "tenants", "-o", "name", "--kubeconfig", file]);
+    let said = String::from_utf8_lossy(&mine.stdout);
+    assert_eq!(said.trim(), "tenant.capsule.clastix.io/team-a", "{mine:?}");
+    let nobody = shown.replace("\"alice\"", "\"nobody\"");
+    let stranger = place.folder.path().join("nobody");
+    std::fs::write(&stranger, nobody).unwrap();
     place.check(
-        &["get", "-n", "team-a", "--kubeconfig", file],
-        0,
+        &["get", "tenants", "--kubeconfig", stranger.to_str().unwrap()],
+        3,
         &[],
         &["you may not list tenants.capsule.clastix.io"],
     );
