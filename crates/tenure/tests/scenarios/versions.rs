@@ -9,7 +9,10 @@ use std::process::Stdio;
 use kube::api::{Patch, PatchParams};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tenure_api::metadata::{NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE, VIEW_CLUSTER_ROLE};
+use tenure_api::metadata::{
+    HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE,
+    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
+};
 
 use crate::process::{run, tenure};
 use crate::world::{Admin, Cluster, Controllers, describe, name_object};
@@ -117,6 +120,9 @@ fn cut_off_after(cluster: &Cluster, objects: usize) {
 fn goes(object: &Value) -> bool {
     let held = [
         TENANT_GITOPS_CLUSTER_ROLE,
+        TENANT_GITOPS_HOME_CLUSTER_ROLE,
+        TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
+        HOME_OWNER_CLUSTER_ROLE,
         NAMESPACE_DELETER_CLUSTER_ROLE,
         VIEW_CLUSTER_ROLE,
     ];
