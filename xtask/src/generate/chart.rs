@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tenure_api::admission_webhooks::SERVICE;
 use tenure_api::installation;
@@ -15,7 +15,7 @@ use tenure_tenancy::admission::policy::{list_kept, list_roles};
 use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed};
 
 /// What stands in the objects where a choice goes, how the file has it, and what the choice is written as.
-const CHOICES: [(&str, &str); 9] = [
+const CHOICES: [(&str, &str); 11] = [
     (
         "image: CHOSEN-IMAGE",
         "image: {{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
@@ -53,13 +53,34 @@ const CHOICES: [(&str, &str); 9] = [
         "        - \"--policies\"\n",
         "        {{- if .Values.policies }}\n        - \"--policies\"\n        {{- end }}\n",
     ),
+    // What is none of these is refused by whoever renders the chart. Tasks are what `tenure run` makes of lanes when nobody says it.
+    (
+        "        - \"--lanes=deployment\"\n        - \"--lane-address=9643\"\n        - \"--lane-image=CHOSEN-IMAGE\"\n        - \"--lane-priority-class=CHOSEN-CLASS\"\n",
+        "        {{- if eq .Values.lanes \"deployment\" }}\n        - \"--lanes=deployment\"\n        - \"--lane-address=9643\"\n        \
+         - {{ printf \"--lane-image=%s\" .Values.image | quote }}\n        {{- with .Values.priorityClass }}\n        \
+         - {{ printf \"--lane-priority-class=%s\" . | quote }}\n        {{- end }}\n        {{- else if eq .Values.lanes \"process\" }}\n        \
+         - \"--lanes=process\"\n        {{- else if ne .Values.lanes \"task\" }}\n        \
+         {{- fail \"lanes: task, process or deployment\" }}\n        {{- end }}\n",
+    ),
+    (
+        "        - containerPort: 9643\n          name: lanes\n          protocol: TCP\n",
+        "        {{- if eq .Values.lanes \"deployment\" }}\n        - containerPort: 9643\n          name: lanes\n          protocol: TCP\n        {{- end }}\n",
+    ),
 ];
-/// Where requests to Receivers and reviews come in, if they do: in the controllers' policy.
+/// Where requests to Receivers, reviews and lanes come in, if they do: in the controllers' policy.
 const INGRESS: (&str, &str) = (
-    "  ingress:\n  - ports:\n    - port: 9292\n      protocol: TCP\n  - ports:\n    - port: 9443\n      protocol: TCP\n",
-    "  {{- if or .Values.hooks .Values.admission }}\n  ingress:\n  {{- if .Values.hooks }}\n  - ports:\n    - port: 9292\n      protocol: TCP\n  \
-     {{- end }}\n  {{- if .Values.admission }}\n  - ports:\n    - port: 9443\n      protocol: TCP\n  {{- end }}\n  {{- end }}\n",
+    "  ingress:\n  - ports:\n    - port: 9292\n      protocol: TCP\n  - ports:\n    - port: 9443\n      protocol: TCP\n  - from:\n    \
+     - podSelector:\n        matchLabels:\n          app.kubernetes.io/component: lane\n          app.kubernetes.io/name: tenure\n    \
+     ports:\n    - port: 9643\n      protocol: TCP\n",
+    "  {{- if or .Values.hooks .Values.admission (eq .Values.lanes \"deployment\") }}\n  ingress:\n  {{- if .Values.hooks }}\n  - ports:\n    - port: 9292\n      \
+     protocol: TCP\n  {{- end }}\n  {{- if .Values.admission }}\n  - ports:\n    - port: 9443\n      protocol: TCP\n  {{- end }}\n  \
+     {{- if eq .Values.lanes \"deployment\" }}\n  - from:\n    - podSelector:\n        matchLabels:\n          app.kubernetes.io/component: lane\n          \
+     app.kubernetes.io/name: tenure\n    ports:\n    - port: 9643\n      protocol: TCP\n  {{- end }}\n  {{- end }}\n",
 );
+/// Around what the controllers' policy has where they connect to sources themselves: where lanes have Pods of their own, those do.
+const WITHOUT_LANE_PODS: (&str, &str) = ("  {{- if ne .Values.lanes \"deployment\" }}\n", "  {{- end }}\n");
+/// Before an object that is there only where each lane has a Pod of its own.
+const WITH_LANE_PODS: &str = "{{- if eq .Values.lanes \"deployment\" }}\n";
 /// Before an object that is there only where requests to Receivers are taken.
 const WITH_HOOKS: &str = "{{- if .Values.hooks }}\n";
 /// Before one that is there only where the API server asks Tenure.
@@ -73,7 +94,7 @@ const WHERE_POLICIES_ARE: &str =
     "{{- if .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\" }}\n";
 /// After each of them.
 const END: &str = "{{- end }}\n";
-/// Where more rules of the network go: at the end of the list of the controllers' policy.
+/// Where more rules of the network go: at the end of what a policy lets out, which is before who is selected, or before what it lets in.
 const EGRESS: (&str, &str) = (
     "  podSelector:\n",
     "  {{- with .Values.egress }}\n  {{- toYaml . | nindent 2 }}\n  {{- end }}\n",
@@ -95,7 +116,9 @@ policies: false
 priorityClass: \"\"
 # What `tenure run` is told besides, a flag an entry: --allow-source=https://10.0.0.7:8443
 arguments: []
-# More that the controllers may connect to, as rules of a NetworkPolicy: private Git servers.
+# Where lanes run: task, process or deployment. With deployment the controllers write a Deployment for each lane, and get the right to it.
+lanes: task
+# More that the controllers and lanes may connect to, as rules of a NetworkPolicy: private Git servers.
 egress: []
 ";
 
@@ -116,10 +139,12 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
         replicas: 16,
         hooks: true,
         admission: true,
+        lanes: true,
         priority_class: Some("CHOSEN-CLASS".to_owned()),
         arguments: vec!["--policies".to_owned(), "CHOSEN-ARGUMENT".to_owned()],
         ..Workload::usual("CHOSEN-IMAGE")
     };
+    let connected = write_connected(&chosen)?;
     for (object, begins) in list_chosen(&chosen)? {
         let mut path = file_name(&object)?;
         let mut text = document(&object);
@@ -138,10 +163,13 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
             }
         }
         if object.pointer("/spec/egress").is_some() {
-            ensure!(text.matches(EGRESS.0).count() == 1, "{path} has no place for egress");
-            text = text.replace(EGRESS.0, &format!("{}{}", EGRESS.1, EGRESS.0));
-            ensure!(text.matches(INGRESS.0).count() == 1, "{path} has no place for ingress");
-            text = text.replace(INGRESS.0, INGRESS.1);
+            let is_controllers = object.pointer("/spec/ingress").is_some();
+            if is_controllers {
+                text = mark_sources(&text, &connected)?;
+            }
+            let (follows, choice) = if is_controllers { INGRESS } else { (EGRESS.0, EGRESS.0) };
+            ensure!(text.matches(follows).count() == 1, "{path} has no place for egress");
+            text = text.replace(follows, &format!("{}{choice}", EGRESS.1));
         }
         if let Some(begins) = begins {
             text = text.replacen(HEADER, &format!("{HEADER}{begins}"), 1) + END;
@@ -157,6 +185,45 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
         );
     }
     Ok(files)
+}
+
+/// The controllers' policy as it is where they connect to sources themselves.
+fn write_connected(chosen: &Workload) -> Result<String> {
+    let connecting = Workload {
+        lanes: false,
+        ..chosen.clone()
+    };
+    let written = workload::objects(&connecting);
+    let policy = written
+        .iter()
+        .find(|object| object.pointer("/spec/ingress").is_some() && object.pointer("/spec/egress").is_some());
+    policy.map(document).context("the controllers have no policy")
+}
+
+/// The controllers' policy with what sources need, which it has not, and which is used where lanes have no Pods.
+fn mark_sources(text: &str, connected: &str) -> Result<String> {
+    let (before, after) = text.split_once("  ingress:\n").context("nobody comes in")?;
+    let (all, _) = connected.split_once("  ingress:\n").context("nobody comes in")?;
+    let same = |(line, other): &(&str, &str)| line == other;
+    let ends = before.lines().rev().zip(all.lines().rev()).take_while(same).count();
+    let begins = before.lines().count().saturating_sub(ends);
+    let left = all.lines().count().saturating_sub(ends);
+    ensure!(
+        before.lines().zip(all.lines()).take(begins).all(|pair| same(&pair)) && begins < left,
+        "the policies differ in more than what sources need"
+    );
+    let mut marked = String::new();
+    for (number, line) in all.lines().enumerate() {
+        if number == begins {
+            marked.push_str(WITHOUT_LANE_PODS.0);
+        }
+        if number == left {
+            marked.push_str(WITHOUT_LANE_PODS.1);
+        }
+        marked.push_str(line);
+        marked.push('\n');
+    }
+    Ok(format!("{marked}  ingress:\n{after}"))
 }
 
 /// All objects, each with the choice that it goes with.
@@ -175,9 +242,22 @@ fn list_chosen(chosen: &Workload) -> Result<Vec<(Value, Option<&'static str>)>> 
         objects.push((object, Some(begins)));
     }
     objects.extend(policing.into_iter().map(|object| (object, Some(WITH_POLICIES))));
+    objects.extend(
+        installation::lane_pods()
+            .into_iter()
+            .map(|object| (object, Some(WITH_LANE_PODS))),
+    );
+    let without = workload::objects(&Workload {
+        lanes: false,
+        ..chosen.clone()
+    });
     for object in workload::objects(chosen) {
         let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        let is_called_so = |other: &Value| {
+            kind(other) == kind(&object) && other.pointer("/metadata/name").and_then(Value::as_str) == name
+        };
         let begins = match kind(&object).as_deref() {
+            _ if !without.iter().any(is_called_so) => Some(WITH_LANE_PODS),
             Some("Service") if name == Some(SERVICE) => Some(WITH_ADMISSION),
             Some("Service") => Some(WITH_HOOKS),
             _ => None,
@@ -193,25 +273,75 @@ mod tests {
 
     type TestResult = Result<()>;
 
-    /// What the chart comes to with these of `hooks`, `admission` and `policies`, and with all else as it is by default.
-    fn render(chosen: &[&str]) -> Result<Vec<String>> {
-        let is_on = |value: &str| chosen.contains(&value);
-        let holds = |begins: &str| match begins {
-            WITH_HOOKS => is_on("hooks"),
-            WITH_ADMISSION => is_on("admission"),
-            WITH_ADMISSION_ALONE => is_on("admission") && !is_on("policies"),
-            WITH_POLICIES => is_on("policies"),
-            _ => true,
-        };
-        let ports = |value: &str, port: &str| match is_on(value) {
-            true => format!("  - ports:\n    - port: {port}\n      protocol: TCP\n"),
-            false => String::new(),
-        };
-        let ingress = match format!("{}{}", ports("hooks", "9292"), ports("admission", "9443")) {
-            none if none.is_empty() => none,
-            some => format!("  ingress:\n{some}"),
-        };
-        let replicas = if is_on("hooks") { "1" } else { "2" };
+    /// What is chosen of the chart's values; all else is as it is by default.
+    #[derive(Clone, Copy, Default)]
+    struct Chosen {
+        hooks: bool,
+        admission: bool,
+        policies: bool,
+        /// `process` or `deployment`; otherwise tasks.
+        lanes: &'static str,
+    }
+
+    impl Chosen {
+        fn has_lane_pods(self) -> bool {
+            self.lanes == "deployment"
+        }
+
+        fn holds(self, begins: &str) -> bool {
+            match begins {
+                WITH_HOOKS => self.hooks,
+                WITH_ADMISSION => self.admission,
+                WITH_ADMISSION_ALONE => self.admission && !self.policies,
+                WITH_POLICIES => self.policies,
+                WITH_LANE_PODS => self.has_lane_pods(),
+                _ => true,
+            }
+        }
+
+        /// Whether what stands at this place of [`CHOICES`] is there.
+        fn is_at(self, at: usize) -> bool {
+            match at {
+                4 | 5 => self.hooks,
+                6 | 7 => self.admission,
+                8 => self.policies,
+                10 => self.has_lane_pods(),
+                _ => false,
+            }
+        }
+
+        fn write_lanes(self) -> String {
+            let argument = |argument: &str| format!("        - {argument:?}\n");
+            match self.lanes {
+                "deployment" => {
+                    let image = format!("--lane-image={}", super::super::IMAGE);
+                    ["--lanes=deployment", "--lane-address=9643", &image]
+                        .map(argument)
+                        .concat()
+                }
+                "" => String::new(),
+                other => argument(&format!("--lanes={other}")),
+            }
+        }
+
+        fn write_ingress(self) -> String {
+            let (_, rules) = INGRESS.0.split_once('\n').unwrap_or_default();
+            let (hooks, rules) = rules.split_once("  - ports:\n    - port: 9443\n").unwrap_or_default();
+            let (_, lanes) = rules.split_once('\n').unwrap_or_default();
+            let admission = "  - ports:\n    - port: 9443\n      protocol: TCP\n";
+            let of = |is_on: bool, rule: &str| if is_on { rule.to_owned() } else { String::new() };
+            match of(self.hooks, hooks) + &of(self.admission, admission) + &of(self.has_lane_pods(), lanes) {
+                none if none.is_empty() => none,
+                some => format!("  ingress:\n{some}"),
+            }
+        }
+    }
+
+    /// What the chart comes to with these values.
+    fn render(chosen: Chosen) -> Result<Vec<String>> {
+        let ingress = chosen.write_ingress();
+        let lanes = chosen.write_lanes();
+        let replicas = if chosen.hooks { "1" } else { "2" };
         let mut rendered = Vec::new();
         for (path, mut text) in write()? {
             let is_object = path.starts_with("deploy/chart/crds") || path.starts_with("deploy/chart/templates");
@@ -223,19 +353,25 @@ mod tests {
                 WITH_ADMISSION,
                 WITH_ADMISSION_ALONE,
                 WITH_POLICIES,
+                WITH_LANE_PODS,
                 WHERE_POLICIES_ARE,
             ];
             let begins = begins
                 .into_iter()
                 .find(|begins| text.starts_with(&format!("{HEADER}{begins}")));
             if let Some(begins) = begins {
-                if !holds(begins) {
+                if !chosen.holds(begins) {
                     continue;
                 }
                 text = text.replacen(begins, "", 1);
                 text = text.strip_suffix(END).unwrap_or(&text).to_owned();
             }
-            let place = |at: usize, value: &str| (CHOICES[at].1, if is_on(value) { CHOICES[at].0 } else { "" });
+            if let Some((before, rest)) = text.split_once(WITHOUT_LANE_PODS.0) {
+                let (sources, after) = rest.split_once(WITHOUT_LANE_PODS.1).context("it has no end")?;
+                let sources = if chosen.has_lane_pods() { "" } else { sources };
+                text = format!("{before}{sources}{after}");
+            }
+            let place = |at: usize| (CHOICES[at].1, if chosen.is_at(at) { CHOICES[at].0 } else { "" });
             for (expression, value) in [
                 (
                     "{{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
@@ -245,13 +381,15 @@ mod tests {
                     "{{ if .Values.hooks }}1{{ else }}{{ .Values.replicas }}{{ end }}",
                     replicas,
                 ),
-                (CHOICES[2].1, ""),
-                (CHOICES[3].1, ""),
-                place(4, "hooks"),
-                place(5, "hooks"),
-                place(6, "admission"),
-                place(7, "admission"),
-                place(8, "policies"),
+                place(2),
+                place(3),
+                place(4),
+                place(5),
+                place(6),
+                place(7),
+                place(8),
+                (CHOICES[9].1, lanes.as_str()),
+                place(10),
                 (EGRESS.1, ""),
                 (INGRESS.1, ingress.as_str()),
             ] {
@@ -282,23 +420,29 @@ mod tests {
     /// With the values that it has by default, the chart is what `deploy/` is; with others, what `tenure install` installs.
     #[test]
     fn its_templates_are_the_objects_of_the_installation() -> TestResult {
-        expect(&render(&[])?, &super::super::objects()?);
-        for (hooks, admission, policies) in [
-            (true, false, false),
-            (false, true, false),
-            (false, false, true),
-            (true, true, true),
+        expect(&render(Chosen::default())?, &super::super::objects()?);
+        for (hooks, admission, policies, lanes) in [
+            (true, false, false, ""),
+            (false, true, false, ""),
+            (false, false, true, ""),
+            (false, false, false, "process"),
+            (false, false, false, "deployment"),
+            (true, true, true, "process"),
+            (true, true, true, "deployment"),
         ] {
-            let values = [(hooks, "hooks"), (admission, "admission"), (policies, "policies")];
-            let chosen: Vec<&str> = values
-                .iter()
-                .filter(|(is_on, _)| *is_on)
-                .map(|(_, name)| *name)
-                .collect();
+            let chosen = Chosen {
+                hooks,
+                admission,
+                policies,
+                lanes,
+            };
             let policing = installation::policing(&list_kept(&Settings::default()), &list_roles());
             let mut objects = list_installed()?;
             if admission {
                 objects.extend(installation::admission());
+            }
+            if chosen.has_lane_pods() {
+                objects.extend(installation::lane_pods());
             }
             if policies {
                 // What comes last holds, as where objects are applied one after the other.
@@ -306,15 +450,40 @@ mod tests {
                 objects.retain(|object| !policing.iter().any(|other| name(other) == name(object)));
                 objects.extend(policing);
             }
+            let told = (lanes == "process").then(|| "--lanes=process".to_owned());
+            let arguments = told.into_iter().chain(policies.then(|| "--policies".to_owned()));
             objects.extend(workload::objects(&Workload {
                 hooks,
                 admission,
+                lanes: chosen.has_lane_pods(),
                 replicas: if hooks { 1 } else { 2 },
-                arguments: policies.then(|| "--policies".to_owned()).into_iter().collect(),
+                arguments: arguments.collect(),
                 ..Workload::usual(super::super::IMAGE)
             }));
-            expect(&render(&chosen)?, &objects);
+            expect(&render(chosen)?, &objects);
         }
+        Ok(())
+    }
+
+    /// What is opened besides is opened to the outside, and never to who comes in: of both lists, the one that lets out has ended where the other begins.
+    #[test]
+    fn more_that_may_be_reached_lets_nobody_in() -> TestResult {
+        let mut found = 0;
+        for (path, text) in write()? {
+            let Some((before, _)) = text.split_once(EGRESS.1) else {
+                continue;
+            };
+            assert!(
+                before.contains("\n  egress:\n") && !before.contains("  ingress:\n"),
+                "{}",
+                path.display()
+            );
+            found += 1;
+        }
+        assert_eq!(
+            found, 3,
+            "the policies of the controllers, of lanes and of the platform's lane"
+        );
         Ok(())
     }
 

@@ -1,0 +1,195 @@
+//! Lanes in Pods for who installs with a kustomization: a component on top of one that names the image. Owns what it adds to the files of `deploy/`, which is what
+//! `tenure install --lanes deployment` installs besides; refuses to be laid over another Deployment or policy than theirs: a place that it takes for what it
+//! isn't any more is an error of the build.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use tenure_api::installation;
+use tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
+use tenure_api::workload::{self, Workload};
+
+use super::{HEADER, IMAGE, document, file_name};
+
+/// Where it is.
+pub(super) const FOLDER: &str = "deploy/lane-pods";
+/// The arguments of the only container, and its ports.
+const ARGUMENTS: &str = "/spec/template/spec/containers/0/args";
+const PORTS: &str = "/spec/template/spec/containers/0/ports";
+const IMAGE_ARGUMENT: &str = "--lane-image=";
+
+/// Its files.
+pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
+    let folder = Path::new(FOLDER);
+    let plain = workload::objects(&Workload::usual(IMAGE));
+    let chosen = workload::objects(&Workload {
+        lanes: true,
+        ..Workload::usual(IMAGE)
+    });
+    let mut files = BTreeMap::new();
+    let mut resources = Vec::new();
+    let is_new = |object: &&Value| !plain.iter().any(|other| is_same(other, object));
+    for object in installation::lane_pods().iter().chain(chosen.iter().filter(is_new)) {
+        let path = file_name(object)?;
+        let (_, name) = path.split_once('/').unwrap_or(("", &path));
+        resources.push(json!(name));
+        files.insert(folder.join(name), document(object));
+    }
+    let mut patches = Vec::new();
+    for (without, with) in plain.iter().filter_map(|plain| {
+        let changed = chosen.iter().find(|object| is_same(object, plain) && *object != plain);
+        changed.map(|changed| (plain, changed))
+    }) {
+        let (kind, name) = (read(with, "/kind"), read(with, "/metadata/name"));
+        let path = format!("patch-{}.yaml", kind.to_lowercase());
+        files.insert(folder.join(&path), document(&describe_change(without, with)));
+        patches.push(json!({"path": path, "target": {"kind": kind, "name": name}}));
+    }
+    let kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component",
+        "resources": resources, "patches": patches, "replacements": [copy_image(&chosen)?]
+    });
+    let head = "# A kustomization of yours adds it, on top of the one that names the image, which lanes run, too:\n\
+                #   resources: [that one]\n\
+                #   components: [this folder]\n";
+    let text = document(&kustomization).replacen(HEADER, &format!("{HEADER}{head}"), 1);
+    files.insert(folder.join("kustomization.yaml"), text);
+    Ok(files)
+}
+
+fn read<'v>(object: &'v Value, path: &str) -> &'v str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_same(object: &Value, other: &Value) -> bool {
+    let of = |path: &str| read(object, path) == read(other, path);
+    of("/kind") && of("/metadata/name")
+}
+
+/// The image that the controllers run is the one that lanes run.
+fn copy_image(objects: &[Value]) -> Result<Value> {
+    let deployment = objects.iter().find(|object| read(object, "/kind") == "Deployment");
+    let list = deployment
+        .map(|deployment| list(deployment, ARGUMENTS))
+        .unwrap_or_default();
+    let is_image = |argument: &Value| argument.as_str().is_some_and(|text| text.starts_with(IMAGE_ARGUMENT));
+    let place = list.iter().position(is_image);
+    let place = place.context("the controllers are told of no image for lanes")?;
+    let select = json!({"kind": "Deployment", "name": CONTROLLER_SERVICE_ACCOUNT});
+    Ok(json!({
+        "source": {"kind": "Deployment", "name": CONTROLLER_SERVICE_ACCOUNT, "fieldPath": "spec.template.spec.containers.0.image"},
+        "targets": [{
+            "select": select, "fieldPaths": [format!("spec.template.spec.containers.0.args.{place}")],
+            "options": {"delimiter": "=", "index": 1}
+        }]
+    }))
+}
+
+/// How a Deployment or a NetworkPolicy becomes another one, as a JSON patch: what it is told more, and who comes in; and what is let out no longer, if that is
+/// what stands there.
+fn describe_change(without: &Value, with: &Value) -> Value {
+    let mut changes = Vec::new();
+    for path in [ARGUMENTS, PORTS] {
+        let known = list(without, path);
+        for (index, item) in list(with, path).iter().enumerate() {
+            if !known.contains(item) {
+                changes.push(json!({"op": "add", "path": format!("{path}/{index}"), "value": item}));
+            }
+        }
+    }
+    let kept = list(with, "/spec/egress");
+    for (index, rule) in list(without, "/spec/egress").iter().enumerate().rev() {
+        if !kept.contains(rule) {
+            let path = format!("/spec/egress/{index}");
+            changes.push(json!({"op": "test", "path": path, "value": rule}));
+            changes.push(json!({"op": "remove", "path": path}));
+        }
+    }
+    if let Some(ingress) = with.pointer("/spec/ingress") {
+        changes.push(json!({"op": "add", "path": "/spec/ingress", "value": ingress}));
+    }
+    Value::Array(changes)
+}
+
+fn list<'v>(object: &'v Value, path: &str) -> &'v [Value] {
+    let found = object.pointer(path).and_then(Value::as_array);
+    found.map(Vec::as_slice).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use kustomize::{MapTree, Options};
+
+    use super::*;
+
+    type TestResult = Result<()>;
+
+    /// An image as somebody who installs names it.
+    const OTHER: &str =
+        "registry.example/tenure@sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+    /// What a folder is built to, beside the generated files.
+    fn build(folder: &str, more: &[(&str, &str)]) -> Result<Vec<String>> {
+        let mut tree = MapTree::new();
+        for (path, text) in super::super::generated()? {
+            tree.insert(&path.display().to_string(), text);
+        }
+        for (path, text) in more {
+            tree.insert(path, *text);
+        }
+        let built = kustomize::build(&tree, folder, &Options::default())?;
+        let mut objects: Vec<String> = built
+            .resources
+            .iter()
+            .map(|built| super::super::write_plainly(&built.object))
+            .collect();
+        objects.sort();
+        Ok(objects)
+    }
+
+    fn expect(built: &[String], objects: &[Value]) {
+        let mut expected: Vec<String> = objects.iter().map(super::super::write_plainly).collect();
+        expected.sort();
+        assert!(
+            built == expected,
+            "the kustomization holds other objects than are installed"
+        );
+    }
+
+    /// The files come to what is installed, by themselves and with the component on top of an image that somebody chose.
+    #[test]
+    fn the_kustomization_is_the_objects_of_the_installation() -> TestResult {
+        expect(&build("deploy", &[])?, &super::super::objects()?);
+        let image = "resources: [../deploy]\n\
+                     images: [{name: tenure, newName: registry.example/tenure, digest: \"sha256:0000000000000000000000000000000000000000000000000000000000000000\"}]\n";
+        let lanes = "resources: [../image]\ncomponents: [../deploy/lane-pods]\n";
+        let built = build(
+            "lanes",
+            &[("image/kustomization.yaml", image), ("lanes/kustomization.yaml", lanes)],
+        )?;
+        let mut objects = super::super::list_installed()?;
+        objects.extend(installation::lane_pods());
+        objects.extend(workload::objects(&Workload {
+            lanes: true,
+            ..Workload::usual(OTHER)
+        }));
+        expect(&built, &objects);
+        Ok(())
+    }
+
+    /// Where the controllers' policy isn't what the component was made for, nothing is left out of it by its number.
+    #[test]
+    fn another_policy_is_not_taken_for_this_one() {
+        let other = "resources: [../deploy]\npatches:\n- target: {kind: NetworkPolicy, name: tenure-controller}\n  patch: |-\n    \
+                     - {op: add, path: /spec/egress/0, value: {ports: [{port: 22, protocol: TCP}]}}\n";
+        let lanes = "resources: [../other]\ncomponents: [../deploy/lane-pods]\n";
+        let built = build(
+            "lanes",
+            &[("other/kustomization.yaml", other), ("lanes/kustomization.yaml", lanes)],
+        );
+        let problem = built.expect_err("the rule is another one").to_string();
+        assert!(problem.contains("/spec/egress/1"), "{problem}");
+    }
+}
