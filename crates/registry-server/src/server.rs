@@ -17,6 +17,8 @@ use crate::artifact::{Artifact, digest};
 
 /// The token that is given out, and taken.
 const TOKEN: &str = "a-token-to-pull-with";
+/// The media type of a bundle of Sigstore.
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// Who may pull.
@@ -91,6 +93,10 @@ struct State {
     /// Tags of a repository, in the order in which they were pushed.
     tags: HashMap<String, Vec<String>>,
     blobs: HashMap<String, Vec<u8>>,
+    /// What refers to a manifest, by repository and digest.
+    referrers: HashMap<(String, String), Vec<Value>>,
+    /// Whether it doesn't tell that: who pushes keeps a list under a tag then.
+    keeps_no_referrers: bool,
     access: Access,
     heard: Vec<Heard>,
     hook: Option<Hook>,
@@ -226,6 +232,52 @@ impl RegistryServer {
             }]
         });
         self.push_manifest(repository, &format!("{}.sig", of.replacen(':', "-", 1)), &manifest);
+    }
+
+    /// From now on it doesn't tell what refers to a manifest, as a registry before OCI Distribution 1.1.
+    pub fn keep_no_referrers(&self) {
+        self.state().keeps_no_referrers = true;
+    }
+
+    /// Pushes a bundle of Sigstore that refers to the manifest with this digest, as cosign does since version 3; the digest of its manifest.
+    pub fn push_bundle(&self, repository: &str, of: &str, bundle: &Value) -> String {
+        let layer = (BUNDLE, bundle.to_string().into_bytes(), json!({}));
+        self.push_referrer(repository, of, BUNDLE, layer)
+    }
+
+    /// Pushes a manifest of one layer, with its media type and annotations, that refers to the manifest with this digest; its own digest.
+    pub fn push_referrer(
+        &self,
+        repository: &str,
+        of: &str,
+        artifact_type: &str,
+        (media_type, blob, annotations): (&str, Vec<u8>, Value),
+    ) -> String {
+        let size = blob.len();
+        let (blob, empty) = (self.push_blob(blob), self.push_blob(b"{}".to_vec()));
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": artifact_type,
+            "config": { "mediaType": "application/vnd.oci.empty.v1+json", "digest": empty, "size": 2 },
+            "layers": [{ "mediaType": media_type, "digest": blob, "size": size, "annotations": annotations }],
+            "subject": { "mediaType": MANIFEST, "digest": of, "size": 1 },
+        });
+        let bytes = manifest.to_string().into_bytes();
+        let name = digest(&bytes);
+        let descriptor =
+            json!({ "mediaType": MANIFEST, "digest": name, "size": bytes.len(), "artifactType": artifact_type });
+        let listed = {
+            let mut state = self.state();
+            state.manifests.insert((repository.to_owned(), name.clone()), bytes);
+            let key = (repository.to_owned(), of.to_owned());
+            let listed = state.referrers.entry(key).or_default();
+            listed.push(descriptor);
+            let listed = listed.clone();
+            state.keeps_no_referrers.then_some(listed)
+        };
+        if let Some(listed) = listed {
+            self.push_manifest(repository, &of.replacen(':', "-", 1), &write_index(&listed));
+        }
+        name
     }
 
     /// Puts something else in the place of a blob.
@@ -369,7 +421,32 @@ fn answer(state: &State, heard: &Heard) -> Answer {
                 .with("Docker-Content-Digest", digest(manifest))
         });
     }
+    if let Some((repository, of)) = rest.split_once("/referrers/").filter(|_| !state.keeps_no_referrers) {
+        let known = state.referrers.get(&(repository.to_owned(), of.to_owned()));
+        return list_referrers(known.map(Vec::as_slice).unwrap_or_default(), &heard.target);
+    }
     missing()
+}
+
+fn write_index(manifests: &[Value]) -> Value {
+    json!({ "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": manifests })
+}
+
+/// Ten of them a page, so that there are pages.
+fn list_referrers(known: &[Value], target: &str) -> Answer {
+    const PAGE: usize = 10;
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let start: usize = query
+        .strip_prefix("from=")
+        .and_then(|from| from.parse().ok())
+        .unwrap_or_default();
+    let rest = known.get(start..).unwrap_or_default();
+    let page = rest.get(..PAGE).unwrap_or(rest);
+    let answer = Answer::of(200, write_index(page).to_string());
+    match rest.len() > page.len() {
+        true => answer.with("Link", format!("<{path}?from={}>; rel=\"next\"", start + PAGE)),
+        false => answer,
+    }
 }
 
 /// Two tags a page, so that there are pages.

@@ -1,7 +1,8 @@
 //! Signatures of cosign, made with a key.
 //!
-//! A signature of an artifact is a manifest of its own under a tag that follows from the artifact's digest. Each of its layers is a text
-//! that names a digest, and has the signature of that text as an annotation. Owns what such a text must say: a signature that is good
+//! A signature of an artifact is a manifest of its own under a tag that follows from the artifact's digest, or, since version 3, one that refers to the artifact.
+//! Each of its layers is a text that names a digest, and has the signature of that text as an annotation, or it is a [`bundle`] of both. Owns where they are
+//! looked for, how many of them, and what such a text must say: a signature that is good
 //! and is about another artifact is none. Refuses what trust in others would be needed for: certificates, logs, identities.
 
 use std::fmt;
@@ -13,8 +14,9 @@ use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
+use super::bundle::{self, BUNDLE_TYPE, PREDICATE_TYPE};
 use super::error::OciError;
-use super::manifest::{Manifest, read_manifest};
+use super::manifest::{Image as ImageManifest, Manifest, Referrer, read_manifest};
 use super::reference::Digest;
 use super::registry::Registry;
 use crate::account::Growing;
@@ -26,10 +28,22 @@ const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 /// What the text must say that it is.
 const PAYLOAD_KIND: &str = "cosign container image signature";
-/// How many signatures of an artifact are looked at.
+/// How many signatures of an artifact are looked at, and how many manifests that refer to it.
 const SIGNATURES: usize = 64;
+const REFERRERS: usize = 64;
+/// What a registry says that a signature is: a bundle, a manifest as it is under the tag (`cosign sign` of version 2 with referrers), or what stands for either
+/// where `artifactType` isn't known.
+const REFERRER_TYPES: [&str; 5] = [
+    BUNDLE_TYPE,
+    "application/vnd.dev.cosign.artifact.sig.v1+json",
+    "application/vnd.oci.empty.v1+json",
+    "application/vnd.oci.image.config.v1+json",
+    "",
+];
 /// What such a text may be long.
 const PAYLOAD_BYTES: u64 = 64 << 10;
+/// The same of a bundle, with what stands beside the signature.
+const BUNDLE_BYTES: u64 = 128 << 10;
 /// How many keys may be trusted.
 const KEYS: usize = 32;
 /// What stands before the point in the form that a public key of P-256 is written in.
@@ -99,6 +113,12 @@ impl PublicKey {
         (point.len() == 65 && point.first() == Some(&4)).then(|| Self { point: point.to_vec() })
     }
 
+    /// Whether something is signed with it.
+    fn has_signed(&self, signed: &[u8], signature: &[u8]) -> bool {
+        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &self.point);
+        key.verify(signed, signature).is_ok()
+    }
+
     /// What tells it from others.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.point
@@ -110,10 +130,7 @@ fn is_signature_of(digest: &Digest, payload: &[u8], signature: &str, keys: &[Pub
     let Ok(signature) = STANDARD.decode(signature.trim()) else {
         return false;
     };
-    let is_signed = keys.iter().any(|key| {
-        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &key.point);
-        key.verify(payload, &signature).is_ok()
-    });
+    let is_signed = keys.iter().any(|key| key.has_signed(payload, &signature));
     // Nothing of it is read before it is known who wrote it.
     is_signed
         && serde_json::from_slice::<Payload>(payload).is_ok_and(|payload| {
@@ -121,43 +138,106 @@ fn is_signature_of(digest: &Digest, payload: &[u8], signature: &str, keys: &[Pub
         })
 }
 
-/// Verifies that one of the keys has signed the artifact of this digest.
+/// Verifies that one of the keys has signed the artifact of this digest: as it says under the tag of its signatures, or in what refers to it.
 pub(super) async fn verify(
     registry: &mut Registry<'_>,
     digest: &Digest,
     keys: &[PublicKey],
     memory: &mut Growing,
 ) -> Result<(), OciError> {
-    let unverified = |problem: String| OciError::Unverified { problem };
     let tag = digest.signature_tag();
-    let bytes = match registry.get_manifest(&tag, memory).await {
-        Ok((bytes, _)) => bytes,
+    let mut looked = 0;
+    let before = memory.mark();
+    let mut problem = match registry.get_manifest(&tag, memory).await {
+        Ok((bytes, _)) => match read_manifest(&bytes) {
+            Ok(Manifest::Image(signatures)) => {
+                if has_signature(registry, (digest, &signatures), keys, (memory, &mut looked)).await? {
+                    return Ok(());
+                }
+                format!("no matching signatures were found for {digest}")
+            }
+            _ => format!("what is under the tag {tag} are no signatures"),
+        },
         Err(OciError::NotFound { .. }) => {
-            return Err(unverified(format!(
-                "no signatures found for {digest} (there is no tag {tag})"
-            )));
+            format!("no signatures found for {digest} (there is no tag {tag}, and no bundle of cosign's refers to it)")
         }
         Err(error) => return Err(error),
     };
-    let Ok(Manifest::Image(signatures)) = read_manifest(&bytes) else {
-        return Err(unverified(format!("what is under the tag {tag} are no signatures")));
+    memory.return_to(before);
+    let mut referrers = Vec::new();
+    let look = |referrer: Referrer| {
+        if may_be_signature(&referrer) {
+            referrers.push(referrer.digest);
+        }
+        referrers.len() < REFERRERS
     };
-    for layer in signatures.layers.iter().take(SIGNATURES) {
-        let Some(signature) = layer.annotations.get(SIGNATURE) else {
-            continue;
-        };
-        if layer.media_type != PAYLOAD_TYPE || layer.size > PAYLOAD_BYTES {
-            continue;
-        }
+    registry.list_referrers(digest, memory, look).await?;
+    for referrer in referrers {
         let before = memory.mark();
-        let payload = registry.get_blob(&layer.digest, PAYLOAD_BYTES, memory).await?;
-        if is_signature_of(digest, &payload, signature, keys) {
-            return Ok(());
+        let bytes = match registry.get_manifest(referrer.as_str(), memory).await {
+            Ok((bytes, _)) => bytes,
+            // It was deleted, and whoever keeps the list under a tag has not heard of that.
+            Err(OciError::NotFound { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        if let Ok(Manifest::Image(signatures)) = read_manifest(&bytes) {
+            if has_signature(registry, (digest, &signatures), keys, (memory, &mut looked)).await? {
+                return Ok(());
+            }
+            problem = format!("no matching signatures were found for {digest}");
         }
-        drop(payload);
+        drop(bytes);
         memory.return_to(before);
     }
-    Err(unverified(format!("no matching signatures were found for {digest}")))
+    Err(OciError::Unverified { problem })
+}
+
+/// Whether it is worth a look. What it is stands in its own manifest: registries that don't know `artifactType` tell the type of its config.
+fn may_be_signature(referrer: &Referrer) -> bool {
+    let is_known = REFERRER_TYPES.contains(&referrer.artifact_type.as_str());
+    is_known
+        && referrer
+            .predicate
+            .as_deref()
+            .is_none_or(|about| about == PREDICATE_TYPE)
+}
+
+/// Whether one of the layers is a signature of this artifact: a text with its signature beside it, or a bundle.
+async fn has_signature(
+    registry: &mut Registry<'_>,
+    (digest, signatures): (&Digest, &ImageManifest),
+    keys: &[PublicKey],
+    (memory, looked): (&mut Growing, &mut usize),
+) -> Result<bool, OciError> {
+    for layer in &signatures.layers {
+        if *looked >= SIGNATURES {
+            break;
+        }
+        let signature = layer.annotations.get(SIGNATURE);
+        let limit = match (layer.media_type.as_str(), signature) {
+            (PAYLOAD_TYPE, Some(_)) => PAYLOAD_BYTES,
+            (BUNDLE_TYPE, _) => BUNDLE_BYTES,
+            _ => continue,
+        };
+        if layer.size > limit {
+            continue;
+        }
+        *looked = looked.saturating_add(1);
+        let before = memory.mark();
+        let blob = registry.get_blob(&layer.digest, limit, memory).await?;
+        let is_good = match signature {
+            Some(signature) if layer.media_type == PAYLOAD_TYPE => is_signature_of(digest, &blob, signature, keys),
+            _ => bundle::is_signature_of(digest, &blob, |signed, signature| {
+                keys.iter().any(|key| key.has_signed(signed, signature))
+            }),
+        };
+        if is_good {
+            return Ok(true);
+        }
+        drop(blob);
+        memory.return_to(before);
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -8,6 +8,11 @@ use serde::Deserialize;
 
 use super::reference::Digest;
 
+/// What a list of referrers is.
+pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+/// Where a bundle says what its statement is about.
+const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
+
 /// What is asked for.
 pub(super) const MANIFEST_TYPES: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, \
      application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json";
@@ -41,6 +46,15 @@ pub(super) struct Layer {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
+/// A manifest that says that it belongs to another one.
+#[derive(Debug)]
+pub(super) struct Referrer {
+    pub(super) digest: Digest,
+    pub(super) artifact_type: String,
+    /// What it says that it is about.
+    pub(super) predicate: Option<String>,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawManifest {
@@ -55,6 +69,8 @@ struct RawManifest {
 struct Descriptor {
     #[serde(default)]
     media_type: String,
+    #[serde(default)]
+    artifact_type: String,
     digest: String,
     size: u64,
     annotations: Option<BTreeMap<String, String>>,
@@ -97,6 +113,27 @@ pub(super) fn read_manifest(bytes: &[u8]) -> Result<Manifest, String> {
         }
         (None, None) => Err("its manifest has no layers".to_owned()),
     }
+}
+
+/// Reads a list of referrers. What has a digest that isn't known here is left out.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn read_referrers(bytes: &[u8]) -> Result<Vec<Referrer>, String> {
+    let raw: RawManifest =
+        serde_json::from_slice(bytes).map_err(|error| format!("its list of referrers is none: {error}"))?;
+    let listed = raw.manifests.ok_or("its list of referrers has no manifests")?;
+    let referrers = listed.into_iter().filter_map(|mut descriptor| {
+        Some(Referrer {
+            digest: Digest::parse(&descriptor.digest)?,
+            artifact_type: descriptor.artifact_type,
+            predicate: descriptor
+                .annotations
+                .as_mut()
+                .and_then(|known| known.remove(PREDICATE)),
+        })
+    });
+    Ok(referrers.collect())
 }
 
 fn read_layer(descriptor: Descriptor) -> Result<Layer, String> {

@@ -9,6 +9,7 @@
 //! - Plain HTTP is spoken with a registry that is said to be `insecure`, and with no other; TLS is never unverified.
 //! - A manifest, a blob and a signature are what their digests say.
 
+mod bundle;
 mod challenge;
 mod cosign;
 mod credentials;

@@ -98,9 +98,19 @@ impl Digest {
         &self.0
     }
 
+    /// Its digits.
+    pub(crate) fn hex(&self) -> &str {
+        self.0.strip_prefix("sha256:").unwrap_or_default()
+    }
+
     /// Its tag of cosign's signatures.
     pub(crate) fn signature_tag(&self) -> String {
-        format!("{}.sig", self.0.replacen(':', "-", 1))
+        format!("{}.sig", self.referrers_tag())
+    }
+
+    /// The tag that stands for what refers to it, in a registry that doesn't tell that (OCI Distribution 1.1, referrers tag schema).
+    pub(crate) fn referrers_tag(&self) -> String {
+        self.0.replacen(':', "-", 1)
     }
 }
 

@@ -12,7 +12,7 @@ use url::Url;
 use super::challenge::{Challenge, Realm, read_challenge};
 use super::credentials::{Credential, Keychain};
 use super::error::OciError;
-use super::manifest::MANIFEST_TYPES;
+use super::manifest::{INDEX_TYPE, MANIFEST_TYPES, Referrer, read_referrers};
 use super::reference::{Digest, RepositoryUrl};
 use super::tags;
 use super::token::{self, TokenRequest};
@@ -31,6 +31,8 @@ const PAGE_BYTES: u64 = 4 << 20;
 const PAGES: usize = 1000;
 /// How many tags a page is asked to have.
 const PAGE_TAGS: usize = 1000;
+/// How many pages of referrers are read.
+const REFERRER_PAGES: usize = 8;
 /// What reading a manifest into a value takes, at most, for a byte of it.
 const PARSED: u64 = 16;
 
@@ -137,6 +139,52 @@ impl<'a> Registry<'a> {
         Ok(answer)
     }
 
+    /// Shows everything that refers to a manifest to `look`, as long as it wants more: as the registry tells it, or, where that can't, as whoever pushed it
+    /// has written it under a tag.
+    pub(super) async fn list_referrers(
+        &mut self,
+        digest: &Digest,
+        memory: &mut Growing,
+        mut look: impl FnMut(Referrer) -> bool,
+    ) -> Result<(), OciError> {
+        let list = format!("referrers/{digest}");
+        let mut below = list.clone();
+        for page in 0..REFERRER_PAGES {
+            let answer = self.ask(question(Method::GET, &below, INDEX_TYPE)).await?;
+            let is_unknown = [
+                StatusCode::BAD_REQUEST,
+                StatusCode::NOT_FOUND,
+                StatusCode::METHOD_NOT_ALLOWED,
+                StatusCode::NOT_IMPLEMENTED,
+            ]
+            .contains(&answer.status());
+            let mark = memory.mark();
+            let (bytes, next) = if page == 0 && is_unknown {
+                drop(answer);
+                match self.get_manifest(&digest.referrers_tag(), memory).await {
+                    Ok((bytes, _)) => (bytes, None),
+                    Err(OciError::NotFound { .. }) => return Ok(()),
+                    Err(error) => return Err(error),
+                }
+            } else {
+                self.check_status(&answer, "what refers to it")?;
+                let next = answer.headers(&LINK).find_map(find_next).map(str::to_owned);
+                let bounds = (MANIFEST_BYTES, "bytes of a list of referrers", PARSED);
+                (self.read(answer, bounds, memory).await?, next)
+            };
+            for referrer in read_referrers(&bytes).map_err(|problem| self.protocol(&problem))? {
+                if !look(referrer) {
+                    return Ok(());
+                }
+            }
+            drop(bytes);
+            memory.return_to(mark);
+            let Some(next) = next else { return Ok(()) };
+            below = self.read_next(&list, &next)?;
+        }
+        Ok(())
+    }
+
     /// The status with which a page of its tags is answered.
     pub(super) async fn ask_for_tags(&mut self) -> Result<StatusCode, OciError> {
         let question = question(Method::GET, "tags/list?n=1", "application/json");
@@ -178,7 +226,7 @@ impl<'a> Registry<'a> {
             memory.return_to(before);
             memory.add(kept)?;
             let Some(next) = next else { return Ok(()) };
-            below = self.read_next(&next)?;
+            below = self.read_next("tags/list", &next)?;
         }
         Err(OciError::TooLarge {
             what: "pages of tags",
@@ -186,17 +234,17 @@ impl<'a> Registry<'a> {
         })
     }
 
-    /// Where the next page is: a list of the same repository, in the registry.
-    fn read_next(&self, link: &str) -> Result<String, OciError> {
-        let refused = || self.protocol("the next page of its tags is none of this repository");
+    /// Where the next page is: of the same list of the same repository, in the registry.
+    fn read_next(&self, list: &str, link: &str) -> Result<String, OciError> {
+        let refused = || self.protocol("the next page of a list is none of this repository");
         let base =
-            Url::parse(&format!("{}/v2/{}/tags/list", self.url.endpoint(), self.url.path())).map_err(|_| refused())?;
+            Url::parse(&format!("{}/v2/{}/{list}", self.url.endpoint(), self.url.path())).map_err(|_| refused())?;
         let next = base.join(link).map_err(|_| refused())?;
         // Of another host, as a proxy may make of it, nothing is taken but the query.
         if next.path() != base.path() {
             return Err(refused());
         }
-        Ok(format!("tags/list?{}", next.query().unwrap_or_default()))
+        Ok(format!("{list}?{}", next.query().unwrap_or_default()))
     }
 
     /// Asks, with credentials if the registry wants them.

@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_planner::oci_repository::FetchRequest;
 use tenure_planner::source::{FetchReason, Fetched};
-use tenure_registry_server::{Artifact, RegistryServer, digest, pack};
+use tenure_registry_server::{Answer, Artifact, RegistryServer, digest, pack};
 use tenure_sources::SecretData;
 
 use super::Stand;
@@ -32,6 +32,156 @@ fn sign(server: &RegistryServer, of: &str, about: &str, pair: &EcdsaKeyPair) {
     });
     let signature = pair.sign(&SystemRandom::new(), payload.to_string().as_bytes()).unwrap();
     server.push_signature("team/app", of, &payload, signature.as_ref());
+}
+
+/// A bundle as cosign writes it since version 3, with a key: what it is about, and whose signature it is.
+fn write_bundle(about: &str, predicate: &str, pair: &EcdsaKeyPair) -> Value {
+    let statement = json!({
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{ "digest": { "sha256": about.trim_start_matches("sha256:") }, "annotations": {} }],
+        "predicateType": predicate, "predicate": {},
+    })
+    .to_string();
+    let payload_type = "application/vnd.in-toto+json";
+    let signed = format!(
+        "DSSEv1 {} {payload_type} {} {statement}",
+        payload_type.len(),
+        statement.len()
+    );
+    let signature = pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+    json!({
+        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+        "verificationMaterial": { "publicKey": { "hint": "a hint" }, "tlogEntries": [] },
+        "dsseEnvelope": {
+            "payload": STANDARD.encode(statement), "payloadType": payload_type,
+            "signatures": [{ "sig": STANDARD.encode(signature) }]
+        }
+    })
+}
+
+const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
+
+/// What refers to an artifact is found through the registry, and under the tag that stands for that; it is a signature if it says so, and says it of this
+/// artifact, with a key that is trusted.
+#[tokio::test]
+async fn a_bundle_that_refers_to_the_artifact_is_a_signature_of_it() {
+    for keeps_referrers in [true, false] {
+        let mut stand = Stand::new().await;
+        if !keeps_referrers {
+            stand.server.keep_no_referrers();
+        }
+        let (own, own_key) = make_pair();
+        let (other, _) = make_pair();
+        stand.secrets.keys = Some(SecretData::from([("own.pub".to_owned(), own_key)]));
+        let wanted = stand.push("latest", &[("a.yaml", "a")]);
+        let elsewhere = stand.push("other", &[("a.yaml", "b")]);
+        let asked = || FetchRequest {
+            keys: Some("keys".to_owned()),
+            ..stand.ask(json!({}))
+        };
+        let push = |bundle: &Value| stand.server.push_bundle("team/app", &wanted, bundle);
+        let refuse = async |problem: &str| {
+            let (error, message) = stand.refuse(asked()).await;
+            assert_eq!(error.reason(), FetchReason::VerificationError, "{message}");
+            assert!(message.contains(problem), "{message}");
+        };
+        refuse("no signatures found").await;
+        push(&write_bundle(&wanted, SIGNATURE, &other));
+        push(&write_bundle(&elsewhere, SIGNATURE, &own));
+        // What is in it, said by who is trusted, lets nobody take it for signed.
+        push(&write_bundle(&wanted, "https://cyclonedx.org/bom", &own));
+        let mut changed = write_bundle(&wanted, SIGNATURE, &own);
+        changed["dsseEnvelope"]["payload"] =
+            write_bundle(&wanted, SIGNATURE, &other)["dsseEnvelope"]["payload"].clone();
+        changed["dsseEnvelope"]["signatures"] =
+            write_bundle(&elsewhere, SIGNATURE, &own)["dsseEnvelope"]["signatures"].clone();
+        push(&changed);
+        refuse("no matching signatures").await;
+        push(&write_bundle(&wanted, SIGNATURE, &own));
+        assert!(
+            matches!(stand.fetch(asked()).await, Ok(Fetched::Stored { .. })),
+            "{keeps_referrers}"
+        );
+    }
+}
+
+/// As cosign 2 writes them with `--registry-referrers-mode=oci-1-1`: the same text as under the tag.
+#[tokio::test]
+async fn a_text_that_refers_to_the_artifact_is_a_signature_of_it() {
+    let mut stand = Stand::new().await;
+    let (own, own_key) = make_pair();
+    stand.secrets.keys = Some(SecretData::from([("own.pub".to_owned(), own_key)]));
+    let wanted = stand.push("latest", &[("a.yaml", "a")]);
+    let payload = json!({ "critical": {
+        "identity": { "docker-reference": "" }, "image": { "docker-manifest-digest": wanted }, "type": "cosign container image signature"
+    }, "optional": null })
+    .to_string();
+    let signature = own.sign(&SystemRandom::new(), payload.as_bytes()).unwrap();
+    let annotations = json!({ "dev.cosignproject.cosign/signature": STANDARD.encode(signature) });
+    let layer = (
+        "application/vnd.dev.cosign.simplesigning.v1+json",
+        payload.into_bytes(),
+        annotations,
+    );
+    let kind = "application/vnd.dev.cosign.artifact.sig.v1+json";
+    stand.server.push_referrer("team/app", &wanted, kind, layer);
+    let asked = FetchRequest {
+        keys: Some("keys".to_owned()),
+        ..stand.ask(json!({}))
+    };
+    assert!(matches!(stand.fetch(asked).await, Ok(Fetched::Stored { .. })));
+}
+
+/// Who may push to a repository makes verifying no dearer than so much, with bundles, pages that never end, and manifests that are gone.
+#[tokio::test]
+async fn what_refers_to_an_artifact_is_bounded() {
+    let mut stand = Stand::new().await;
+    let (own, own_key) = make_pair();
+    let (other, _) = make_pair();
+    stand.secrets.keys = Some(SecretData::from([("own.pub".to_owned(), own_key)]));
+    let wanted = stand.push("latest", &[("a.yaml", "a")]);
+    let asked = || FetchRequest {
+        keys: Some("keys".to_owned()),
+        ..stand.ask(json!({}))
+    };
+    let push = |pair: &EcdsaKeyPair| {
+        stand
+            .server
+            .push_bundle("team/app", &wanted, &write_bundle(&wanted, SIGNATURE, pair))
+    };
+    for _ in 0..64 {
+        push(&other);
+    }
+    push(&own);
+    let (_, message) = stand.refuse(asked()).await;
+    assert!(message.contains("no matching signatures"), "{message}");
+    let of = |what: &str| {
+        stand
+            .server
+            .heard()
+            .iter()
+            .filter(|heard| heard.target.contains(what))
+            .count()
+    };
+    // Those under the tag, and of the artifact, are asked for, too.
+    assert!(of("/blobs/") <= 64 && of("/manifests/") <= 70 && of("/referrers/") <= 8);
+    let path = format!("/v2/team/app/referrers/{wanted}");
+    stand.server.answer_with(move |heard| {
+        let is_asked = heard.target.starts_with(&path);
+        let page = json!({ "schemaVersion": 2, "manifests": [] }).to_string();
+        is_asked.then(|| Answer::of(200, page).with("Link", format!("<{path}?again>; rel=\"next\"")))
+    });
+    let before = of("/referrers/");
+    let (_, message) = stand.refuse(asked()).await;
+    assert!(message.contains("no signatures found"), "{message}");
+    assert_eq!(of("/referrers/") - before, 8);
+    for (body, problem) in [("[]", "referrers"), ("{\"schemaVersion\": 2}", "no manifests")] {
+        stand
+            .server
+            .answer_with(move |heard| heard.target.contains("/referrers/").then(|| Answer::of(200, body)));
+        let (_, message) = stand.refuse(asked()).await;
+        assert!(message.contains(problem), "{message}");
+    }
 }
 
 #[tokio::test]

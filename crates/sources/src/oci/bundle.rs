@@ -1,0 +1,165 @@
+//! Bundles of Sigstore, the form in which cosign writes signatures since version 3: a statement of in-toto in an envelope of DSSE. Pure.
+//!
+//! Owns what such a statement must say to be the signature of an artifact: an attestation that the same key has made, of what is in it or of who built it,
+//! names the artifact as well, and is none. Refuses whatever isn't made with a key: what certificates and logs stand beside it is not looked at.
+//! The forms: Sigstore's bundle 0.3 (`sigstore_bundle.proto`), DSSE 1.0.2, in-toto's Statement 1, and cosign's `BUNDLE_SPEC.md`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use super::reference::Digest;
+
+/// The media type of a bundle.
+pub(super) const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+/// What a statement is about that is a signature.
+pub(super) const PREDICATE_TYPE: &str = "https://sigstore.dev/cosign/sign/v1";
+/// What is in the envelope.
+const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
+const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bundle {
+    media_type: String,
+    dsse_envelope: Envelope,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    payload: String,
+    payload_type: String,
+    signatures: Vec<Signature>,
+}
+
+#[derive(Deserialize)]
+struct Signature {
+    sig: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Statement {
+    #[serde(rename = "_type")]
+    kind: String,
+    subject: Vec<Subject>,
+    predicate_type: String,
+}
+
+#[derive(Deserialize)]
+struct Subject {
+    digest: SubjectDigest,
+}
+
+#[derive(Deserialize)]
+struct SubjectDigest {
+    #[serde(default)]
+    sha256: String,
+}
+
+/// Whether a bundle is a signature of this artifact. `is_trusted` says of what is signed, and of a signature, whether somebody who is trusted made it.
+pub(super) fn is_signature_of(digest: &Digest, bundle: &[u8], is_trusted: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+    let Ok(bundle) = serde_json::from_slice::<Bundle>(bundle) else {
+        return false;
+    };
+    let Envelope {
+        payload,
+        payload_type,
+        signatures,
+    } = bundle.dsse_envelope;
+    // A bundle has one signature, and what it is of is one thing.
+    let ([signature], true) = (
+        signatures.as_slice(),
+        payload_type == PAYLOAD_TYPE && bundle.media_type == BUNDLE_TYPE,
+    ) else {
+        return false;
+    };
+    let (Ok(payload), Ok(signature)) = (STANDARD.decode(payload), STANDARD.decode(&signature.sig)) else {
+        return false;
+    };
+    // Nothing of it is read before it is known who wrote it.
+    is_trusted(&encode(PAYLOAD_TYPE, &payload), &signature)
+        && serde_json::from_slice::<Statement>(&payload).is_ok_and(|statement| {
+            statement.kind == STATEMENT_TYPE
+                && statement.predicate_type == PREDICATE_TYPE
+                && statement
+                    .subject
+                    .iter()
+                    .any(|subject| subject.digest.sha256 == digest.hex())
+        })
+}
+
+/// What is signed of a payload: DSSE's encoding before authentication.
+fn encode(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+    let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
+    [head.as_bytes(), payload].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_statement_is_a_signature_of_what_it_is_about() {
+        let digest = Digest::parse(&format!("sha256:{}", "a".repeat(64))).unwrap();
+        let statement = json!({
+            "_type": STATEMENT_TYPE, "subject": [{ "digest": { "sha256": digest.hex() }, "annotations": {} }],
+            "predicateType": PREDICATE_TYPE, "predicate": {}
+        });
+        let usual = json!({
+            "mediaType": BUNDLE_TYPE, "verificationMaterial": { "publicKey": { "hint": "x" } },
+            "dsseEnvelope": { "payloadType": PAYLOAD_TYPE, "payload": "", "signatures": [{ "sig": STANDARD.encode("signed") }] }
+        });
+        let is_good = |path: &str, value: serde_json::Value| {
+            let (mut statement, mut bundle) = (statement.clone(), usual.clone());
+            for object in [&mut statement, &mut bundle] {
+                if let Some(field) = object.pointer_mut(path) {
+                    *field = value.clone();
+                }
+            }
+            if path != "/dsseEnvelope/payload" {
+                bundle["dsseEnvelope"]["payload"] = json!(STANDARD.encode(statement.to_string()));
+            }
+            // Who is trusted signs all that is a statement.
+            is_signature_of(&digest, bundle.to_string().as_bytes(), |signed, signature| {
+                signed.starts_with(b"DSSEv1 28 application/vnd.in-toto+json ") && signature == b"signed"
+            })
+        };
+        assert!(is_good("/none", json!(null)));
+        for (path, value) in [
+            ("/_type", json!("https://in-toto.io/Statement/v0.1")),
+            ("/predicateType", json!("https://slsa.dev/provenance/v1")),
+            ("/subject", json!([])),
+            ("/subject/0/digest/sha256", json!("b".repeat(64))),
+            ("/subject/0/digest", json!({ "sha512": digest.hex() })),
+            (
+                "/mediaType",
+                json!("application/vnd.dev.sigstore.bundle+json;version=0.1"),
+            ),
+            ("/dsseEnvelope/payloadType", json!("application/json")),
+            ("/dsseEnvelope/payload", json!("not base64")),
+            ("/dsseEnvelope/payload", json!(STANDARD.encode("{}"))),
+            ("/dsseEnvelope/signatures", json!([])),
+            (
+                "/dsseEnvelope/signatures",
+                json!([{ "sig": STANDARD.encode("signed") }, { "sig": STANDARD.encode("signed") }]),
+            ),
+            ("/dsseEnvelope/signatures/0/sig", json!(STANDARD.encode("by others"))),
+        ] {
+            assert!(!is_good(path, value.clone()), "{path}: {value}");
+        }
+        assert!(!is_signature_of(&digest, b"[", |_, _| true));
+    }
+
+    /// The example of DSSE's protocol.
+    #[test]
+    fn a_payload_is_encoded_with_its_type_and_both_lengths() {
+        assert_eq!(
+            encode("http://example.com/HelloWorld", b"hello world"),
+            b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+        );
+    }
+}
