@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::workload::{self, Workload};
-use tenure_tenancy::admission::policy::list_bounds;
+use tenure_tenancy::admission::policy::{list_bounds, list_lane_bounds};
 
 mod chart;
 mod component;
@@ -130,6 +130,13 @@ fn list_installed() -> Result<Vec<Value>> {
     let mut objects = tenure_api::installation::objects()?;
     objects.extend(list_bounds(PLATFORM_NAMESPACE));
     Ok(objects)
+}
+
+/// What is installed besides where each lane has a Pod of its own.
+fn list_lanes(workload: &Workload) -> Vec<Value> {
+    let mut objects = tenure_api::installation::lane_pods();
+    objects.extend(list_lane_bounds(PLATFORM_NAMESPACE, &workload.describe_lane_pods()));
+    objects
 }
 
 /// Where an object is, below `deploy`.

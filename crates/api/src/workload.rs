@@ -16,7 +16,7 @@ use crate::metadata::{
 
 pub use lanes::{
     LANE_AUDIENCE, LANE_AUTHORITY, LANE_LABEL, LANE_PORT, LANE_SECRET, LANE_SERVICE, LanePods, is_lane_deployment,
-    lane_deployment,
+    lane_deployment, usual_hub,
 };
 
 /// The user and the group that the process has: numbers, so that a kubelet can tell that they aren't root's.
@@ -131,6 +131,17 @@ impl Workload {
     #[must_use]
     pub fn has_artifacts(&self) -> bool {
         self.helm_controller.is_some() || self.artifact_secret.is_some()
+    }
+
+    /// What the Deployments of lanes have of it, where each lane has a Pod of its own.
+    #[must_use]
+    pub fn describe_lane_pods(&self) -> LanePods {
+        LanePods {
+            image: self.image.clone(),
+            priority_class: self.priority_class.clone(),
+            hub: usual_hub(),
+            ..LanePods::default()
+        }
     }
 
     /// Where artifacts are, as statuses tell it: there is one address, and helm-controller shows no token.

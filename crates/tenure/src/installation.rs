@@ -9,6 +9,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
+use tenure_api::workload::LanePods;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
 use tenure_controllers::{ArtifactEndpoint, Hooks, LaneServer, Switches};
@@ -60,6 +61,13 @@ pub(crate) fn list_objects(switches: &Switches, shards: &[String]) -> Result<Vec
     let mut objects = objects.map_err(|error| Failure::internal(chain(&error)))?;
     objects.extend(policy::list_bounds(tenure_api::metadata::PLATFORM_NAMESPACE));
     Ok(objects)
+}
+
+/// What is installed besides, where each lane has a Pod of its own: rights, and what bounds them.
+pub(crate) fn list_lanes(pods: &LanePods) -> Vec<Value> {
+    let mut objects = tenure_api::installation::lane_pods();
+    objects.extend(policy::list_lane_bounds(tenure_api::metadata::PLATFORM_NAMESPACE, pods));
+    objects
 }
 
 /// What is installed besides, where policies are kept in force: rights. The policies are made by the controllers, once what they read is written.

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use tenure_admission::webhook::{CertificatePlace, TrustKeeper};
 use tenure_api::metadata::{LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
-use tenure_api::workload::{LANE_AUDIENCE, LANE_AUTHORITY, LANE_PORT, LANE_SECRET, LANE_SERVICE, LanePods};
+use tenure_api::workload::{LANE_AUDIENCE, LANE_AUTHORITY, LANE_SECRET, LanePods, usual_hub};
 use tenure_apiserver::listening::{ListenerBounds, Shown, Stream, accept_all};
 use tenure_cluster::{ApplyOptions, Client, ClientPool};
 use tenure_controllers::{ApartSettings, Config, LaneCall, LaneDoor, PodSettings, ProvenPod};
@@ -105,10 +105,9 @@ impl Flags {
             .ok_or_else(|| missing("--lane-address", "where lanes come to"))?;
         let image = self.lane_image.clone();
         let image = image.ok_or_else(|| missing("--lane-image", "what their Pods run"))?;
-        let usual = || format!("{LANE_SERVICE}.{PLATFORM_NAMESPACE}.svc:{LANE_PORT}");
         Ok(Some(LanePodSettings {
             address,
-            place: self.lane_url.clone().unwrap_or_else(usual),
+            place: self.lane_url.clone().unwrap_or_else(usual_hub),
             image,
             priority_class: self.lane_priority_class.clone(),
         }))

@@ -10,9 +10,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, PLATFORM_NAMESPACE};
+use tenure_api::workload::LanePods;
 use tenure_apiserver::{ApiService, Config, Server};
 use tenure_tenancy::Settings;
-use tenure_tenancy::admission::policy::{is_bound, list_bounds};
+use tenure_tenancy::admission::policy::{is_bound, list_bounds, list_lane_bounds};
 
 use crate::admin::{Admin, AdminError, MARKED};
 use crate::kubelet::remove_lane_pods;
@@ -22,6 +23,9 @@ use crate::{SOON, eventually};
 
 /// The variable that names the kubeconfig of an existing cluster to test on.
 pub const TEST_KUBECONFIG: &str = "TENURE_TEST_KUBECONFIG";
+
+/// The image that lanes run as far as a cluster knows; nobody pulls it.
+pub const LANE_IMAGE: &str = "example.invalid/tenure:1";
 
 /// The label with the value `true` on the namespace `default` that says: this cluster is for tests, and may be emptied.
 pub const DISPOSABLE_LABEL: &str = "tenure.dev/disposable";
@@ -103,7 +107,7 @@ impl Cluster {
         // Only where lanes may have Pods: the embedded control plane has no nodes.
         let lanes = match kind {
             Kind::Embedded(..) => Vec::new(),
-            Kind::Existing(_) => tenure_api::installation::lane_pods(),
+            Kind::Existing(_) => list_lane_pods(),
         };
         for object in tenure_api::installation::objects()?
             .into_iter()
@@ -125,6 +129,17 @@ impl Cluster {
             kind,
             folder,
         })
+    }
+
+    /// Gives the controllers what they have where each lane has a Pod of its own, in a cluster that has no nodes, too.
+    ///
+    /// # Errors
+    /// When it can't be applied.
+    pub async fn install_lane_pods(&self) -> anyhow::Result<()> {
+        for object in list_lane_pods() {
+            self.admin.apply(object).await?;
+        }
+        Ok(())
     }
 
     /// Whether there is one cluster for all tests, which each of them clears for itself: two at once would clear each other's.
@@ -314,6 +329,17 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is installed where each lane has a Pod of its own: where the hub is, each test chooses.
+fn list_lane_pods() -> Vec<Value> {
+    let pods = LanePods {
+        image: LANE_IMAGE.to_owned(),
+        ..LanePods::default()
+    };
+    let mut objects = tenure_api::installation::lane_pods();
+    objects.extend(list_lane_bounds(PLATFORM_NAMESPACE, &pods));
+    objects
 }
 
 /// Policies of ours would judge what is done to the rest. Without their bindings none does. The one above the controllers judges them alone.

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 pub use admin::{Admin, AdminError};
 pub use canary::{CANARY, Canary};
-pub use cluster::{Cluster, DISPOSABLE_LABEL, TEST_KUBECONFIG};
+pub use cluster::{Cluster, DISPOSABLE_LABEL, LANE_IMAGE, TEST_KUBECONFIG};
 pub use kubelet::Kubelet;
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
 pub use notices::{Manner, Notice, NoticeServer};

@@ -12,7 +12,7 @@ use tenure_api::workload::{self, Workload};
 use tenure_tenancy::Settings;
 use tenure_tenancy::admission::policy::{list_kept, list_roles};
 
-use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed};
+use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed, list_lanes};
 
 /// What stands in the objects where a choice goes, how the file has it, and what the choice is written as.
 const CHOICES: [(&str, &str); 11] = [
@@ -81,6 +81,19 @@ const INGRESS: (&str, &str) = (
 const WITHOUT_LANE_PODS: (&str, &str) = ("  {{- if ne .Values.lanes \"deployment\" }}\n", "  {{- end }}\n");
 /// Before an object that is there only where each lane has a Pod of its own.
 const WITH_LANE_PODS: &str = "{{- if eq .Values.lanes \"deployment\" }}\n";
+/// Before one that is there only where, besides, the cluster has policies.
+const WITH_LANE_POLICIES: &str = "{{- if and (eq .Values.lanes \"deployment\") (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\") }}\n";
+/// What the policy that bounds lanes knows by itself, as it stands there and as it is written.
+const OF_LANES: [(&str, &str); 2] = [
+    (
+        "expression: \"'CHOSEN-IMAGE'\"",
+        "expression: {{ printf \"'%s'\" .Values.image | quote }}",
+    ),
+    (
+        "expression: \"'CHOSEN-CLASS'\"",
+        "expression: {{ printf \"'%s'\" .Values.priorityClass | quote }}",
+    ),
+];
 /// Before an object that is there only where requests to Receivers are taken.
 const WITH_HOOKS: &str = "{{- if .Values.hooks }}\n";
 /// Before one that is there only where the API server asks Tenure.
@@ -162,6 +175,13 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
                 text = text.replace(stands, choice);
             }
         }
+        if begins == Some(WITH_LANE_POLICIES) && object.get("kind").is_some_and(|kind| kind == POLICY) {
+            for (stands, choice) in OF_LANES {
+                ensure!(text.matches(stands).count() == 1, "{path} has no place for {choice}");
+                text = text.replace(stands, choice);
+            }
+        }
+        ensure!(!text.contains("CHOSEN-"), "{path} has a choice that nobody makes");
         if object.pointer("/spec/egress").is_some() {
             let is_controllers = object.pointer("/spec/ingress").is_some();
             if is_controllers {
@@ -242,11 +262,11 @@ fn list_chosen(chosen: &Workload) -> Result<Vec<(Value, Option<&'static str>)>> 
         objects.push((object, Some(begins)));
     }
     objects.extend(policing.into_iter().map(|object| (object, Some(WITH_POLICIES))));
-    objects.extend(
-        installation::lane_pods()
-            .into_iter()
-            .map(|object| (object, Some(WITH_LANE_PODS))),
-    );
+    for object in list_lanes(chosen) {
+        let is_policy = kind(&object).is_some_and(|kind| kind == POLICY || kind == POLICY_BINDING);
+        let begins = if is_policy { WITH_LANE_POLICIES } else { WITH_LANE_PODS };
+        objects.push((object, Some(begins)));
+    }
     let without = workload::objects(&Workload {
         lanes: false,
         ..chosen.clone()
@@ -294,7 +314,7 @@ mod tests {
                 WITH_ADMISSION => self.admission,
                 WITH_ADMISSION_ALONE => self.admission && !self.policies,
                 WITH_POLICIES => self.policies,
-                WITH_LANE_PODS => self.has_lane_pods(),
+                WITH_LANE_PODS | WITH_LANE_POLICIES => self.has_lane_pods(),
                 _ => true,
             }
         }
@@ -341,6 +361,7 @@ mod tests {
     fn render(chosen: Chosen) -> Result<Vec<String>> {
         let ingress = chosen.write_ingress();
         let lanes = chosen.write_lanes();
+        let image = OF_LANES[0].0.replace("CHOSEN-IMAGE", super::super::IMAGE);
         let replicas = if chosen.hooks { "1" } else { "2" };
         let mut rendered = Vec::new();
         for (path, mut text) in write()? {
@@ -354,6 +375,7 @@ mod tests {
                 WITH_ADMISSION_ALONE,
                 WITH_POLICIES,
                 WITH_LANE_PODS,
+                WITH_LANE_POLICIES,
                 WHERE_POLICIES_ARE,
             ];
             let begins = begins
@@ -389,6 +411,8 @@ mod tests {
                 place(7),
                 place(8),
                 (CHOICES[9].1, lanes.as_str()),
+                (OF_LANES[0].1, image.as_str()),
+                (OF_LANES[1].1, "expression: \"''\""),
                 place(10),
                 (EGRESS.1, ""),
                 (INGRESS.1, ingress.as_str()),
@@ -414,7 +438,11 @@ mod tests {
     fn expect(rendered: &[String], objects: &[Value]) {
         let mut expected: Vec<String> = objects.iter().map(super::super::write_plainly).collect();
         expected.sort();
-        assert!(rendered == expected, "the chart holds other objects than are installed");
+        let other = rendered.iter().find(|object| !expected.contains(object));
+        assert!(
+            rendered == expected,
+            "the chart holds other objects than are installed: {other:?}"
+        );
     }
 
     /// With the values that it has by default, the chart is what `deploy/` is; with others, what `tenure install` installs.
@@ -441,9 +469,6 @@ mod tests {
             if admission {
                 objects.extend(installation::admission());
             }
-            if chosen.has_lane_pods() {
-                objects.extend(installation::lane_pods());
-            }
             if policies {
                 // What comes last holds, as where objects are applied one after the other.
                 let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
@@ -452,14 +477,18 @@ mod tests {
             }
             let told = (lanes == "process").then(|| "--lanes=process".to_owned());
             let arguments = told.into_iter().chain(policies.then(|| "--policies".to_owned()));
-            objects.extend(workload::objects(&Workload {
+            let workload = Workload {
                 hooks,
                 admission,
                 lanes: chosen.has_lane_pods(),
                 replicas: if hooks { 1 } else { 2 },
                 arguments: arguments.collect(),
                 ..Workload::usual(super::super::IMAGE)
-            }));
+            };
+            if chosen.has_lane_pods() {
+                objects.extend(list_lanes(&workload));
+            }
+            objects.extend(workload::objects(&workload));
             expect(&render(chosen)?, &objects);
         }
         Ok(())

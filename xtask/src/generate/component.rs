@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use tenure_api::installation;
 use tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
 use tenure_api::workload::{self, Workload};
 
-use super::{HEADER, IMAGE, document, file_name};
+use super::{HEADER, IMAGE, POLICY, document, file_name, list_lanes};
 
 /// Where it is.
 pub(super) const FOLDER: &str = "deploy/lane-pods";
@@ -31,7 +30,8 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     let mut files = BTreeMap::new();
     let mut resources = Vec::new();
     let is_new = |object: &&Value| !plain.iter().any(|other| is_same(other, object));
-    for object in installation::lane_pods().iter().chain(chosen.iter().filter(is_new)) {
+    let lanes = list_lanes(&Workload::usual(IMAGE));
+    for object in lanes.iter().chain(chosen.iter().filter(is_new)) {
         let path = file_name(object)?;
         let (_, name) = path.split_once('/').unwrap_or(("", &path));
         resources.push(json!(name));
@@ -49,7 +49,7 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     }
     let kustomization = json!({
         "apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component",
-        "resources": resources, "patches": patches, "replacements": [copy_image(&chosen)?]
+        "resources": resources, "patches": patches, "replacements": [copy_image(&chosen, &lanes)?]
     });
     let head = "# A kustomization of yours adds it, on top of the one that names the image, which lanes run, too:\n\
                 #   resources: [that one]\n\
@@ -68,8 +68,8 @@ fn is_same(object: &Value, other: &Value) -> bool {
     of("/kind") && of("/metadata/name")
 }
 
-/// The image that the controllers run is the one that lanes run.
-fn copy_image(objects: &[Value]) -> Result<Value> {
+/// The image that the controllers run is the one that lanes run, and that what bounds them lets them run.
+fn copy_image(objects: &[Value], lanes: &[Value]) -> Result<Value> {
     let deployment = objects.iter().find(|object| read(object, "/kind") == "Deployment");
     let list = deployment
         .map(|deployment| list(deployment, ARGUMENTS))
@@ -78,11 +78,17 @@ fn copy_image(objects: &[Value]) -> Result<Value> {
     let place = list.iter().position(is_image);
     let place = place.context("the controllers are told of no image for lanes")?;
     let select = json!({"kind": "Deployment", "name": CONTROLLER_SERVICE_ACCOUNT});
+    let policy = lanes.iter().find(|object| read(object, "/kind") == POLICY);
+    let policy = policy.context("nothing bounds what lanes run")?;
     Ok(json!({
         "source": {"kind": "Deployment", "name": CONTROLLER_SERVICE_ACCOUNT, "fieldPath": "spec.template.spec.containers.0.image"},
         "targets": [{
             "select": select, "fieldPaths": [format!("spec.template.spec.containers.0.args.{place}")],
             "options": {"delimiter": "=", "index": 1}
+        }, {
+            "select": {"kind": POLICY, "name": read(policy, "/metadata/name")},
+            "fieldPaths": ["spec.variables.[name=image].expression"],
+            "options": {"delimiter": "'", "index": 1}
         }]
     }))
 }
@@ -170,11 +176,12 @@ mod tests {
             &[("image/kustomization.yaml", image), ("lanes/kustomization.yaml", lanes)],
         )?;
         let mut objects = super::super::list_installed()?;
-        objects.extend(installation::lane_pods());
-        objects.extend(workload::objects(&Workload {
+        let chosen = Workload {
             lanes: true,
             ..Workload::usual(OTHER)
-        }));
+        };
+        objects.extend(list_lanes(&chosen));
+        objects.extend(workload::objects(&chosen));
         expect(&built, &objects);
         Ok(())
     }

@@ -52,6 +52,12 @@ pub struct LanePods {
     pub disk: u64,
 }
 
+/// Where lanes find the controllers when nobody says it: the Service.
+#[must_use]
+pub fn usual_hub() -> String {
+    format!("{LANE_SERVICE}.{PLATFORM_NAMESPACE}.svc:{LANE_PORT}")
+}
+
 /// The labels of one lane, which no other one has: of its sort, and of its tenant if it is one's.
 fn select(lane: &str) -> Map<String, Value> {
     let (sort, tenant) = match lane.split_once('/') {

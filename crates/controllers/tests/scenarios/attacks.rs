@@ -17,6 +17,7 @@ mod expressions;
 mod fetches;
 mod fields;
 mod forgery;
+mod lane_pods;
 mod lanes;
 mod minting;
 mod places;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
-use tenure_testkit::{Cluster, Kubelet, TEST_KUBECONFIG};
+use tenure_testkit::{Cluster, Kubelet, LANE_IMAGE, TEST_KUBECONFIG};
 use tokio_util::sync::CancellationToken;
 
 const SIGTERM: i32 = 15;
@@ -68,7 +68,7 @@ pub(crate) fn run(
     if has_lane_pods() {
         let address = format!("127.0.0.1:{}", find_free_port());
         command.args(["--lane-address", &address, "--lane-url", &address]);
-        command.args(["--lane-image", "example.invalid/tenure:1"]);
+        command.args(["--lane-image", LANE_IMAGE]);
     }
     if let Some(address) = hook_address {
         command.arg("--hook-address").arg(address.to_string());

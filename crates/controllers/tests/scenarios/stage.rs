@@ -181,6 +181,11 @@ impl Stage {
         stage
     }
 
+    /// The controllers may write Deployments of lanes, wherever those run here.
+    pub(crate) async fn install_lane_pods(&self) {
+        self.cluster.install_lane_pods().await.unwrap();
+    }
+
     /// From now on nobody judges what is written.
     pub(crate) fn send_guard_away(&self) {
         self.cluster.send_guard_away();

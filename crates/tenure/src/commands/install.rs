@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
+use tenure_api::workload::LanePods;
 use tenure_cluster::Installation;
 use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{ShardName, identity};
@@ -88,7 +89,7 @@ impl Install {
         if !serves_policies(&client).await? {
             objects.retain(|object| !is_bound(ObjectView::of(object).read_text("/metadata/name")));
             output::print_note(
-                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30): nothing bounds what the controllers' account may bind in kube-* namespaces, which Tenants it may delete, and which Secrets tenure-secret-writer may write where an administrator binds it",
+                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30): nothing bounds what the controllers' account may bind in kube-* namespaces, which Tenants it may delete, which Deployments it may write in tenure-system where lanes have Pods, and which Secrets tenure-secret-writer may write where an administrator binds it",
             );
         }
         let installation = Installation::new(client.clone(), identity::use_for_installation());
@@ -134,7 +135,8 @@ impl Install {
                 .unwrap_or_default();
             let mut objects = installation::list_objects(&switches, &shards)?;
             objects.extend(self.list_admission(&switches)?);
-            objects.extend(self.list_lanes());
+            // What they run, and where they find the hub, is told to whatever runs it.
+            objects.extend(self.list_lanes(&LanePods::default()));
             if self.policies {
                 objects.extend(installation::list_policing());
             }
@@ -158,7 +160,7 @@ impl Install {
         }
         let mut objects = installation::list_objects(&chosen.switches, &shards)?;
         objects.extend(self.list_admission(&chosen.switches)?);
-        objects.extend(self.list_lanes());
+        objects.extend(self.list_lanes(&chosen.workload.describe_lane_pods()));
         // Who asks is found out in the same way, for metrics and for artifacts.
         if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
@@ -174,10 +176,10 @@ impl Install {
         self.lanes == Some(WhereLanesRun::Deployment)
     }
 
-    /// What the controllers may do besides where they make a Pod for each lane.
-    fn list_lanes(&self) -> Vec<Value> {
+    /// What the controllers may do besides where they make a Pod for each lane, and what bounds that.
+    fn list_lanes(&self, pods: &LanePods) -> Vec<Value> {
         match self.has_lane_pods() {
-            true => tenure_api::installation::lane_pods(),
+            true => installation::list_lanes(pods),
             false => Vec::new(),
         }
     }

@@ -11,7 +11,7 @@ use tenure_api::metadata::{
     CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
     SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL,
 };
-use tenure_api::workload::{LANE_LABEL, Workload, is_lane_deployment};
+use tenure_api::workload::{LANE_LABEL, LanePods, Workload, is_lane_deployment};
 use tenure_planner::policies::{is_ours, list_left_over};
 use tenure_planner::uninstallation::{Action, SeenObject, Snapshot, Step};
 use tenure_tenancy::ShardName;
@@ -195,7 +195,7 @@ impl Uninstallation {
         }));
         named.push(tenure_api::installation::metrics_reviews());
         named.extend(tenure_api::installation::admission());
-        named.extend(tenure_api::installation::lane_pods());
+        named.extend(installation::list_lanes(&LanePods::default()));
         named.extend(configurations(&WebhookPlace::Service, "", Surroundings::default()));
         named.extend(list_policing());
         named.extend(list_bounds(PLATFORM_NAMESPACE));

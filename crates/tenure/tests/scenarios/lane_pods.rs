@@ -55,7 +55,7 @@ impl Scene {
                 "--lane-url",
                 &place,
                 "--lane-image",
-                "example.invalid/tenure:1",
+                tenure_testkit::LANE_IMAGE,
                 "--allow-source",
                 &allowed,
             ],

@@ -1,6 +1,6 @@
 //! What the controllers' own account may bind and write, whatever RBAC lets it: a tenant's namespaces may be any, and RBAC knows no "all but".
 //!
-//! Owns the policy that stands above the controllers, and with [`credentials`] and [`minting`] which policies stand above Tenure's own accounts: who installs Tenure
+//! Owns the policy that stands above the controllers, and with [`credentials`], [`lanes`] and [`minting`] which policies stand above Tenure's own accounts: who installs Tenure
 //! applies them, and the controllers have no right to change or delete them, as they have to those that they keep in force. It refuses what could make whoever has the controllers' token an
 //! administrator: anything but their bookkeeping in Kubernetes' own namespaces and in the platform's, and in the whole cluster anything but
 //! what owners are known by. What an administrator binds meets it not.
@@ -11,7 +11,7 @@ use tenure_api::metadata::{
     LANE_CLUSTER_ROLE, LANE_PREFIX, NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
 };
 
-use super::{About, Policy, USER, Validation, Where, credentials, minting, phrase, quote, variable};
+use super::{About, Policy, USER, Validation, Where, credentials, lanes, minting, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::OWN;
 
@@ -39,7 +39,9 @@ pub fn list_bounds(platform: &str) -> Vec<Value> {
 #[must_use]
 pub fn is_bound(name: &str) -> bool {
     let own = name.strip_prefix(super::POLICY_PREFIX);
-    own.is_some_and(|own| own == NAME || own == minting::ADMINISTRATORS || credentials::NAMES.contains(&own))
+    own.is_some_and(|own| {
+        [NAME, minting::ADMINISTRATORS, lanes::NAME].contains(&own) || credentials::NAMES.contains(&own)
+    })
 }
 
 fn bounds(platform: &str) -> Policy {

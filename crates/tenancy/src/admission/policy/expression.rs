@@ -1,4 +1,6 @@
-//! Texts within expressions. Owns how a text is quoted, and how a sentence with values in it is written.
+//! Texts and values within expressions. Owns how they are quoted, and how a sentence with values in it is written.
+
+use serde_json::Value;
 
 /// A text as an expression.
 pub(super) fn quote(text: &str) -> String {
@@ -28,8 +30,29 @@ pub(super) fn phrase(template: &str, values: &[&str]) -> String {
     parts.join(" + ")
 }
 
+/// A value as an expression. In lists and maps that aren't of texts each is `dyn`: Kubernetes takes none whose values are of several types.
+pub(super) fn write_literal(value: &Value) -> String {
+    let write_dyn = |value: &Value| format!("dyn({})", write_literal(value));
+    match value {
+        Value::String(text) => quote(text),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            format!("[{}]", items.iter().map(write_literal).collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(write_dyn).collect::<Vec<_>>().join(", ")),
+        Value::Object(map) => {
+            let fields = map
+                .iter()
+                .map(|(key, value)| format!("{}: {}", quote(key), write_dyn(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -40,5 +63,15 @@ mod tests {
         );
         assert_eq!(phrase("{}", &["x"]), "string(x)");
         assert_eq!(quote(r"\"), r"'\\'");
+    }
+
+    #[test]
+    fn a_value_is_an_expression() {
+        assert_eq!(write_literal(&json!(["a", "it's"])), r"['a', 'it\'s']");
+        assert_eq!(
+            write_literal(&json!({ "drop": ["ALL"], "run": true, "user": 7 })),
+            "{'drop': dyn(['ALL']), 'run': dyn(true), 'user': dyn(7)}"
+        );
+        assert_eq!(write_literal(&json!([{ "a": "b" }])), "[dyn({'a': dyn('b')})]");
     }
 }
