@@ -14,6 +14,7 @@ use crate::budgets::Budgets;
 use crate::figures::Figures;
 use crate::hooks::Hooks;
 use crate::lane_mode::LaneMode;
+use crate::lane_spans::SpanSink;
 use crate::render::RenderLimits;
 use crate::sharding::ShardBoard;
 use crate::switches::Switches;
@@ -51,6 +52,8 @@ pub struct Config {
     pub strict_sops: bool,
     /// Where it is counted what is done; whoever serves it keeps a clone.
     pub figures: Figures,
+    /// Who takes the spans of lanes that are apart, if somebody wants them.
+    pub spans: Option<SpanSink>,
     /// What is asked by whoever listens for requests to Receivers.
     pub hooks: Hooks,
     /// What is asked by whoever serves artifacts to others.
@@ -83,6 +86,7 @@ impl Config {
             lanes: LaneMode::default(),
             strict_sops: false,
             figures: Figures::default(),
+            spans: None,
             hooks: Hooks::default(),
             artifact_endpoint: ArtifactEndpoint::default(),
             advertised: None,

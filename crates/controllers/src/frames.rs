@@ -22,6 +22,7 @@ use crate::budgets::Budgets;
 use crate::figures::Report;
 use crate::lane::OwnerAnswer;
 use crate::lane_mode::LaneServer;
+use crate::lane_spans::TracedAttempt;
 use crate::loans::{Loan, Reference};
 use crate::render::RenderLimits;
 use crate::rooms::SharedRoom;
@@ -53,6 +54,8 @@ pub(crate) struct Orders {
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
+    /// Whether somebody wants its spans.
+    pub(crate) has_spans: bool,
     /// Where artifacts are served to others, if they are.
     pub(crate) advertised: Option<ArtifactBase>,
 }
@@ -165,6 +168,8 @@ pub(crate) enum FromLane {
     },
     /// What it has done since it told last.
     Figures(Box<Report>),
+    /// Attempts that are over, where somebody wants their spans.
+    Spans(Vec<TracedAttempt>),
     /// What the kernel could not hold it to.
     Gaps(Vec<String>),
 }

@@ -22,6 +22,7 @@ use crate::figures::Report;
 use crate::frames::{Answer, FromLane, Question, ToLane};
 use crate::key::Key;
 use crate::lane::Shard;
+use crate::lane_spans::{SpanIntake, TracedAttempt};
 use crate::lane_table::name_lane;
 use crate::own::describe_event;
 use crate::reconciled::Reconciled as _;
@@ -49,6 +50,7 @@ pub(super) struct Clerk {
     heard: Keeping,
     turnovers: Keeping,
     said: Arc<Mutex<EventHistory>>,
+    spans: SpanIntake,
     /// What it has been granted; it ends with the process.
     purse: Arc<Purse>,
 }
@@ -63,6 +65,7 @@ impl Clerk {
             heard: Keeping::new(ALL_HEARD),
             turnovers: Keeping::new(ALL_OBJECTS),
             said: Arc::default(),
+            spans: SpanIntake::new(Instant::now()),
             purse: lane.open_purse(),
         }
     }
@@ -135,6 +138,7 @@ impl Clerk {
                 event,
             } => self.write_event((kind, namespace, name), event),
             FromLane::Figures(report) => self.take_report(*report),
+            FromLane::Spans(told) => self.take_spans(told),
             FromLane::Gaps(gaps) => self.fleet.tell_of_gaps(&gaps),
             FromLane::Pong(_) | FromLane::Works | FromLane::Left { .. } | FromLane::Hooked { .. } => Ok(()),
         }
@@ -149,6 +153,22 @@ impl Clerk {
             let key = Key::new(entry.kind, &attempt.namespace, &attempt.name);
             self.find_own(&key).map(|_| key)
         })
+    }
+
+    /// Takes spans of what it did to objects of its own, where somebody wants them.
+    fn take_spans(&mut self, told: Vec<TracedAttempt>) -> Result<(), String> {
+        let fleet = Arc::clone(&self.fleet);
+        let Some(sink) = &fleet.standing.config.spans else {
+            return Err("spans that nobody wants".to_owned());
+        };
+        let mut intake = std::mem::replace(&mut self.spans, SpanIntake::new(Instant::now()));
+        let is_own = |attempt: &TracedAttempt| {
+            let key = self.read_key(&attempt.kind, &attempt.namespace, &attempt.name);
+            key.is_ok_and(|key| self.find_own(&key).is_some())
+        };
+        let taken = intake.take(told, Instant::now(), is_own, sink);
+        self.spans = intake;
+        taken
     }
 
     /// Objects of kinds that are reconciled in lanes.

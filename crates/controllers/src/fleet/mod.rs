@@ -455,6 +455,7 @@ impl Fleet {
             guards: config.guards.clone(),
             applying: config.applying.clone(),
             strict_sops: config.strict_sops,
+            has_spans: config.spans.is_some(),
             advertised: config.advertised.clone(),
         })
     }

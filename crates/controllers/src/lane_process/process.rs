@@ -27,6 +27,7 @@ use crate::dial_line::DialLine;
 use crate::frames::{self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame};
 use crate::kinds::{self, read_switches};
 use crate::lane_mode::{LaneMode, LaneServer};
+use crate::lane_spans::SpanOutbox;
 use crate::means::Means;
 
 /// How long what is under way may take to end.
@@ -65,6 +66,7 @@ pub struct LaneProcess {
     orders: Box<Orders>,
     line: StandardStream,
     dial_line: OwnedFd,
+    spans: SpanOutbox,
 }
 
 impl LaneProcess {
@@ -88,6 +90,7 @@ impl LaneProcess {
                 orders,
                 line,
                 dial_line,
+                spans: SpanOutbox::default(),
             }),
             _ => Err(LaneError::Line("something else came before the orders".to_owned())),
         }
@@ -97,6 +100,12 @@ impl LaneProcess {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.orders.lane
+    }
+
+    /// Where attempts go that are traced, if somebody wants them.
+    #[must_use]
+    pub fn spans(&self) -> Option<SpanOutbox> {
+        self.orders.has_spans.then(|| self.spans.clone())
     }
 
     /// The one folder that it needs.
@@ -147,6 +156,10 @@ impl LaneProcess {
                 telling.tick().await;
                 if let Some(report) = enclave.means.figures.take_report() {
                     line.tell(FromLane::Figures(Box::new(report))).await;
+                }
+                let spans = self.spans.take_all();
+                if !spans.is_empty() {
+                    line.tell(FromLane::Spans(spans)).await;
                 }
             }
         };

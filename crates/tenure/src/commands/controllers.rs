@@ -149,21 +149,8 @@ impl Flags {
         self.lanes == Some(WhereLanesRun::Deployment)
     }
 
-    /// Whether lanes are asked for that are not tasks.
-    #[cfg(feature = "traces")]
-    fn has_lanes_apart(&self) -> bool {
-        matches!(self.lanes, Some(WhereLanesRun::Process | WhereLanesRun::Deployment))
-    }
-
     /// Reads what is written in them.
     pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
-        #[cfg(feature = "traces")]
-        if self.traces_endpoint.is_some() && self.has_lanes_apart() {
-            return Err(Failure::usage(
-                "--traces-endpoint: the process of a lane opens no connections, and tells nobody of its spans",
-            )
-            .hint("leave out --lanes, or --traces-endpoint"));
-        }
         if self.policies && !self.switches.is_on("Tenant") {
             return Err(Failure::usage(
                 "--policies: what policies read follows from Tenants, which are switched off here",
@@ -298,11 +285,6 @@ impl ControllerSettings {
         default: WhereLanesRun,
         circumstances: Circumstances,
     ) -> Result<Option<&'static str>, Failure> {
-        #[cfg(feature = "traces")]
-        let circumstances = Circumstances {
-            has_traces: self.traces_endpoint.is_some(),
-            ..circumstances
-        };
         let (settled, note) = lane_place::choose(self.lanes, default, circumstances)?;
         self.lanes = Some(settled);
         Ok(note)
@@ -348,6 +330,10 @@ impl ControllerSettings {
 
     /// Tells the controllers. What may be reached `besides` counts for sources of the platform namespace only.
     pub(crate) fn set_into(self, config: &mut Config, besides: Vec<Endpoint>) {
+        #[cfg(feature = "traces")]
+        if self.traces_endpoint.is_some() {
+            config.spans = Some(traces::take_from_lanes());
+        }
         (config.platform_sources, config.tenant_sources) = self.write_policies(besides);
         config.settings = self.write_tenancy();
         config.switches = self.switches;

@@ -76,6 +76,10 @@ impl ShutIn {
     /// Reconciles until it is told to stop, or the controllers are gone.
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         let gaps = self.confinement.tell_gaps(self.process.name());
+        #[cfg(feature = "traces")]
+        if let Some(outbox) = self.process.spans() {
+            crate::traces::tell_hub(outbox);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .max_blocking_threads(BLOCKING_THREADS)

@@ -26,8 +26,6 @@ pub(crate) struct Circumstances {
     pub(crate) is_linux: bool,
     /// Whether the server shows a certificate that this program has not made.
     pub(crate) has_other_certificate: bool,
-    /// Whether spans are sent to somebody: those of processes are not.
-    pub(crate) has_traces: bool,
     /// Whether there is another cluster for Pods to be in.
     pub(crate) has_cluster: bool,
 }
@@ -38,7 +36,6 @@ impl Circumstances {
         Self {
             is_linux: cfg!(target_os = "linux"),
             has_other_certificate,
-            has_traces: false,
             has_cluster: false,
         }
     }
@@ -61,7 +58,6 @@ pub(crate) fn choose(
     let Circumstances {
         is_linux,
         has_other_certificate,
-        has_traces,
         has_cluster,
     } = circumstances;
     match (asked, default) {
@@ -85,13 +81,6 @@ pub(crate) fn choose(
                  (--lanes task says so without this note)",
             ),
         )),
-        (None, WhereLanesRun::Process) if has_traces => Ok((
-            WhereLanesRun::Task,
-            Some(
-                "lanes are tasks of this process, not processes of their own: spans of processes are not sent to --traces-endpoint \
-                 (--lanes task says so without this note)",
-            ),
-        )),
         (asked, default) => Ok((asked.unwrap_or(default), None)),
     }
 }
@@ -107,7 +96,6 @@ mod tests {
             let circumstances = Circumstances {
                 is_linux,
                 has_other_certificate,
-                has_traces: false,
                 has_cluster: false,
             };
             let chosen = choose(asked, default, circumstances);
@@ -131,16 +119,5 @@ mod tests {
         assert!(refused.contains("no cluster"), "{refused}");
         let chosen = super::choose(Some(WhereLanesRun::Deployment), Task, Circumstances::of_cluster());
         assert_eq!(chosen.ok(), Some((WhereLanesRun::Deployment, None)));
-        let traced = Circumstances {
-            is_linux: true,
-            has_other_certificate: false,
-            has_traces: true,
-            has_cluster: false,
-        };
-        let chosen = super::choose(None, Process, traced);
-        assert_eq!(
-            chosen.map(|(lanes, note)| (lanes, note.is_some())).ok(),
-            Some((Task, true))
-        );
     }
 }

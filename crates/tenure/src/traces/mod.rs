@@ -4,6 +4,7 @@
 //! Owns what of a span is told: names of kinds and objects, revisions and reasons, and nothing else, whatever a span may bear. It refuses to let
 //! anybody wait for a collector: what doesn't fit into a queue is dropped and counted.
 
+mod gathering;
 mod otlp;
 mod queue;
 mod send;
@@ -12,7 +13,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use tenure_controllers::TRACED;
+use tenure_controllers::{SpanOutbox, SpanSink, TRACED, TracedAttempt};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
@@ -22,17 +23,21 @@ use tracing_subscriber::filter::{DynFilterFn, LevelFilter};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
+use gathering::Gathering;
 use otlp::Span;
 use queue::Queue;
 pub(crate) use send::{Sending, start};
 
 /// What of a span is told.
 const TOLD: [&str; 5] = ["kind", "namespace", "name", "revision", "reason"];
+/// The name of an attempt's span.
+const ATTEMPT: &str = "reconcile";
 /// The longest of these that is told, in bytes.
 const LONGEST: usize = 512;
 
-/// Where spans go, once somebody wants them.
+/// Where spans go, once somebody wants them: to a collector, or, in the process of a lane, to the hub.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+static GATHERING: OnceLock<Gathering> = OnceLock::new();
 
 /// The part of the log's subscriber that takes spans; it costs next to nothing before they are wanted.
 pub(crate) fn layer<S>() -> impl Layer<S>
@@ -40,7 +45,7 @@ where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
 {
     let is_ours = |metadata: &Metadata<'_>| metadata.is_span() && metadata.target() == TRACED;
-    let filter = DynFilterFn::new(move |_, _: &Context<'_, S>| QUEUE.get().is_some())
+    let filter = DynFilterFn::new(move |_, _: &Context<'_, S>| QUEUE.get().is_some() || GATHERING.get().is_some())
         .with_callsite_filter(move |metadata| {
             if is_ours(metadata) {
                 Interest::sometimes()
@@ -49,12 +54,77 @@ where
             }
         })
         .with_max_level_hint(LevelFilter::INFO);
-    Collector { queue: || QUEUE.get() }.with_filter(filter)
+    Collector { take }.with_filter(filter)
+}
+
+fn take(span: Span) {
+    if let Some(queue) = QUEUE.get() {
+        queue.push(span);
+    } else if let Some(gathering) = GATHERING.get() {
+        gathering.take(span);
+    }
+}
+
+/// From now on, what is traced in the process of a lane is told to the hub. Once in a process.
+pub(crate) fn tell_hub(outbox: SpanOutbox) {
+    let _first_come = GATHERING.set(Gathering::new(outbox));
+}
+
+/// Who takes what lanes tell that are apart. Their identifiers are made here.
+pub(crate) fn take_from_lanes() -> SpanSink {
+    SpanSink::new(|attempt, has_room| {
+        if let Some(queue) = QUEUE.get() {
+            match has_room {
+                true => write_spans(attempt).into_iter().for_each(|span| queue.push(span)),
+                false => queue.count_lost(usize::try_from(attempt.count()).unwrap_or(usize::MAX)),
+            }
+        }
+    })
+}
+
+/// An attempt and its parts as spans of a trace of their own.
+fn write_spans(attempt: TracedAttempt) -> Vec<Span> {
+    let trace = make_trace();
+    let ids: Vec<u64> = attempt.parts.iter().map(|_| make_id()).collect();
+    let root = make_id();
+    let attribute = |name: &'static str, value: Option<String>| value.map(|value| (name, cut(&value)));
+    let span = |id, parent, name, time: tenure_controllers::TracedTime, attributes| {
+        let (begun, ended) = time.read()?;
+        Some(Span {
+            trace,
+            id,
+            parent,
+            name,
+            begun,
+            ended,
+            attributes,
+        })
+    };
+    let of_object = [
+        attribute("kind", Some(attempt.kind)),
+        attribute("namespace", Some(attempt.namespace)),
+        attribute("name", Some(attempt.name)),
+        attribute("revision", attempt.revision),
+        attribute("reason", attempt.reason),
+    ];
+    let attributes = of_object.into_iter().flatten().collect();
+    let first = span(root, None, ATTEMPT, attempt.time, attributes);
+    let parts = attempt.parts.into_iter().zip(&ids).map(|(part, id)| {
+        // What is within itself, or in what isn't there, is a part of the attempt.
+        let within = part
+            .within
+            .and_then(|within| ids.get(within))
+            .filter(|within| *within != id);
+        let parent = within.copied().unwrap_or(root);
+        let attributes = attribute("revision", part.revision).into_iter().collect();
+        span(*id, Some(parent), part.work.name(), part.time, attributes)
+    });
+    first.into_iter().chain(parts.flatten()).collect()
 }
 
 /// Makes spans of what the controllers trace.
 struct Collector {
-    queue: fn() -> Option<&'static Arc<Queue>>,
+    take: fn(Span),
 }
 
 /// A span that is open.
@@ -69,15 +139,24 @@ impl Visit for Open {
         let Some(name) = TOLD.into_iter().find(|name| *name == field.name()) else {
             return;
         };
-        let mut end = value.len().min(LONGEST);
-        while !value.is_char_boundary(end) {
-            end -= 1;
-        }
-        let value = value.get(..end).unwrap_or_default().to_owned();
+        let value = cut(value);
         // What is said later is truer.
         self.0.attributes.retain(|(known, _)| *known != name);
         self.0.attributes.push((name, value));
     }
+}
+
+/// As much of a text as is told.
+fn cut(value: &str) -> String {
+    let mut end = value.len().min(LONGEST);
+    while !value.is_char_boundary(end) {
+        end -= 1;
+    }
+    value.get(..end).unwrap_or_default().to_owned()
+}
+
+fn make_trace() -> u128 {
+    (u128::from(make_id()) << 64) | u128::from(make_id())
 }
 
 /// An identifier that nobody else has, and that isn't zero.
@@ -97,7 +176,7 @@ where
         });
         let (trace, parent) = match parent {
             Some((trace, parent)) => (trace, Some(parent)),
-            None => ((u128::from(make_id()) << 64) | u128::from(make_id()), None),
+            None => (make_trace(), None),
         };
         let mut open = Open(Span {
             trace,
@@ -126,9 +205,7 @@ where
             return;
         };
         ended.ended = SystemTime::now();
-        if let Some(queue) = (self.queue)() {
-            queue.push(ended);
-        }
+        (self.take)(ended);
     }
 }
 
@@ -140,10 +217,71 @@ mod tests {
 
     static TRIED: OnceLock<Arc<Queue>> = OnceLock::new();
 
+    /// What a lane tells becomes spans of one trace, whose identifiers no lane knows or chooses.
+    #[test]
+    fn what_a_lane_tells_has_identifiers_of_the_hubs() {
+        let outbox = SpanOutbox::default();
+        let gathering = Gathering::new(outbox.clone());
+        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        let span = |id, parent, name, attributes| Span {
+            trace: 7,
+            id,
+            parent,
+            name,
+            begun: at(id),
+            ended: at(id + 10),
+            attributes,
+        };
+        gathering.take(span(
+            3,
+            Some(2),
+            "fetch",
+            vec![("revision", "main@sha1:one".to_owned())],
+        ));
+        gathering.take(span(2, Some(1), "plan", Vec::new()));
+        // What isn't known in a lane is no part.
+        gathering.take(span(4, Some(1), "password", Vec::new()));
+        gathering.take(Span {
+            trace: 8,
+            ..span(9, Some(8), "render", Vec::new())
+        });
+        let object = vec![
+            ("kind", "GitRepository".to_owned()),
+            ("namespace", "blue".to_owned()),
+            ("name", "web".to_owned()),
+            ("reason", "Succeeded".to_owned()),
+        ];
+        gathering.take(span(1, None, ATTEMPT, object.clone()));
+        let told = outbox.take_all();
+        let [attempt] = told.as_slice() else { panic!("{told:?}") };
+        let spans = write_spans(attempt.clone());
+        let named = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
+        let (root, plan, fetch) = (named(ATTEMPT), named("plan"), named("fetch"));
+        assert_eq!(spans.len(), 3, "{spans:?}");
+        assert_eq!(
+            (plan.parent, fetch.parent, root.parent),
+            (Some(root.id), Some(plan.id), None)
+        );
+        assert_eq!(
+            (root.attributes.clone(), root.begun, root.ended),
+            (object, at(1), at(11))
+        );
+        assert_eq!(fetch.attributes, [("revision", "main@sha1:one".to_owned())]);
+        assert!(
+            spans
+                .iter()
+                .all(|span| span.trace == root.trace && ![7, 8].contains(&span.trace) && span.id > 9)
+        );
+        let again = write_spans(attempt.clone());
+        assert!(again[0].trace != root.trace && again[0].id != root.id);
+    }
+
     #[test]
     fn only_names_revisions_and_reasons_are_told_of_a_span() {
         let queue = TRIED.get_or_init(|| Arc::new(Queue::new(16)));
-        let collector = Collector { queue: || TRIED.get() };
+        let collector = Collector {
+            take: |span| TRIED.get().into_iter().for_each(|queue| queue.push(span.clone())),
+        };
         tracing::subscriber::with_default(tracing_subscriber::registry().with(collector), || {
             let outer = tracing::info_span!(
                 target: TRACED,
