@@ -224,9 +224,7 @@ async fn take_narrow<R: Reconciler>(
         tokio::select! {
             taken = &mut taking => return taken.ok(),
             () = mailbox.notified() => {
-                if reconciler.unhurried().await.is_none() {
-                    return None;
-                }
+                reconciler.unhurried().await?;
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use tenure_api::admission_webhooks::{WebhookPlace, configurations};
+use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
 use tokio::net::TcpListener;
 
@@ -134,7 +134,11 @@ async fn hang_up_nobody(stage: &Stage, door: &Door) -> tokio::task::JoinSet<()> 
             }
         }
     });
-    for configuration in configurations(&WebhookPlace::Address(address), &door.authority) {
+    for configuration in configurations(
+        &WebhookPlace::Address(address),
+        &door.authority,
+        Surroundings::default(),
+    ) {
         let webhooks = configuration["webhooks"].as_array().unwrap().iter();
         for webhook in webhooks {
             let patience = webhook["timeoutSeconds"].as_u64().unwrap();

@@ -42,7 +42,7 @@ const OF_RESOURCES: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 /// The policy, and its binding. What is empty of the image and the hub isn't known where it is installed, and any is let through; and then any PriorityClass.
 #[must_use]
 pub fn list_lane_bounds(platform: &str, pods: &LanePods) -> Vec<Value> {
-    bounds(platform, pods).write(platform).into()
+    bounds(platform, pods).write_for(platform).into()
 }
 
 fn bounds(platform: &str, pods: &LanePods) -> Policy {
