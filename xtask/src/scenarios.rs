@@ -14,13 +14,16 @@ use crate::suites::{self, Suite};
 const TARGETS: [&str; 6] = ["--test", "scenarios", "--example", WITH_KUBERNETES, "--bin", "tenure"];
 
 /// The target that they are in each package.
-const SUITE: &str = "scenarios";
+pub(crate) const SUITE: &str = "scenarios";
 
 /// The variable that lets the suite of the controllers run `tenure run` in place of controllers in the test's own process.
 const PROGRAM: &str = "TENURE_TEST_PROGRAM";
 
 /// The variable that says where the lanes of that program run.
 const LANES: &str = "TENURE_TEST_LANES";
+
+/// The variable that names the folder with a real control plane's programs.
+pub(crate) const BINARIES: &str = "TENURE_KUBERNETES_BIN";
 
 /// The variable that names the cluster.
 const KUBECONFIG: &str = "TENURE_TEST_KUBECONFIG";

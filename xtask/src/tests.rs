@@ -1,6 +1,7 @@
 //! `cargo xtask tests`: what `cargo test --workspace` runs, two programs at once. Owns nothing but that; documentation's examples are cargo's own to
-//! run.
+//! run. What needs a real control plane in the scenarios is left to `cargo xtask scenarios`.
 
+use crate::scenarios::{BINARIES, SUITE};
 use crate::{cargo, suites};
 
 /// Runs all tests.
@@ -9,6 +10,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     suites::run_at_once(suites, |suite| {
         let mut command = suite.command(&suite.program);
         command.arg("--quiet");
+        // Real control planes of their own are started for them by `cargo xtask scenarios`: once is enough.
+        if suite.name == SUITE {
+            command.env_remove(BINARIES);
+        }
         command
     })?;
     cargo::run(&["test", "--quiet", "--workspace", "--locked", "--doc"], &[])
