@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
@@ -19,7 +20,7 @@ use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 use crate::bounds::Bounds;
 use crate::denial::{Denial, DenialReason};
 use crate::quotas::TenantQuotas;
-use crate::settings::Settings;
+use crate::settings::{LEAST_INTERVAL, Settings};
 
 /// What matters of a Tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,6 +249,15 @@ pub enum Placement {
 }
 
 impl Placement {
+    /// The shortest interval that counts for what lives here.
+    #[must_use]
+    pub fn find_least_interval(&self, settings: &Settings) -> Duration {
+        match self {
+            Self::Platform { .. } => LEAST_INTERVAL,
+            _ => settings.least_interval.max(LEAST_INTERVAL),
+        }
+    }
+
     /// What bounds what lives here when it writes to another cluster: the rights of its user there, and no namespace of a tenant, which
     /// is one of this cluster. In dispute nothing is written anywhere.
     #[must_use]

@@ -9,7 +9,6 @@ use tenure_api::names::NamespaceName;
 
 use crate::external::ExternalGrant;
 use crate::grant::ReferenceGrant;
-use crate::realm::Placement;
 
 /// Namespaces in which platforms keep what is above their tenants: of Flux, Capsule and Cozystack.
 const PROTECTED: [&str; 3] = ["flux-system", "capsule-system", "cozy-*"];
@@ -40,15 +39,6 @@ pub struct Settings {
 pub const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Settings {
-    /// The shortest interval that counts for what lives there.
-    #[must_use]
-    pub fn find_least_interval(&self, placement: &Placement) -> Duration {
-        match placement {
-            Placement::Platform { .. } => LEAST_INTERVAL,
-            _ => self.least_interval.max(LEAST_INTERVAL),
-        }
-    }
-
     /// Whether somebody judges who says whose a namespace is, before it is stored.
     #[must_use]
     pub fn judges_writes(&self) -> bool {

@@ -164,7 +164,7 @@ impl KustomizationReconciler {
         let here = self.here.look();
         let survey = self.asked.as_ref();
         let survey = survey.map(|request| observe::observe_siblings(shard, kustomization, request));
-        let least_interval = shard.means.settings.find_least_interval(&placement);
+        let least_interval = placement.find_least_interval(&shard.means.settings);
         let snapshot = self.snapshot.get_or_insert_with(|| {
             Box::new(Snapshot {
                 kustomization: kustomization.clone(),

@@ -54,7 +54,7 @@ impl<S: Fetching> SourceReconciler<S> {
         let placement = self.shard.place().await;
         let stored = self.source().and_then(|source| self.shard.artifacts.record(&source));
         let beside = S::observe_beside(&self.shard, repository);
-        let least_interval = self.shard.means.settings.find_least_interval(&placement);
+        let least_interval = placement.find_least_interval(&self.shard.means.settings);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             repository: repository.clone(),
             placement: placement.clone(),

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use tenure_trials::Suite;
 
 mod builds;
+mod checks;
 mod facts;
 mod scenarios;
 mod script;

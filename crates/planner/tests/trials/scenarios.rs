@@ -9,8 +9,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_api::{Kustomization, KustomizationStatus, ObjectId};
-use tenure_api::{condition, reason};
+use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition};
 use tenure_planner::answer::Answer;
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
@@ -21,6 +20,7 @@ use tenure_planner::{FinalizerChange, Live, Next, Request, invariants};
 use tenure_tenancy::Placement;
 
 use crate::builds::Build;
+use crate::checks;
 use crate::facts;
 use crate::script::{Act, Scenario};
 use crate::world::World;
@@ -483,7 +483,7 @@ impl Player {
             return false;
         }
         let status = status.clone();
-        self.check_conditions(name, &status);
+        checks::check_status(name, &self.snapshot.kustomization, &status);
         self.account_status(&status);
         self.snapshot.kustomization.status = Some(status);
         true
@@ -498,28 +498,6 @@ impl Player {
         self.snapshot.attempt = Attempt::begin(now, &self.snapshot.kustomization);
         self.snapshot.kinds.clear();
         self.snapshot.survey = None;
-    }
-
-    fn check_conditions(&self, name: &str, status: &KustomizationStatus) {
-        let stalled = condition::is_true(&status.conditions, condition::STALLED);
-        let reconciling = condition::is_true(&status.conditions, condition::RECONCILING);
-        let ready = condition::is_true(&status.conditions, condition::READY);
-        assert!(!(stalled && reconciling), "{name}: stalled and reconciling at once");
-        assert!(
-            !(ready && (stalled || reconciling)),
-            "{name}: ready and not ready at once"
-        );
-        assert!(status.history.len() <= 5);
-        let why = condition::find(&status.conditions, condition::READY).map(|ready| (&*ready.reason, &*ready.message));
-        let newest = status.history.first().map(|entry| &*entry.last_reconciled_status);
-        let is_going = self.snapshot.kustomization.metadata.deletion_timestamp.is_some();
-        match why.filter(|_| !is_going) {
-            // What was built, and then refused or not removed.
-            Some((why @ reason::PRUNE_FAILED, _)) => assert_eq!(newest, Some(why), "{name}"),
-            Some((why, message)) if message.contains("dry-run failed") => assert_eq!(newest, Some(why), "{name}"),
-            Some((why @ reason::BUILD_FAILED, _)) => assert_ne!(newest, Some(why), "{name}: nothing was built"),
-            _ => {}
-        }
     }
 
     fn account_status(&mut self, status: &KustomizationStatus) {
