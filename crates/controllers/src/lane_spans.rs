@@ -61,7 +61,7 @@ pub struct TracedPart {
     pub time: TracedTime,
 }
 
-/// What is done in an attempt, as [`crate::spans`] names it.
+/// What is done in an attempt, as `crate::spans` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TracedWork {
