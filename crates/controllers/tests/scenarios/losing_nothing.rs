@@ -10,6 +10,9 @@ use tenure_testkit::{Cluster, SOON, eventually};
 use crate::faults::Kill;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
 
+/// At how many requests of a reconcile it dies where the server fails, too, one after the other and from the beginning again: so many each makes.
+const PLACES: usize = 12;
+
 /// How often the process dies. A reconcile that meets faults has about a quarter as many requests.
 const KILLS: usize = 100;
 /// The namespaces, each on a cluster of its own, where kills while the server fails wait for their retries side by side.
@@ -222,7 +225,12 @@ async fn a_process_that_dies_at_any_request_loses_nothing() {
 /// A quarter of the kills each on four clusters at once; half of them where all tests share one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
-    let at_each = |after_effect| (1..=KILLS / FAILING.len()).map(move |at| Kill { at, after_effect });
+    let at_each = |after_effect| {
+        (0..KILLS / FAILING.len()).map(move |number| Kill {
+            at: 1 + number % PLACES,
+            after_effect,
+        })
+    };
     let parts: Vec<Vec<Kill>> = if Cluster::is_shared() {
         vec![at_each(false).chain(at_each(true)).collect()]
     } else {
