@@ -10,7 +10,8 @@ use tenure_testkit::{Cluster, SOON, eventually};
 use crate::faults::Kill;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
 
-/// At how many requests of a reconcile it dies where the server fails, too, one after the other and from the beginning again: so many each makes.
+/// At how many requests of a reconcile it dies where the server fails, too, one after the other and from the beginning again. Of kills
+/// at the first twenty-five, half came in time, so that a reconcile makes about so many.
 const PLACES: usize = 12;
 
 /// How often the process dies. A reconcile that meets faults has about a quarter as many requests.

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use nix::sys::signal::Signal;
@@ -15,7 +16,7 @@ use tenure_api::metadata::{
 };
 
 use crate::process::{run, tenure};
-use crate::world::{Admin, Cluster, Controllers, describe, name_object};
+use crate::world::{Admin, Cluster, Controllers, PATIENCE, describe, name_object};
 
 const IMAGE: &str =
     "registry.example/tenure:0.1.0@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -217,13 +218,18 @@ async fn what_another_version_installed_becomes_what_this_one_does() {
     let api = admin.api(&tenant);
     let parameters = PatchParams::apply("somebody").force();
     // The definition takes a moment to be served with the field.
-    loop {
-        let applied = api.patch("of-two-versions", &parameters, &Patch::Apply(&tenant)).await;
-        if applied.is_ok_and(|applied| applied.data["spec"]["ofTomorrow"] == "kept") {
-            break;
+    let kept = async {
+        loop {
+            let applied = api.patch("of-two-versions", &parameters, &Patch::Apply(&tenant)).await;
+            if applied.is_ok_and(|applied| applied.data["spec"]["ofTomorrow"] == "kept") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    };
+    tokio::time::timeout(PATIENCE, kept)
+        .await
+        .expect("the field is never served");
 
     // Back.
     cluster.check(
