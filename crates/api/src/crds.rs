@@ -55,6 +55,7 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
         }
         declare_flux_defaults(crd);
     }
+    crds.extend(access_crds()?);
     crds.sort_by_key(|crd| {
         crd.pointer("/metadata/name")
             .and_then(Value::as_str)
@@ -87,8 +88,7 @@ pub fn package_crds() -> Result<Vec<Value>, CrdError> {
     Ok(crds)
 }
 
-/// The CRDs of the kinds by which access to Git and registries is asked for and approved, ordered by name. Nothing acts on them yet, so nothing installs
-/// them: what is written there would look as if it were asked for.
+/// The CRDs of the kinds by which access to Git and registries is asked for and approved, ordered by name. They are among [`crds`].
 ///
 /// # Errors
 /// As [`crds`].

@@ -1,6 +1,7 @@
 //! What an installation consists of, as data: the kinds, the platform namespace, the controller's ServiceAccount and its rights.
 //! The embedded control plane applies it at every start, `deploy/` is written from it. It refuses rights that nothing uses.
 
+mod access;
 mod admission;
 mod choice;
 mod lanes;
@@ -76,6 +77,7 @@ pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Res
         events_role(&choice),
         controller_role_binding(EVENTS_ROLE, EVENTS_NAMESPACE),
     ]);
+    objects.extend(access::list_rights(&choice));
     Ok(objects)
 }
 

@@ -230,7 +230,7 @@ pub fn view_cluster_role() -> Value {
 fn list_reconciled_rules() -> Vec<Value> {
     let see = json!(["get", "list", "watch"]);
     vec![
-        json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": see }),
+        json!({ "apiGroups": ["tenure.dev"], "resources": ["fluxaccesses", "surfaces"], "verbs": see }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": see }),
         json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": see }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see }),

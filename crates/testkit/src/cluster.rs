@@ -229,7 +229,7 @@ impl Cluster {
     }
 }
 
-const KINDS: [(&str, &str); 14] = [
+const KINDS: [(&str, &str); 20] = [
     ("cozystack.io/v1alpha1", "Package"),
     ("cozystack.io/v1alpha1", "PackageSource"),
     ("cozystack.io/v1alpha1", "PackageValues"),
@@ -242,6 +242,12 @@ const KINDS: [(&str, &str); 14] = [
     ("source.toolkit.fluxcd.io/v1", "Bucket"),
     ("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator"),
     ("source.toolkit.fluxcd.io/v1", "ExternalArtifact"),
+    ("tenure.dev/v1alpha1", "AccessProvider"),
+    ("tenure.dev/v1alpha1", "FluxAccess"),
+    ("tenure.dev/v1alpha1", "FluxAccessGrant"),
+    ("tenure.dev/v1alpha1", "FluxAccessRequest"),
+    ("tenure.dev/v1alpha1", "FluxAccessStandingGrant"),
+    ("tenure.dev/v1alpha1", "FluxAccessTarget"),
     ("tenure.dev/v1alpha1", "Surface"),
     ("capsule.clastix.io/v1beta2", "Tenant"),
 ];

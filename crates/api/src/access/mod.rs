@@ -31,6 +31,11 @@ pub const REQUESTED_BY: &str = "tenure.dev/requested-by";
 pub const GROUP_LABEL_PREFIX: &str = "groups.access.tenure.dev/";
 /// Label of a Secret that holds a credential: the name of the [`FluxAccessRequest`] that it was made for.
 pub const REQUEST_LABEL: &str = "tenure.dev/access-request";
+/// Annotation on a [`FluxAccessRequest`]: an order to replace its credentials now. Its value is another text for each order, such as a time; the ledger of
+/// each namespace says which was carried out last (`handledOrder`).
+pub const ROTATE: &str = "tenure.dev/rotate";
+/// How the value of [`ROTATE`] begins where others know the credentials: each is revoked as soon as its successor is in use.
+pub const LEAK_PREFIX: &str = "leak/";
 /// The Secret's name where nobody chose one, as GitLab's issue 389393 has it.
 pub const DEFAULT_SECRET_NAME: &str = "gitlab-flux-token";
 /// The role where nobody chose one.

@@ -35,6 +35,8 @@ const TENANT: &str = "Tenant";
 /// Tells a Provider, which may be left to another controller's looking after.
 const ALERT: &str = "Alert";
 const SURFACE: &str = "Surface";
+/// What all kinds of access follow from.
+const ACCESS_PROVIDER: &str = "AccessProvider";
 /// Asks objects to reconcile, also those that another controller reconciles.
 const RECEIVER: &str = "Receiver";
 
@@ -92,10 +94,15 @@ impl ControllerChoice {
         self.is_on(SURFACE)
     }
 
+    /// Whether access to hosts of repositories is seen to.
+    pub(crate) fn has_access(&self) -> bool {
+        self.is_on(ACCESS_PROVIDER)
+    }
+
     /// Whether something is reconciled for which a lane needs a token of a ServiceAccount: a source, or what is applied.
     pub(crate) fn has_accounts(&self) -> bool {
         let mut on = self.kinds.iter().filter(|kind| kind.is_on);
-        on.any(|kind| ![TENANT, SURFACE].contains(&kind.name.as_str()))
+        on.any(|kind| kind.group.ends_with(".fluxcd.io"))
     }
 
     /// Of these, the ones with whose kind a controller is on.

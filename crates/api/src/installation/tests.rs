@@ -255,3 +255,31 @@ fn who_writes_credentials_lists_nothing_and_is_bound_nowhere() {
     let without = objects_for(&|kind| kind != "Surface").expect("objects");
     assert!(list_rights(&named(&without)).is_empty());
 }
+
+/// Whoever sees to access writes its records, and the rest is done as accounts that an administrator names.
+#[test]
+fn who_sees_to_access_reads_no_secret_and_writes_no_word_of_others() {
+    let rights = |on: bool| {
+        let objects = objects_for(&|kind| on || kind != "AccessProvider").expect("objects");
+        let rights = list_rights(&objects).into_iter();
+        rights
+            .filter(|right| right.starts_with("\"tenure-access"))
+            .collect::<Vec<String>>()
+    };
+    assert!(rights(false).is_empty());
+    let rights = rights(true);
+    for right in &rights {
+        let is_event = right.contains("\"tenure-access-records\" \"tenure-system\"  events ");
+        assert!(is_event || right.contains(" tenure.dev "), "{right}");
+        // Who asks, and who answers, is never the controller.
+        let is_word = [" fluxaccesses ", " fluxaccessgrants ", " fluxaccessstandinggrants "];
+        if is_word.iter().any(|word| right.contains(word)) {
+            assert!(
+                [" get ", " list ", " watch "].iter().any(|verb| right.contains(verb)),
+                "{right}"
+            );
+        }
+        assert!(!right.contains(" approve ") && !right.contains(" vouch "), "{right}");
+    }
+    assert!(rights.iter().any(|right| right.contains(" fluxaccesstargets record ")));
+}

@@ -80,6 +80,8 @@ pub struct Snapshot {
     pub counts: BTreeMap<String, usize>,
     /// The Tenants.
     pub tenants: Vec<SeenObject>,
+    /// The AccessProviders and FluxAccessRequests.
+    pub access: Vec<SeenObject>,
     /// The namespaces, ServiceAccounts and RoleBindings that a Tenant owns.
     pub owned_by_tenants: Vec<SeenObject>,
     /// The RoleBindings that bear the label of what Tenure writes.
@@ -169,6 +171,7 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
     if namespace == NamespaceVerdict::Goes {
         tell_dangling_bindings(snapshot, &mut plan);
     }
+    tell_credentials(snapshot, &mut plan);
     give_up_fights(snapshot, &mut plan);
     plan.stages.retain(|stage| !stage.is_empty());
     Ok(plan)
@@ -291,9 +294,9 @@ fn release(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) 
         steps.extend(release.finish(seen));
     }
     // With nobody to take it off, none could be deleted: nor with its kind.
-    for seen in &snapshot.tenants {
+    for seen in snapshot.tenants.iter().chain(&snapshot.access) {
         let mut release = Release::of(&seen.object);
-        release.take_tenant_finalizer();
+        release.take_own_finalizer();
         steps.extend(release.finish(seen));
     }
     // Their namespaces could never be deleted.
@@ -393,6 +396,18 @@ fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
+/// Credentials that nobody replaces or ends any more.
+fn tell_credentials(snapshot: &Snapshot, plan: &mut Plan) {
+    let is_request = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == "FluxAccessRequest";
+    let count = snapshot.access.iter().filter(is_request).count();
+    if count > 0 {
+        plan.stays.push(format!(
+            "what was made for {count} FluxAccessRequests: its Secrets, and at the hosts what those hold, until it ends there; delete the AccessProviders \
+             first, while the controllers run, and it goes"
+        ));
+    }
+}
+
 fn is_platform_account(subject: ObjectView<'_>) -> bool {
     subject.read_text("/kind") == "ServiceAccount" && subject.read_text("/namespace") == PLATFORM_NAMESPACE
 }
@@ -434,7 +449,7 @@ impl<'a> Release<'a> {
         });
     }
 
-    fn take_tenant_finalizer(&mut self) {
+    fn take_own_finalizer(&mut self) {
         self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
             finalizer.as_str() == Some(TENURE_FINALIZER)
         });

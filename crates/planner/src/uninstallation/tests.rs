@@ -537,3 +537,33 @@ fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() 
         assert!(stage("Deployment") < stage("Tenant shop: without") && stage("Tenant shop: without") < Some(kind));
     }
 }
+
+/// With nobody to take it off, a request could never be deleted, nor its kind; and what it was made for is said before.
+#[test]
+fn requests_for_access_lose_the_controllers_finalizer_and_what_they_have_is_told() {
+    let mut snapshot = whole();
+    snapshot.access = ["AccessProvider", "FluxAccessRequest"]
+        .map(|kind| {
+            let finalizers = json!(["tenure.dev/finalizer", "example.org/kept"]);
+            let mut object = with(
+                object(kind, PLATFORM_NAMESPACE, "work"),
+                "/metadata/finalizers",
+                finalizers,
+            );
+            object["apiVersion"] = json!("tenure.dev/v1alpha1");
+            seen(object)
+        })
+        .into();
+    for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
+        let plan = plan(&snapshot, kinds).unwrap();
+        for kind in ["AccessProvider", "FluxAccessRequest"] {
+            let step = find(&plan, &format!("{kind} {PLATFORM_NAMESPACE}/work: without"));
+            let Action::Patch(patch) = &step.action else {
+                panic!("a patch")
+            };
+            assert_eq!(patch["metadata"]["finalizers"], json!(["example.org/kept"]));
+        }
+        let told = |said: &&String| said.starts_with("what was made for 1 FluxAccessRequests");
+        assert_eq!(plan.stays.iter().filter(told).count(), 1, "{:?}", plan.stays);
+    }
+}

@@ -50,6 +50,19 @@ const PROVIDERS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/providers"
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
 const SURFACES: &str = "/apis/tenure.dev/v1alpha1/surfaces";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
+const ACCESS_KINDS: [(&str, &str); 6] = [
+    ("AccessProvider", "/apis/tenure.dev/v1alpha1/accessproviders"),
+    ("FluxAccess", "/apis/tenure.dev/v1alpha1/fluxaccesses"),
+    ("FluxAccessGrant", "/apis/tenure.dev/v1alpha1/fluxaccessgrants"),
+    ("FluxAccessRequest", "/apis/tenure.dev/v1alpha1/fluxaccessrequests"),
+    (
+        "FluxAccessStandingGrant",
+        "/apis/tenure.dev/v1alpha1/fluxaccessstandinggrants",
+    ),
+    ("FluxAccessTarget", "/apis/tenure.dev/v1alpha1/fluxaccesstargets"),
+];
+/// Those of them that bear the controllers' finalizer.
+const RELEASED: [&str; 2] = ["AccessProvider", "FluxAccessRequest"];
 const PACKAGE_KINDS: [(&str, &str); 3] = [
     ("Package", "/apis/cozystack.io/v1alpha1/packages"),
     ("PackageSource", "/apis/cozystack.io/v1alpha1/packagesources"),
@@ -76,6 +89,14 @@ impl Uninstallation {
         let tenants = self.list_kind(TENANTS, &installed).await?;
         counts.insert("Tenant".to_owned(), tenants.len());
         counts.insert("Surface".to_owned(), self.list_kind(SURFACES, &installed).await?.len());
+        let mut access = Vec::new();
+        for (kind, path) in ACCESS_KINDS {
+            let seen = self.list_kind(path, &installed).await?;
+            counts.insert(kind.to_owned(), seen.len());
+            if RELEASED.contains(&kind) {
+                access.extend(seen);
+            }
+        }
         for (kind, path) in PACKAGE_KINDS {
             // Where they are somebody else's, nothing is said of them.
             if find_definition(path, &installed).is_some() {
@@ -124,6 +145,7 @@ impl Uninstallation {
             reconciled,
             counts,
             tenants,
+            access,
             owned_by_tenants,
             role_bindings,
             policies,
