@@ -295,8 +295,12 @@ fn declare_who_makes_credentials(crd: &mut Value) {
 /// RBAC names a target, so its name has to say which it is.
 fn declare_what_targets_are_called(crd: &mut Value) {
     if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
+        // How long a number is as text isn't known to who estimates costs, so that its text is read in place of being written.
+        let id = "self.metadata.name.substring(size(self.spec.provider) + 1)";
         let rules = json!([{
-            "rule": "self.metadata.name == self.spec.provider + '-' + string(self.spec.id)",
+            "rule": format!(
+                "self.metadata.name.startsWith(self.spec.provider + '-') && {id}.matches('^[1-9][0-9]{{0,18}}$') && int({id}) == self.spec.id"
+            ),
             "message": "the name of a target is that of its provider, a hyphen, and its number, as in work-42"
         }]);
         schema.insert("x-kubernetes-validations".to_owned(), rules);

@@ -252,7 +252,7 @@ fn kinds_of_access_keep_what_was_said_and_hold_no_value() {
         schema(5)["x-kubernetes-validations"][0]["rule"]
             .as_str()
             .unwrap()
-            .contains("self.metadata.name ==")
+            .contains("self.metadata.name.startsWith(self.spec.provider")
     );
     assert!(crds[..5].iter().all(|crd| crd["spec"]["scope"] == "Namespaced"));
     // No field of a status could be taken for a place to put a value.
