@@ -155,6 +155,8 @@ pub const SECRET_WRITER: &str = "tenure-secret-writer";
 pub const CREDENTIAL_LABEL: &str = "tenure.dev/credential";
 /// Value of [`CREDENTIAL_LABEL`]: the key of a Surface's source.
 pub const CREDENTIAL_DEPLOY_KEY: &str = "deploy-key";
+/// Value of [`CREDENTIAL_LABEL`]: what was made for a FluxAccessRequest.
+pub const CREDENTIAL_ACCESS: &str = "access";
 
 /// What the ServiceAccounts of lanes are called begins with this, in the platform namespace. Nobody else's may be acted as by such a name.
 pub const LANE_PREFIX: &str = "tenure-lane-";

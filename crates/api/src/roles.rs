@@ -109,12 +109,12 @@ pub(crate) fn lane_books_cluster_role(choice: &ControllerChoice) -> Value {
 /// What the account that writes credentials does where an administrator has bound it: the Secrets, and for each the Role and the RoleBinding that
 /// let one account read it.
 ///
-/// What they are called follows from Surfaces, so that no `resourceNames` can stand here; and nobody may create a Role with a right that he doesn't
+/// What they are called follows from Surfaces and from what is asked for, so that no `resourceNames` can stand here; and nobody may create a Role with a right that he doesn't
 /// hold, so that who lets somebody `get` a Secret has to be able to `get` it. What it may write of all that, the policy above it says. It lists and
 /// watches nothing.
 fn secret_writer_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = Vec::new();
-    if choice.has_surfaces() {
+    if choice.has_surfaces() || choice.has_access() {
         let kept = json!(["get", "create", "patch", "delete"]);
         rules.push(json!({ "apiGroups": [""], "resources": ["secrets"], "verbs": kept }));
         rules.push(

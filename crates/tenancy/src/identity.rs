@@ -268,6 +268,33 @@ pub fn decide_for_credentials(placement: &Placement, namespace: &str) -> Result<
     Ok(SecretWriter(()))
 }
 
+/// Who writes the Secrets of an AccessProvider into the namespaces where an administrator lets it: the account that writes credentials, or another one
+/// of the platform namespace, by its name.
+///
+/// # Errors
+/// When the name is not a ServiceAccount's, or another account's of Tenure's own.
+pub fn decide_for_access_writer(service_account_name: Option<&str>) -> Result<Identity, Denial> {
+    match service_account_name {
+        None | Some(SECRET_WRITER) => Ok(SecretWriter(()).into()),
+        Some(name) => {
+            let account = service_account(PLATFORM_NAMESPACE, name, "spec.writerServiceAccountName")?;
+            Ok(account.into())
+        }
+    }
+}
+
+/// Who reads the credential of an AccessProvider's authoriser, and writes what is made with it before it is spread.
+///
+/// # Errors
+/// When the name is not a ServiceAccount's, or an account's of Tenure's own.
+pub fn decide_for_authoriser(service_account_name: &str) -> Result<ServiceAccount, Denial> {
+    service_account(
+        PLATFORM_NAMESPACE,
+        service_account_name,
+        "spec.authoriser.serviceAccountName",
+    )
+}
+
 /// Whom a kubeconfig that a ServiceAccount has read makes its bearer, in the cluster that it names.
 #[must_use]
 pub fn use_elsewhere(account: &ServiceAccount) -> ElsewhereUser {

@@ -55,6 +55,17 @@ pub struct AccessProviderSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub writer_service_account_name: Option<String>,
+    /// Where its container registry is, such as `registry.example.org`; as the host says when absent, which it does of projects alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]{1,5})?$")
+    )]
+    pub registry: Option<String>,
+    /// Host keys in the form of `known_hosts`, where it gives out ssh keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16384))]
+    pub known_hosts: Option<String>,
     /// The agent whose configuration asks for access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Agent>,

@@ -44,4 +44,8 @@ pub struct FluxAccessTargetStatus {
     /// Its path when it was last seen. Nothing is decided by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Where one clones it by HTTP, as the host says: what is asked for at this address gets the Secret of its namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub http_url: Option<String>,
 }

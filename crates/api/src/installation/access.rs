@@ -24,6 +24,8 @@ pub(super) fn list_rights(choice: &ControllerChoice) -> [Value; 4] {
             // `record` is what admission asks of who writes requests, targets and statuses.
             json!({"apiGroups": [GROUP], "resources": [TARGETS], "verbs": ["get", "list", "watch", "create", "delete", "record"]}),
             json!({"apiGroups": [GROUP], "resources": [format!("{TARGETS}/status")], "verbs": ["get", "patch"]}),
+            // What RoleBindings of a namespace give, where nobody else is to come to a Secret there.
+            json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get"]}),
         ];
         in_platform = vec![
             json!({"apiGroups": [GROUP], "resources": ["fluxaccessgrants", "fluxaccessstandinggrants"], "verbs": seen}),

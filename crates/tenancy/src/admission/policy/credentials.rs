@@ -5,13 +5,17 @@
 //! no credential of Tenure's, what was none before, a Secret that Kubernetes would fill with somebody's token, and more access than `get` of one Secret
 //! for one account beside it.
 
+use tenure_api::access::REQUEST_LABEL;
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, CREDENTIAL_DEPLOY_KEY, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE, SECRET_WRITER,
+    CONTROLLER_SERVICE_ACCOUNT, CREDENTIAL_ACCESS, CREDENTIAL_DEPLOY_KEY, CREDENTIAL_LABEL, MANAGED_BY,
+    MANAGED_BY_TENURE, SECRET_WRITER,
 };
 
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 
+/// The most accounts that read one Secret: those of an entry, and as whom sources read there.
+const MOST_READERS: usize = 65;
 /// Their names, without what all begin with.
 pub(super) const NAMES: [&str; 2] = ["secret-writer", "secret-writer-token"];
 
@@ -30,12 +34,17 @@ pub(super) fn written(platform: &str) -> Policy {
         ),
         remedy: quote("let an administrator do it, if it is meant"),
     };
+    let sort = |object: &str| format!("{object}.?metadata.?labels[?{}].orValue('')", quote(CREDENTIAL_LABEL));
+    // A key goes with its Surface, which is beside it; what was made for a request, which is in the platform namespace, bears its name.
     let marked = |object: &str| {
         format!(
-            "({object}.?metadata.?labels[?{label}].orValue('') == {key} && {object}.?metadata.?labels[?{managed}].orValue('') == {tenure} && \
-             {object}.?metadata.?ownerReferences.orValue([]).exists(owner, owner.apiVersion.startsWith('tenure.dev/')))",
-            label = quote(CREDENTIAL_LABEL),
+            "({object}.?metadata.?labels[?{managed}].orValue('') == {tenure} && ({sort} == {key} && \
+             {object}.?metadata.?ownerReferences.orValue([]).exists(owner, owner.apiVersion.startsWith('tenure.dev/')) || {sort} == {access} && \
+             {object}.?metadata.?labels[?{request}].orValue('') != ''))",
+            sort = sort(object),
             key = quote(CREDENTIAL_DEPLOY_KEY),
+            access = quote(CREDENTIAL_ACCESS),
+            request = quote(REQUEST_LABEL),
             managed = quote(MANAGED_BY),
             tenure = quote(MANAGED_BY_TENURE),
         )
@@ -72,7 +81,12 @@ pub(super) fn written(platform: &str) -> Policy {
                 "it is not marked as a credential of Tenure's, or was not before",
             ),
             refuse(
-                "variables.kind != 'secrets' || variables.object.?type.orValue('Opaque') == 'Opaque'".to_owned(),
+                format!(
+                    "variables.kind != 'secrets' || variables.object.?type.orValue('Opaque') == 'Opaque' || {} == {} && variables.object.type == \
+                     'kubernetes.io/dockerconfigjson'",
+                    sort("variables.object"),
+                    quote(CREDENTIAL_ACCESS)
+                ),
                 "of other types of Secrets, Kubernetes or Pods make more than a credential",
             ),
             refuse(
@@ -83,11 +97,15 @@ pub(super) fn written(platform: &str) -> Policy {
                 "it lets others do nothing but get the Secret of the same name",
             ),
             refuse(
-                "variables.kind != 'rolebindings' || request.operation == 'DELETE' || object.roleRef.kind == 'Role' && \
-                 object.roleRef.name == variables.name && size(object.?subjects.orValue([])) == 1 && object.subjects.all(subject, \
-                 subject.kind == 'ServiceAccount' && subject.?namespace.orValue('') == request.namespace)"
-                    .to_owned(),
-                "it lets one ServiceAccount beside the Secret read that, and nobody else",
+                format!(
+                    "variables.kind != 'rolebindings' || request.operation == 'DELETE' || object.roleRef.kind == 'Role' && \
+                     object.roleRef.name == variables.name && size(object.?subjects.orValue([])) >= 1 && (size(object.subjects) == 1 || {} == {} && \
+                     size(object.subjects) <= {MOST_READERS}) && object.subjects.all(subject, subject.kind == 'ServiceAccount' && \
+                     subject.?namespace.orValue('') == request.namespace)",
+                    sort("object"),
+                    quote(CREDENTIAL_ACCESS)
+                ),
+                "it lets ServiceAccounts beside the Secret read that, one of a key and those of an entry, and nobody else",
             ),
         ],
     }
