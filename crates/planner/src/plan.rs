@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tenure_api::access::{AccessProviderStatus, FluxAccessRequestStatus};
 use tenure_api::{Condition, KustomizationStatus, ObjectId, SurfaceStatus, TenantStatus};
 
 use crate::object::{Object, Origin, shown};
@@ -74,6 +75,26 @@ pub trait Status: Clone + Default + PartialEq {
 }
 
 impl Status for KustomizationStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+}
+
+impl Status for AccessProviderStatus {
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
+        &mut self.conditions
+    }
+}
+
+impl Status for FluxAccessRequestStatus {
     fn conditions(&self) -> &[Condition] {
         &self.conditions
     }

@@ -6,6 +6,9 @@
 
 pub mod audit;
 pub mod configuration;
+pub mod delivery;
+pub mod desk;
 pub mod host;
 pub mod request;
 pub mod rotation;
+pub mod telling;

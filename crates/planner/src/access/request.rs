@@ -87,7 +87,9 @@ pub fn name_role(role: Role) -> &'static str {
     }
 }
 
-fn name_scope(scope: Scope) -> &'static str {
+/// A scope, as a request has it.
+#[must_use]
+pub fn name_scope(scope: Scope) -> &'static str {
     match scope {
         Scope::Project => "project",
         Scope::Group => "group",

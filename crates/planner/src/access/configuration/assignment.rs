@@ -47,13 +47,13 @@ pub struct Assignment {
     pub problems: Vec<Problem>,
 }
 
-/// Assigns Secrets. `namespaces` are all that there are, and `may_reach` says whether a claim may reach one, or why not.
+/// Assigns Secrets. `namespaces` are all that there are, and `may_reach` says whether a claim, which is given with its position, may reach one, or why not.
 #[must_use]
 pub fn assign(
     claims: &[Claim<'_>],
     namespaces: &BTreeSet<&str>,
     platform: &str,
-    may_reach: impl Fn(&Claim<'_>, &str) -> Result<(), String>,
+    may_reach: impl Fn(usize, &Claim<'_>, &str) -> Result<(), String>,
 ) -> Assignment {
     let mut assignment = Assignment::default();
     // Who wants a Secret: whether by the namespace's name, and which claim.
@@ -63,7 +63,7 @@ pub fn assign(
         for pattern in &claim.entry.namespaces {
             if !pattern.is_name() {
                 let matching = namespaces.iter().filter(|name| pattern.matches(name, platform));
-                for name in matching.filter(|name| may_reach(claim, name).is_ok()) {
+                for name in matching.filter(|name| may_reach(index, claim, name).is_ok()) {
                     reached.entry(name).or_insert(false);
                 }
                 continue;
@@ -73,7 +73,7 @@ pub fn assign(
                 assignment.problems.push(complain(claim, message));
                 continue;
             };
-            match may_reach(claim, name) {
+            match may_reach(index, claim, name) {
                 Ok(()) => {
                     reached.insert(name, true);
                 }

@@ -331,7 +331,7 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
         agents.chain(objects).collect()
     };
     let namespaces: BTreeSet<&str> = ["a", "ab", "b", "own", "kube-system", "tenure-system", "flux-system"].into();
-    let may_reach = |claim: &Claim<'_>, namespace: &str| match (&claim.source, namespace) {
+    let may_reach = |_: usize, claim: &Claim<'_>, namespace: &str| match (&claim.source, namespace) {
         (_, "kube-system") => Err("namespace kube-system is not the agent's".to_owned()),
         (Source::Agent(_), "own") => Err("it is not its".to_owned()),
         _ => Ok(()),

@@ -1,0 +1,286 @@
+//! What is said of requests, grants and AccessProviders in their statuses.
+//!
+//! Owns the conditions, the state of a request in one word, and the bounded history. Refuses values, and to move the time of a condition whose status stays.
+
+use jiff::Timestamp;
+use tenure_api::access::name_target;
+use tenure_api::access::request::{HistoryEntry, LONGEST_HISTORY};
+use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, FluxAccessRequestStatus};
+use tenure_api::condition::{Condition, ConditionStatus, READY};
+use tenure_api::text;
+use tenure_api::time::Time;
+use tenure_tenancy::access::approval::Verdict;
+
+use super::rotation::conditions::conclude;
+use super::rotation::{Happening, Plan};
+
+/// Condition of a request: whether somebody who may has let it through.
+pub const APPROVED: &str = "Approved";
+/// Condition of an AccessProvider: whether what its agent asks for could be read.
+pub const CONFIGURATION_READ: &str = "ConfigurationRead";
+/// Condition of an AccessProvider: whether the host accepts its authoriser.
+pub const AUTHORISER_WORKS: &str = "AuthoriserWorks";
+/// The longest cause in a history.
+const LONGEST_CAUSE: usize = 256;
+
+/// A condition that holds from now on.
+#[must_use]
+pub fn condition(type_: &str, status: ConditionStatus, (reason, message): (&str, String), now: Timestamp) -> Condition {
+    Condition {
+        last_transition_time: whole_seconds(now),
+        message: text::visible_line(&message).into_owned(),
+        observed_generation: None,
+        reason: reason.to_owned(),
+        status,
+        type_: type_.to_owned(),
+    }
+}
+
+fn whole_seconds(moment: Timestamp) -> Time {
+    Time(Timestamp::from_second(moment.as_second()).unwrap_or(moment))
+}
+
+/// New conditions in place of those before: one whose status stays has the time that it had.
+#[must_use]
+pub fn replace_conditions(before: &[Condition], mut after: Vec<Condition>) -> Vec<Condition> {
+    for condition in &mut after {
+        let same = before
+            .iter()
+            .find(|old| old.type_ == condition.type_ && old.status == condition.status);
+        if let Some(old) = same {
+            condition.last_transition_time = old.last_transition_time.clone();
+        }
+    }
+    after
+}
+
+/// The state of a request in one word.
+#[must_use]
+pub fn name_state(verdict: &Verdict, has_ledgers: bool) -> &'static str {
+    match verdict {
+        Verdict::Approved(_) => "Approved",
+        Verdict::Denied(_) => "Denied",
+        Verdict::Pending(_) if has_ledgers => "Revoked",
+        Verdict::Pending(_) => "Pending",
+    }
+}
+
+/// The conditions of a request.
+#[must_use]
+pub fn conclude_request(
+    request: &FluxAccessRequest,
+    verdict: &Verdict,
+    plans: &[(&str, &Plan)],
+    now: Timestamp,
+) -> Vec<Condition> {
+    let target = name_target(&request.spec.provider, request.spec.target.id);
+    let mut conditions = conclude(plans, now);
+    let approved = match verdict {
+        Verdict::Approved(word) => {
+            let sort = if word.is_standing {
+                "FluxAccessStandingGrant"
+            } else {
+                "FluxAccessGrant"
+            };
+            condition(
+                APPROVED,
+                ConditionStatus::True,
+                ("Approved", format!("by {} ({sort} {})", word.by, word.object)),
+                now,
+            )
+        }
+        Verdict::Denied(word) => {
+            let why = word
+                .reason
+                .as_ref()
+                .map(|reason| format!(": {reason}"))
+                .unwrap_or_default();
+            condition(
+                APPROVED,
+                ConditionStatus::False,
+                (
+                    "Denied",
+                    format!("{} denied it (FluxAccessGrant {}){why}", word.by, word.object),
+                ),
+                now,
+            )
+        }
+        Verdict::Pending(reasons) => {
+            let mut message = format!(
+                "who holds the verb approve on fluxaccesstargets {target} answers it by a FluxAccessGrant that repeats specHash {}",
+                request.spec.spec_hash
+            );
+            if !reasons.is_empty() {
+                message = format!("{message}; {}", reasons.join("; "));
+            }
+            condition(APPROVED, ConditionStatus::Unknown, ("Pending", message), now)
+        }
+    };
+    if plans.is_empty() {
+        let ready = match verdict {
+            Verdict::Approved(_) => (
+                ConditionStatus::True,
+                "NothingToDeliver",
+                "there is no namespace of those that it asks for".to_owned(),
+            ),
+            Verdict::Denied(_) => (ConditionStatus::False, "Denied", approved.message.clone()),
+            Verdict::Pending(_) => (
+                ConditionStatus::Unknown,
+                "Pending",
+                format!("it waits for an answer: {}", approved.message),
+            ),
+        };
+        let (status, reason, message) = ready;
+        conditions = vec![condition(READY, status, (reason, message), now)];
+    }
+    conditions.push(approved);
+    conditions
+}
+
+/// Adds what has happened in a namespace to the history of a request, and drops the oldest of it.
+pub fn record_history(status: &mut FluxAccessRequestStatus, namespace: &str, happened: &[Happening], now: Timestamp) {
+    let entry = |happening: &Happening| HistoryEntry {
+        at: whole_seconds(now),
+        actor: "tenure".to_owned(),
+        action: happening.action.to_owned(),
+        namespace: Some(namespace.to_owned()),
+        id: happening.id,
+        generation: Some(happening.generation),
+        cause: happening.cause.chars().take(LONGEST_CAUSE).collect(),
+    };
+    status.history.extend(happened.iter().map(entry));
+    trim(status);
+}
+
+/// Adds an answer that holds from now on, and who gave it.
+pub fn record_verdict(status: &mut FluxAccessRequestStatus, verdict: &Verdict, state: &str, now: Timestamp) {
+    let (actor, cause) = match verdict {
+        Verdict::Approved(word) | Verdict::Denied(word) => (word.by.clone(), word.reason.clone().unwrap_or_default()),
+        Verdict::Pending(_) => ("tenure".to_owned(), String::new()),
+    };
+    status.history.push(HistoryEntry {
+        at: whole_seconds(now),
+        actor,
+        action: state.to_owned(),
+        namespace: None,
+        id: None,
+        generation: None,
+        cause: cause.chars().take(LONGEST_CAUSE).collect(),
+    });
+    trim(status);
+}
+
+fn trim(status: &mut FluxAccessRequestStatus) {
+    let over = status.history.len().saturating_sub(LONGEST_HISTORY);
+    status.history.drain(..over);
+}
+
+/// Whether a grant counts, in a condition.
+#[must_use]
+pub fn judge_grant(
+    grant: &FluxAccessGrant,
+    request: Option<(&FluxAccessRequest, &Verdict)>,
+    now: Timestamp,
+) -> Condition {
+    let name = grant.metadata.name.as_deref().unwrap_or_default();
+    let Some((_, verdict)) = request else {
+        let message =
+            "there is no FluxAccessRequest of this name: look at those that there are, and answer one".to_owned();
+        return condition(READY, ConditionStatus::False, ("NoRequest", message), now);
+    };
+    match verdict {
+        Verdict::Approved(word) | Verdict::Denied(word) if word.object == name && !word.is_standing => {
+            let message = format!("it counts: the request is {}", name_state(verdict, false));
+            condition(READY, ConditionStatus::True, ("Counts", message), now)
+        }
+        Verdict::Approved(_) | Verdict::Denied(_) => {
+            let message = "another answer is acted on: a denial comes before an approval".to_owned();
+            condition(READY, ConditionStatus::False, ("NotActedOn", message), now)
+        }
+        Verdict::Pending(reasons) => {
+            let own = format!("FluxAccessGrant {name}: ");
+            let why = reasons.iter().find_map(|reason| reason.strip_prefix(own.as_str()));
+            let why = why
+                .or(reasons.first().map(String::as_str))
+                .unwrap_or("it does not count");
+            condition(READY, ConditionStatus::False, ("DoesNotCount", why.to_owned()), now)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_api::access::{FluxAccessGrantSpec, FluxAccessRequestSpec};
+    use tenure_tenancy::access::approval::Word;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_790_000_000 + second).unwrap()
+    }
+
+    fn word(object: &str) -> Word {
+        Word {
+            object: object.to_owned(),
+            by: "alice".to_owned(),
+            reason: Some("no".to_owned()),
+            not_after: None,
+            is_standing: false,
+        }
+    }
+
+    #[test]
+    fn a_request_says_what_it_waits_for_and_times_stay() {
+        let request = FluxAccessRequest::new(
+            "work-42-a",
+            FluxAccessRequestSpec {
+                provider: "work".to_owned(),
+                ..FluxAccessRequestSpec::default()
+            },
+        );
+        let pending = Verdict::Pending(vec!["FluxAccessGrant one: it ended".to_owned()]);
+        let first = conclude_request(&request, &pending, &[], at(0));
+        assert!(
+            first[0].message.contains("verb approve on fluxaccesstargets work-0"),
+            "{first:?}"
+        );
+        let again = replace_conditions(&first, conclude_request(&request, &pending, &[], at(60)));
+        assert_eq!(again, first);
+        let denied = replace_conditions(
+            &first,
+            conclude_request(&request, &Verdict::Denied(word("one")), &[], at(60)),
+        );
+        assert_eq!(
+            (denied[1].reason.as_str(), denied[1].last_transition_time.0),
+            ("Denied", at(60))
+        );
+
+        let grant = |name: &str| FluxAccessGrant::new(name, FluxAccessGrantSpec::default());
+        let judge = |name: &str, verdict: &Verdict| judge_grant(&grant(name), Some((&request, verdict)), at(0));
+        assert_eq!(judge("one", &pending).message, "it ended");
+        assert_eq!(
+            judge("one", &Verdict::Denied(word("one"))).status,
+            ConditionStatus::True
+        );
+        assert_eq!(judge("two", &Verdict::Denied(word("one"))).reason, "NotActedOn");
+        assert_eq!(judge_grant(&grant("one"), None, at(0)).reason, "NoRequest");
+    }
+
+    #[test]
+    fn a_history_is_bounded() {
+        let mut status = FluxAccessRequestStatus::default();
+        let happened = Happening {
+            action: "Minted",
+            generation: 1,
+            id: Some(1),
+            cause: "x".repeat(10_000),
+        };
+        for _ in 0..30 {
+            record_history(&mut status, "team-a", std::slice::from_ref(&happened), at(0));
+        }
+        record_verdict(&mut status, &Verdict::Denied(word("one")), "Denied", at(1));
+        assert_eq!(status.history.len(), LONGEST_HISTORY);
+        assert!(status.history.iter().all(|entry| entry.cause.len() <= LONGEST_CAUSE));
+        assert_eq!(status.history.last().map(|entry| entry.actor.as_str()), Some("alice"));
+    }
+}
