@@ -5,7 +5,7 @@ mod news;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -22,6 +22,7 @@ use tenure_tenancy::{Concerned, Ending, Identity, LaneAccount, Placement, identi
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::access_board::AccessBoard;
 use crate::artifact_endpoint::{ArtifactKeeper, OpenArchive};
 use crate::artifacts::locate_archive;
 use crate::beneath::open_archive;
@@ -96,6 +97,8 @@ pub(crate) struct Hub {
     realm_news: Arc<Mutex<Option<Concerned>>>,
     /// Whether those who write from elsewhere to what came or went are about to be told.
     news_elsewhere: Arc<AtomicBool>,
+    /// Where approved access is delivered.
+    access: OnceLock<Weak<dyn AccessBoard>>,
     /// What this instance works on, where it is one of several.
     estates: OnceLock<Arc<EstateTable>>,
     /// What is seen of namespaces, where it is: of those that others work on, nobody else holds it.
@@ -133,6 +136,7 @@ impl Hub {
             fleet: OnceLock::new(),
             realm_news: Arc::default(),
             news_elsewhere: Arc::default(),
+            access: OnceLock::new(),
             estates: OnceLock::new(),
             held: Mutex::default(),
             realm_changed: Arc::default(),
@@ -260,6 +264,16 @@ impl Hub {
     /// Told when whose the namespaces are may have changed.
     pub(crate) fn realm_news(&self) -> &Notify {
         &self.realm_changed
+    }
+
+    /// Sets who knows where approved access is delivered; once, before anything is watched.
+    pub(crate) fn set_access(&self, board: Weak<dyn AccessBoard>) {
+        let _set_once = self.access.set(board);
+    }
+
+    /// The Secret of a namespace with which the project at a URL is fetched, where its access was approved and delivered.
+    pub(crate) fn find_access_secret(&self, namespace: &str, url: &str) -> Option<String> {
+        self.access.get()?.upgrade()?.find_secret(namespace, url)
     }
 
     /// Sets who runs the processes of lanes; once, before anything is watched.

@@ -1,20 +1,23 @@
 //! The kinds that are reconciled. The one list of them: a kind that stands here is watched, and driven, and told of what it depends on.
 
+use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_api::{
     Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider,
     Receiver, Surface, Tenant,
 };
 
+use crate::access::Desk;
 use crate::entry::Entry;
 use crate::hub::Hub;
 use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
 use crate::switches::{SwitchError, Switches};
 
-/// The kinds of the hub, and those of lanes.
+/// The kinds of the hub, those of lanes, and those of access to hosts of repositories.
 pub(crate) struct KindTable {
     pub(crate) hub: Vec<Entry<Hub>>,
     pub(crate) lane: Vec<Entry<Shard>>,
+    pub(crate) access: Vec<Entry<Desk>>,
 }
 
 /// All of them.
@@ -32,6 +35,7 @@ pub(crate) fn list_kinds() -> KindTable {
             Entry::of::<Provider>(),
             Entry::of::<Alert>(),
         ],
+        access: vec![Entry::of::<AccessProvider>(), Entry::of::<FluxAccessRequest>()],
     }
 }
 
@@ -48,9 +52,14 @@ const NEEDS: [(&str, &str); 3] = [
 /// # Errors
 /// [`SwitchError`], which names the kinds that there are.
 pub fn read_switches(text: &str) -> Result<Switches, SwitchError> {
-    let KindTable { hub, lane } = list_kinds();
+    let KindTable { hub, lane, .. } = list_kinds();
     let hub = hub.iter().map(|entry| entry.kind.name);
-    let known = hub.chain(lane.iter().map(|entry| entry.kind.name)).collect();
+    // All of access, or nothing of it.
+    let access = [AccessProvider::KIND.name];
+    let known = hub
+        .chain(lane.iter().map(|entry| entry.kind.name))
+        .chain(access)
+        .collect();
     Switches::read(text, &known, &NEEDS)
 }
 

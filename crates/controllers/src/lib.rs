@@ -15,6 +15,8 @@
 //! It refuses to choose: a step of a plan is executed as the identity that the plan names, or not at all. It serves nothing over a
 //! network, and nothing that it writes with the controller's own rights comes out of a repository.
 
+mod access;
+mod access_board;
 mod alert;
 mod answers;
 mod artifact_endpoint;
@@ -97,6 +99,7 @@ mod supervise;
 mod surface;
 mod switches;
 mod tenant;
+mod told;
 mod trees;
 mod turnovers;
 mod under_way;

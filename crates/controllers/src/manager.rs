@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use kube::{Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tenure_api::access::AccessProvider;
 use tenure_api::metadata::{LANE_BINDING, LANE_LABEL, LANE_PREFIX, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_api::{Tenant, installation};
-use tenure_cluster::{ClusterError, Seen, WatchEvent, watch};
+use tenure_cluster::{ClusterError, WatchEvent, watch};
 use tenure_planner::policies::is_ours;
 use tenure_sources::StorageError;
 use tenure_tenancy::Instance;
@@ -19,12 +19,14 @@ use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::Desk;
+use crate::access_board::AccessBoard;
 use crate::artifact_endpoint::ArtifactKeeper;
-use crate::cache::{Cache, Change};
+use crate::cache::Cache;
 use crate::config::Config;
 use crate::entry::Entry;
 use crate::estates::EstateTable;
-use crate::figures::StateView;
+use crate::figures::{AccessView, StateView};
 use crate::fleet::{Fleet, Overview};
 use crate::hooks::Courier;
 use crate::hub::Hub;
@@ -37,6 +39,7 @@ use crate::policies;
 use crate::reconciled::{Home, Reconciled as _};
 use crate::rights;
 use crate::sharding::{self, Grounds, SeenRevisions, ShardBoard};
+use crate::told::Told;
 
 /// How long the tasks may take to end.
 const FAREWELL: Duration = Duration::from_secs(20);
@@ -74,6 +77,7 @@ pub fn run(config: Config, shutdown: CancellationToken) -> BoxFuture<'static, Re
 pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
     let given = config.clone();
     let hub = Hub::new(Means::new(config)?, kinds.hub.into(), kinds.lane.into());
+    let desk = Desk::new(Arc::clone(&hub), kinds.access);
     let end = shutdown.child_token();
     // If this future is dropped, so is what it started.
     let _end = end.clone().drop_guard();
@@ -82,8 +86,13 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     let is_only = board.as_ref().is_none_or(|board| board.instance == Instance::Only);
     let estates = Arc::new(EstateTable::new(is_only, &tasks, &end));
     hub.set_estates(Arc::clone(&estates));
+    hub.set_access(Arc::downgrade(&desk) as Weak<dyn AccessBoard>);
+    hub.means
+        .figures
+        .set_access(Arc::downgrade(&desk) as Weak<dyn AccessView>);
     let manager = Manager {
         hub: Arc::clone(&hub),
+        desk,
         tasks,
         estates,
         seen: Arc::default(),
@@ -143,6 +152,8 @@ const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
 #[derive(Clone)]
 pub(crate) struct Manager {
     pub(crate) hub: Arc<Hub>,
+    /// What is seen of access to hosts of repositories.
+    desk: Arc<Desk>,
     tasks: TaskTracker,
     /// What this instance works on.
     pub(crate) estates: Arc<EstateTable>,
@@ -210,6 +221,9 @@ impl Manager {
                 }
             }));
         }
+        if is_on(AccessProvider::KIND.name) {
+            self.watch_access(&mut synced);
+        }
         for mut synced in synced {
             tokio::select! {
                 _ = synced.wait_for(|synced| *synced) => {}
@@ -236,6 +250,42 @@ impl Manager {
             self.tasks
                 .spawn(async move { end.run_until_cancelled(sharding::keep(grounds, board)).await.map(drop) });
         }
+    }
+
+    /// Opens the watches of access: of what counts in the platform namespace alone, nothing else is seen.
+    fn watch_access(&self, synced: &mut Vec<signal::Receiver<bool>>) {
+        let api_version = AccessProvider::KIND.api_version;
+        for (at, entry) in self.desk.kinds.iter().enumerate() {
+            synced.push(
+                self.watch_in_platform((api_version, entry.kind.name), move |manager, told| {
+                    if let Some(entry) = manager.desk.kinds.get(at) {
+                        manager.take_own(&manager.desk, entry, told);
+                    }
+                }),
+            );
+        }
+        synced.push(
+            self.watch_in_platform((api_version, "FluxAccessGrant"), |manager, told| {
+                if let Some(change) = told.take(&manager.desk.grants) {
+                    manager.desk.take_grant(&change);
+                }
+            }),
+        );
+        synced.push(
+            self.watch_in_platform((api_version, "FluxAccessStandingGrant"), |manager, told| {
+                if told.take(&manager.desk.standing).is_some() {
+                    manager.desk.take_standing();
+                }
+            }),
+        );
+        synced.push(self.watch((api_version, "FluxAccess", None), |manager, told| {
+            if let Some(change) = told.take(&manager.desk.asked) {
+                manager.desk.take_asked(&change);
+            }
+        }));
+        synced.push(self.watch((api_version, "FluxAccessTarget", None), |manager, told| {
+            drop(told.take(&manager.desk.targets));
+        }));
     }
 
     /// Whether policies, or what is read of what stands on namespaces, are kept here: of several instances one does it for all.
@@ -273,6 +323,25 @@ impl Manager {
     /// Follows a watch as the controller.
     fn watch(
         &self,
+        watched: (&'static str, &'static str, Option<&'static str>),
+        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+    ) -> signal::Receiver<bool> {
+        self.watch_in(None, watched, take)
+    }
+
+    /// The same, in the platform namespace alone.
+    fn watch_in_platform(
+        &self,
+        (api_version, kind): (&'static str, &'static str),
+        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+    ) -> signal::Receiver<bool> {
+        let platform = self.hub.means.settings.platform_namespace.clone();
+        self.watch_in(Some(platform), (api_version, kind, None), take)
+    }
+
+    fn watch_in(
+        &self,
+        namespace: Option<String>,
         (api_version, kind, labels): (&'static str, &'static str, Option<&'static str>),
         take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
     ) -> signal::Receiver<bool> {
@@ -330,9 +399,13 @@ impl Manager {
                 WatchEvent::Listing | WatchEvent::Progress { .. } => {}
             };
             // Of a kind of which only a part is watched, this says nothing.
-            let counted = if labels.is_none() { kind } else { "" };
+            let counted = if labels.is_none() && namespace.is_none() {
+                kind
+            } else {
+                ""
+            };
             let sink = |event| seen.take(counted, event, take_event);
-            watch(controller, &resource, None, labels, sink).await;
+            watch(controller, &resource, namespace.as_deref(), labels, sink).await;
         };
         let end = self.end.clone();
         self.tasks
@@ -344,6 +417,7 @@ impl Manager {
         let Some(change) = told.take(&self.hub.namespaces) else {
             return;
         };
+        self.desk.take_namespace(&change);
         if self.hub.take_namespace(&change.name) {
             return;
         }
@@ -446,6 +520,7 @@ impl Manager {
         };
         let Some(key) = key else { return };
         self.hub.tell_dependents(&key);
+        self.desk.tell(&key);
         self.tell_policies(&key);
         if !self.hub.means.switches.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
             return;
@@ -479,6 +554,7 @@ impl Manager {
             }
         };
         self.hub.tell_dependents(&key);
+        self.desk.tell(&key);
         self.tell_policies(&key);
         if !self.hub.means.switches.is_on(entry.kind.name) {
             return Some(key);
@@ -511,71 +587,5 @@ impl Manager {
     }
 }
 
-/// What a watch told.
-enum Told<'a> {
-    /// An object is there, as it is now.
-    Changed(&'a Seen),
-    /// An object, by namespace and name, is gone at a revision.
-    Gone((&'a str, &'a str), &'a str),
-}
-
-impl Told<'_> {
-    /// Where the object is.
-    fn namespace(&self) -> &str {
-        match self {
-            Self::Changed(object) => &object.namespace,
-            Self::Gone((namespace, _), _) => namespace,
-        }
-    }
-
-    /// What the object is called.
-    fn name(&self) -> &str {
-        match self {
-            Self::Changed(object) => &object.name,
-            Self::Gone((_, name), _) => name,
-        }
-    }
-
-    /// Brings a cache up to date.
-    fn take<K: Resource + DeserializeOwned>(&self, cache: &Cache<K>) -> Option<Change<K>> {
-        match self {
-            Self::Changed(object) => cache.take_seen(object),
-            Self::Gone((namespace, name), revision) => Some(cache.take_gone(namespace, name, revision)),
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
-
-    use std::convert::Infallible;
-
-    use http::{Request, Response, StatusCode};
-    use kube::client::Body;
-    use tenure_cluster::{Connection, Token};
-
-    use super::*;
-
-    /// With one kind that nobody could list nothing was reconciled, and all was said to be well.
-    #[tokio::test]
-    async fn who_sees_nothing_is_not_well() {
-        let service = tower::service_fn(|_: Request<Body>| async {
-            let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"broken","code":500}"#;
-            let mut response = Response::new(Body::from(status.as_bytes().to_vec()));
-            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            Ok::<_, Infallible>(response)
-        });
-        let connection = Connection::in_process(service, Token::new("t", None));
-        let health = connection.health();
-        let folder = tempfile::TempDir::new().unwrap();
-        let end = CancellationToken::new();
-        let config = Config::new(connection, folder.path().join("artifacts"));
-        let running = tokio::spawn(run(config, end.clone()));
-        while health.is_good() {
-            tokio::task::yield_now().await;
-        }
-        end.cancel();
-        running.await.unwrap().unwrap();
-    }
-}
+mod tests;

@@ -543,6 +543,41 @@ impl Write for Charged<'_> {
 /// Hashes what is written.
 struct Hashing(Sha256);
 
+/// How many bytes an open archive says that it takes in memory: what [`read_archive`] needs at most. Blocks on the disk.
+///
+/// # Errors
+/// When it can't be read.
+pub fn read_archive_size(mut archive: &fs::File) -> io::Result<u64> {
+    let mut size = [0; 4];
+    archive.seek(SeekFrom::End(-4))?;
+    archive.read_exact(&mut size)?;
+    Ok(u64::from(u32::from_le_bytes(size)))
+}
+
+/// Reads an open archive that somebody else keeps, if it has this digest, within the bounds of an artifact. Blocks on the disk.
+///
+/// # Errors
+/// [`StorageError`] when it can't be read, or is another one.
+pub fn read_archive(mut archive: &fs::File, digest: &str, limits: &Limits) -> Result<Tree, StorageError> {
+    let invalid = |error: io::Error| StorageError::InvalidArchive {
+        digest: digest.to_owned(),
+        problem: error.to_string(),
+    };
+    let size = read_archive_size(archive).map_err(invalid)?;
+    archive.rewind().map_err(invalid)?;
+    let mut hash = Hashing(Sha256::new());
+    io::copy(&mut archive, &mut hash).map_err(invalid)?;
+    let found = format!("sha256:{}", hex::encode(hash.0.finalize()));
+    if found != digest {
+        return Err(StorageError::DigestMismatch {
+            expected: digest.to_owned(),
+            found,
+        });
+    }
+    archive.rewind().map_err(invalid)?;
+    Tree::from_archive(archive, (digest, size), limits)
+}
+
 impl Write for Hashing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.update(bytes);

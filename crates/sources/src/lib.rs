@@ -53,7 +53,7 @@ mod url;
 mod verify;
 
 pub use account::Account;
-pub use artifact::{ArtifactStore, SourceKey};
+pub use artifact::{ArtifactStore, SourceKey, read_archive, read_archive_size};
 pub use bucket::{AccessKeys, BucketError, BucketRequest, BucketSecrets, fetch_bucket};
 pub use budget::{ByteBudget, Held, OverBudget, Room};
 pub use compose::{ComposeError, compose, count_parts, find_made};

@@ -85,6 +85,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-cluster",
             "tenure-exposition",
             "tenure-sources",
+            "tenure-providers",
         ],
     ),
     (

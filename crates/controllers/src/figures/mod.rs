@@ -28,6 +28,12 @@ pub(crate) use state::{Described, Seen, StateView};
 pub(crate) use work::Outcome;
 use work::WorkTable;
 
+/// Who knows what there is of access to hosts of repositories.
+pub(crate) trait AccessView: std::fmt::Debug + Send + Sync {
+    /// Writes its families.
+    fn write(&self, out: &mut String);
+}
+
 /// What the controllers count. Cheap to clone; all clones tell the same, before the controllers run and after they end, too.
 #[derive(Clone, Debug, Default)]
 pub struct Figures(Arc<Inner>);
@@ -43,6 +49,7 @@ struct Inner {
     /// Who knows what there is; nobody, while another process leads.
     view: RwLock<Option<Weak<dyn StateView>>>,
     requests: RwLock<Option<RequestCounts>>,
+    access: RwLock<Option<Weak<dyn AccessView>>>,
 }
 
 fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -53,6 +60,16 @@ impl Figures {
     /// Sets who knows what there is.
     pub(crate) fn set_view(&self, view: Weak<dyn StateView>) {
         *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
+    }
+
+    /// Sets who knows what there is of access.
+    pub(crate) fn set_access(&self, view: Weak<dyn AccessView>) {
+        *self.0.access.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
+    }
+
+    fn access(&self) -> Option<Arc<dyn AccessView>> {
+        let view = self.0.access.read().unwrap_or_else(PoisonError::into_inner);
+        view.as_ref()?.upgrade()
     }
 
     fn view(&self) -> Option<Arc<dyn StateView>> {

@@ -20,6 +20,9 @@ impl Figures {
         if let Some(view) = &view {
             state::write(out, view.as_ref());
         }
+        if let Some(access) = self.access() {
+            access.write(out);
+        }
         lock(&self.0.durations).write(out);
         let mut gauges = lock(&self.0.work).read_gauges(Instant::now());
         for told in lock(&self.0.lanes).values() {

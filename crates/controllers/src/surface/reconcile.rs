@@ -42,6 +42,20 @@ impl SurfaceReconciler {
         self.hub.caches.of::<Surface>().get(&self.key.namespace, &self.key.name)
     }
 
+    /// The Secrets of approved access for its sources that name none.
+    fn list_access(&self, surface: &Surface) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        for source in &surface.spec.sources {
+            if source.secret_ref.is_none()
+                && source.deploy_key.is_none()
+                && let Some(secret) = self.hub.find_access_secret(&self.key.namespace, source.url.reveal())
+            {
+                found.insert(source.name.clone(), secret);
+            }
+        }
+        found
+    }
+
     /// What is beside it and bears its label, as the lane there tells.
     fn list_children(&self) -> BTreeMap<ObjectId, Live> {
         let shard = self.hub.find_shard(&self.key.namespace);
@@ -54,6 +68,7 @@ impl SurfaceReconciler {
         let placement = self.hub.place(&self.key.namespace).await;
         let lane_trouble = self.hub.find_lane_trouble(&self.key.namespace);
         let children = self.list_children();
+        let access = self.list_access(surface);
         let live = self.answered.observe(children);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             surface: surface.clone(),
@@ -62,6 +77,7 @@ impl SurfaceReconciler {
             lane_trouble: None,
             ownership: None,
             keys: BTreeMap::new(),
+            access: BTreeMap::new(),
             attempt: Attempt::begin(Timestamp::now(), &surface.metadata),
             memory: Memory::default(),
         });
@@ -69,6 +85,7 @@ impl SurfaceReconciler {
         snapshot.placement = placement;
         snapshot.live = live;
         snapshot.lane_trouble = lane_trouble;
+        snapshot.access = access;
         snapshot
     }
 }
@@ -134,6 +151,7 @@ impl Reconciler for SurfaceReconciler {
         let lane_trouble = self.hub.find_lane_trouble(&self.key.namespace);
         let placement = self.hub.place(&self.key.namespace).await;
         snapshot.is_overtaken(&surface, &placement, lane_trouble.as_deref())
+            || snapshot.access != self.list_access(&surface)
             || self.answered.has_news(&self.list_children())
     }
 

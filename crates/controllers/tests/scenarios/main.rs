@@ -9,6 +9,7 @@
     reason = "tests may panic"
 )]
 
+mod access;
 mod alerts;
 mod applying;
 mod artifacts;

@@ -131,11 +131,16 @@ impl Stage {
 
     /// As [`Stage::set`], where nobody judges what is written but policies that the controllers keep in force.
     pub(crate) async fn set_policed(namespace: &str) -> Self {
+        Self::set_policed_allowing(namespace, &[]).await
+    }
+
+    /// As [`Stage::set_policed`], with more addresses that an administrator allows sources to fetch from.
+    pub(crate) async fn set_policed_allowing(namespace: &str, more: &[String]) -> Self {
         let means = Means {
             policies: true,
             ..Means::default()
         };
-        Self::set_with(namespace, &[], means).await
+        Self::set_with(namespace, more, means).await
     }
 
     async fn set_with(namespace: &str, more: &[String], mut means: Means) -> Self {

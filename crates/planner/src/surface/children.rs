@@ -60,7 +60,13 @@ pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut children = Vec::new();
     for source in &surface.spec.sources {
-        children.push(repository(surface, source, deploy_key::judge(snapshot, &source.name)));
+        let access = snapshot.access.get(&source.name).map(String::as_str);
+        children.push(repository(
+            surface,
+            source,
+            deploy_key::judge(snapshot, &source.name),
+            access,
+        ));
         let single = SurfacePath {
             name: String::new(),
             path: source.path.clone().unwrap_or_default(),
@@ -80,7 +86,7 @@ pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account
 
 /// What asks the repository of a source. With a key that was made anew it is asked at once, and with one that isn't known to be the Surface's own it
 /// is not asked at all.
-fn repository(surface: &Surface, source: &SurfaceSource, key: Option<Standing>) -> Child {
+fn repository(surface: &Surface, source: &SurfaceSource, key: Option<Standing>, access: Option<&str>) -> Child {
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut spec = Map::new();
     spec.insert("url".to_owned(), json!(source.url));
@@ -96,6 +102,9 @@ fn repository(surface: &Surface, source: &SurfaceSource, key: Option<Standing>) 
     );
     if let Some(secret) = &source.secret_ref {
         spec.insert("secretRef".to_owned(), json!({ "name": secret.name }));
+    } else if let Some(secret) = access {
+        // Nobody named one, and its project was approved.
+        spec.insert("secretRef".to_owned(), json!({ "name": secret }));
     }
     if let Some(ignore) = &source.ignore {
         spec.insert("ignore".to_owned(), json!(ignore));

@@ -72,6 +72,9 @@ pub struct Snapshot {
     /// What is known of the keys of its sources, by the sources' names ([`deploy_key::list_due`]).
     #[serde(default)]
     pub keys: BTreeMap<String, deploy_key::KeyFacts>,
+    /// The Secrets beside it with which approved access was delivered, by the names of the sources that are of such a project.
+    #[serde(default)]
+    pub access: BTreeMap<String, String>,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.

@@ -83,6 +83,7 @@ fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
             lane_trouble: None,
             ownership: None,
             keys: std::collections::BTreeMap::new(),
+            access: std::collections::BTreeMap::new(),
             attempt: surface::Attempt::begin(now(), &surface.metadata),
             memory: Default::default(),
             surface,

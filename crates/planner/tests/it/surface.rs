@@ -40,6 +40,7 @@ pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Time
         lane_trouble: None,
         ownership: None,
         keys: std::collections::BTreeMap::new(),
+        access: std::collections::BTreeMap::new(),
         attempt: Attempt::begin(at, &surface.metadata),
         memory: Memory::default(),
         surface,
@@ -415,4 +416,32 @@ fn what_keeps_a_charts_fields_is_tried_and_told() {
         ownership::choose_package(["cozystack.cozystack-platform"].into_iter()),
         "cozystack.tenure-trial"
     );
+}
+
+/// What is named stays; what isn't gets the Secret of its approved project.
+#[test]
+fn a_source_that_names_no_secret_gets_that_of_its_approved_project() {
+    let spec = json!({ "serviceAccountName": "deployer", "sources": [
+        { "name": "app", "url": "https://git.example/group-1/app.git" },
+        { "name": "named", "url": "https://git.example/group-1/app.git", "secretRef": { "name": "mine" } },
+        { "name": "public", "url": "https://git.example/group-1/other.git" },
+    ] });
+    let mut snapshot = snapshot("tenure-system", spec);
+    snapshot.access = ["app", "named"]
+        .map(|source| (source.to_owned(), "gitlab-flux-token".to_owned()))
+        .into();
+    settle(&mut snapshot);
+    let secret = |source: &str| {
+        let live = snapshot
+            .live
+            .iter()
+            .find(|(id, _)| id.kind == "GitRepository" && id.name == format!("apps-{source}"));
+        match live.map(|(_, live)| live) {
+            Some(Live::Present(Object(object))) => object["spec"]["secretRef"]["name"].clone(),
+            other => panic!("{source}: {other:?}"),
+        }
+    };
+    assert_eq!(secret("app"), json!("gitlab-flux-token"));
+    assert_eq!(secret("named"), json!("mine"));
+    assert_eq!(secret("public"), Value::Null);
 }

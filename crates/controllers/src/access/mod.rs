@@ -1,0 +1,413 @@
+//! Access to Git and registries: what an agent's configuration and FluxAccesses ask for becomes requests, what is approved becomes Secrets, and these are
+//! replaced and revoked: observe → plan → execute → write.
+//!
+//! Owns what is seen of the kinds of access, and who is woken by it. An AccessProvider's reconciler (`provider`) makes requests and ends them, and looks
+//! for what is left over at the host; a request's (`request`) carries out what the machine of `planner::access::rotation` orders, in one namespace after the other.
+//! Records are written as the controller, the authoriser's Secret and the staging Secret as the account that the AccessProvider names, what is delivered
+//! as the one that writes credentials. Refuses to choose, and to keep a value longer than one step takes.
+
+mod configuration;
+mod count;
+mod host_questions;
+mod hosts;
+mod provider;
+mod request;
+mod secrets;
+mod staging;
+mod statements;
+mod steps;
+mod strict;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
+use tenure_api::access::{
+    AccessProvider, FluxAccess, FluxAccessGrant, FluxAccessRequest, FluxAccessStandingGrant, FluxAccessTarget,
+    name_target,
+};
+use tenure_api::metadata::TENURE_CONTROLLER;
+use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
+use tenure_cluster::Client;
+use tenure_planner::access::delivery::{Standing, is_same_repository, list_delivered};
+use tenure_planner::access::request::hash_spec;
+use tenure_planner::access::rotation::NamespaceSeen;
+use tenure_tenancy::access::approval::{Case, Verdict, judge};
+use tokio_util::sync::CancellationToken;
+
+use crate::access_board::AccessBoard;
+use crate::cache::{Cache, CacheByKind, Change};
+use crate::drive::Reconciler;
+use crate::entry::Entry;
+use crate::figures::Figures;
+use crate::hub::Hub;
+use crate::key::{Key, Kind};
+use crate::mailbox::MailboxTable;
+use crate::reconciled::{Home, Reconciled};
+use hosts::HostSlot;
+
+/// Name of the namespace by whose uid this cluster is known.
+const CLUSTER: &str = "kube-system";
+
+/// Where each request of a provider delivers, by name; nothing is known of one that isn't there.
+type Deliveries = BTreeMap<String, Arc<BTreeSet<String>>>;
+
+/// What is seen of access, and of the hosts of repositories.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) hub: Arc<Hub>,
+    /// AccessProviders and FluxAccessRequests, of the platform namespace.
+    caches: CacheByKind,
+    pub(crate) kinds: Vec<Entry<Self>>,
+    /// Those of all namespaces.
+    pub(crate) asked: Cache<FluxAccess>,
+    /// Those of the platform namespace, by the request that they answer.
+    pub(crate) grants: Cache<FluxAccessGrant>,
+    /// Those of the platform namespace.
+    pub(crate) standing: Cache<FluxAccessStandingGrant>,
+    pub(crate) targets: Cache<FluxAccessTarget>,
+    /// What was found out last, by provider.
+    boards: Mutex<HashMap<String, Deliveries>>,
+    hosts: Mutex<HashMap<String, Arc<HostSlot>>>,
+    /// The requests that wait for sources, by namespace.
+    waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
+    counts: Mutex<count::Counts>,
+    /// Where each request has its Secret, as Surfaces were told last.
+    told: Mutex<HashMap<String, BTreeSet<String>>>,
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    /// Nothing is seen yet.
+    pub(crate) fn new(hub: Arc<Hub>, kinds: Vec<Entry<Self>>) -> Arc<Self> {
+        let caches = CacheByKind::default();
+        for entry in &kinds {
+            (entry.open_cache)(&caches);
+        }
+        Arc::new(Self {
+            hub,
+            caches,
+            kinds,
+            asked: Cache::default(),
+            grants: Cache::by_terms(|grant| vec![grant.spec.request_ref.name.clone()]),
+            standing: Cache::default(),
+            targets: Cache::default(),
+            boards: Mutex::default(),
+            hosts: Mutex::default(),
+            waiting: Mutex::default(),
+            counts: Mutex::default(),
+            told: Mutex::default(),
+        })
+    }
+
+    fn platform(&self) -> &str {
+        &self.hub.means.settings.platform_namespace
+    }
+
+    fn find_provider(&self, name: &str) -> Option<Arc<AccessProvider>> {
+        self.caches.of::<AccessProvider>().get(self.platform(), name)
+    }
+
+    fn list_requests(&self, provider: &str) -> Vec<Arc<FluxAccessRequest>> {
+        let mut all = self.caches.of::<FluxAccessRequest>().in_namespace(self.platform());
+        all.retain(|request| request.spec.provider == provider);
+        all
+    }
+
+    /// The host of a provider.
+    fn host(&self, provider: &str) -> Arc<HostSlot> {
+        Arc::clone(lock(&self.hosts).entry(provider.to_owned()).or_default())
+    }
+
+    /// Uid of this cluster's namespace `kube-system`.
+    fn find_cluster_uid(&self) -> Option<String> {
+        self.hub.namespaces.get("", CLUSTER)?.metadata.uid.clone()
+    }
+
+    /// What holds for a request.
+    fn judge(&self, request: &FluxAccessRequest) -> Verdict {
+        let platform = self.platform();
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let grants = self.grants.find(name);
+        let grants: Vec<FluxAccessGrant> = grants.iter().map(|grant| grant.as_ref().clone()).collect();
+        let standing = self.standing.in_namespace(platform);
+        let standing: Vec<FluxAccessStandingGrant> = standing.iter().map(|grant| grant.as_ref().clone()).collect();
+        judge(Case {
+            request,
+            hash: &hash_spec(&request.spec),
+            grants: &grants,
+            standing: &standing,
+            platform,
+            judges_writes: self.hub.means.settings.judges_writes(),
+            now: &Time(Timestamp::now()),
+        })
+    }
+
+    /// What holds for the provider of a request.
+    fn find_standing(&self, provider: Option<&AccessProvider>) -> Standing {
+        match provider {
+            None => Standing::Gone,
+            Some(provider) => match &provider.metadata.deletion_timestamp {
+                Some(since) => Standing::Ending(Timestamp::now().as_second().saturating_sub(since.0.as_second())),
+                None if provider.spec.suspend => Standing::Suspended,
+                None => Standing::Active,
+            },
+        }
+    }
+
+    /// What is seen of a namespace.
+    fn find_namespace(&self, name: &str) -> NamespaceSeen {
+        match self.hub.namespaces.get("", name) {
+            None => NamespaceSeen::Gone,
+            Some(namespace) if namespace.metadata.deletion_timestamp.is_some() => NamespaceSeen::Terminating,
+            Some(_) => NamespaceSeen::Present,
+        }
+    }
+
+    /// Where a request delivers, once somebody has found out.
+    fn find_deliveries(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
+        let boards = lock(&self.boards);
+        let board = boards.get(provider)?;
+        Some(board.get(request).cloned().unwrap_or_default())
+    }
+
+    /// Sets where the requests of a provider deliver, and wakes those for whom that is news.
+    fn set_deliveries(&self, provider: &str, found: BTreeMap<String, BTreeSet<String>>) {
+        let found: Deliveries = found.into_iter().map(|(name, there)| (name, Arc::new(there))).collect();
+        let before = lock(&self.boards).insert(provider.to_owned(), found.clone());
+        for request in self.list_requests(provider) {
+            let name = request.name_any();
+            let was = before.as_ref().map(|before| before.get(&name));
+            if was != Some(found.get(&name)) {
+                self.wake(&Key::of(FluxAccessRequest::KIND, &request.metadata));
+            }
+        }
+    }
+
+    fn wake(&self, key: &Key) {
+        self.hub.means.mailboxes.wake(key);
+    }
+
+    fn wake_provider(&self, name: &str) {
+        self.wake(&Key::new(AccessProvider::KIND, self.platform(), name));
+    }
+
+    fn wake_all(&self, kinds: &[&'static Kind]) {
+        self.hub.means.mailboxes.wake_where(|key| kinds.contains(&key.kind));
+    }
+
+    /// Tells the Surfaces of namespaces in which a request has its Secret now, or has it no more.
+    fn tell_surfaces(&self, key: &Key) {
+        let request = self.caches.of::<FluxAccessRequest>().get(&key.namespace, &key.name);
+        let now = request.as_deref().map(list_delivered).unwrap_or_default();
+        let before = match now.is_empty() {
+            true => lock(&self.told).remove(&key.name),
+            false => lock(&self.told).insert(key.name.clone(), now.clone()),
+        };
+        let changed: BTreeSet<String> = now.symmetric_difference(&before.unwrap_or_default()).cloned().collect();
+        if !changed.is_empty() {
+            let is_meant = |key: &Key| key.kind == Surface::KIND && changed.contains(&key.namespace);
+            self.hub.means.mailboxes.wake_where(is_meant);
+        }
+    }
+
+    /// A request waits for sources of a namespace, or doesn't any more.
+    fn set_waiting(&self, namespace: &str, key: &Key, waits: bool) {
+        let mut waiting = lock(&self.waiting);
+        if waits {
+            waiting.entry(namespace.to_owned()).or_default().insert(key.clone());
+        } else if let Some(keys) = waiting.get_mut(namespace) {
+            keys.remove(key);
+            if keys.is_empty() {
+                waiting.remove(namespace);
+            }
+        }
+    }
+
+    /// An object of another kind changed.
+    pub(crate) fn tell(&self, changed: &Key) {
+        if changed.kind == Tenant::KIND {
+            self.wake_all(&[AccessProvider::KIND]);
+        }
+        let is_fetched = [GitRepository::KIND, OciRepository::KIND].contains(&changed.kind);
+        if is_fetched {
+            let waiting = lock(&self.waiting).get(&changed.namespace).cloned().unwrap_or_default();
+            let id = ObjectId {
+                namespace: changed.namespace.clone(),
+                name: changed.name.clone(),
+                group: "source.toolkit.fluxcd.io".to_owned(),
+                kind: changed.kind.name.to_owned(),
+            };
+            for key in waiting {
+                self.hub.means.mailboxes.object_changed(&key, &id);
+            }
+        }
+        if changed.namespace == self.platform() {
+            for provider in self.caches.of::<AccessProvider>().in_namespace(self.platform()) {
+                let source = provider.spec.agent.as_ref().map(|agent| &agent.source_ref);
+                if source.is_some_and(|source| source.kind == changed.kind.name && source.name == changed.name) {
+                    self.wake_provider(&provider.name_any());
+                }
+            }
+        }
+    }
+
+    /// A namespace came, went, or is labelled otherwise.
+    pub(crate) fn take_namespace(&self, change: &Change<Namespace>) {
+        let marks = |namespace: &Option<Arc<Namespace>>| {
+            let namespace = namespace.as_ref()?;
+            Some((
+                namespace.labels().clone(),
+                namespace.metadata.deletion_timestamp.is_some(),
+            ))
+        };
+        if marks(&change.old) != marks(&change.new) {
+            self.wake_all(&[AccessProvider::KIND, FluxAccessRequest::KIND]);
+        }
+    }
+
+    /// What is asked for in Kubernetes changed.
+    pub(crate) fn take_asked(&self, change: &Change<FluxAccess>) {
+        for access in change.old.iter().chain(&change.new) {
+            self.wake_provider(&access.spec.provider);
+        }
+    }
+
+    /// An answer changed.
+    pub(crate) fn take_grant(&self, change: &Change<FluxAccessGrant>) {
+        for grant in change.old.iter().chain(&change.new) {
+            let name = &grant.spec.request_ref.name;
+            let request = self.caches.of::<FluxAccessRequest>().get(self.platform(), name);
+            self.wake(&Key::new(FluxAccessRequest::KIND, self.platform(), name));
+            if let Some(request) = request {
+                self.wake_provider(&request.spec.provider);
+            }
+        }
+    }
+
+    /// An answer that stands changed.
+    pub(crate) fn take_standing(&self) {
+        self.wake_all(&[AccessProvider::KIND, FluxAccessRequest::KIND]);
+    }
+}
+
+impl AccessBoard for Desk {
+    fn find_secret(&self, namespace: &str, url: &str) -> Option<String> {
+        let platform = self.platform();
+        let all = self.caches.of::<FluxAccessRequest>().in_namespace(platform);
+        let mut fitting = all.iter().filter(|request| {
+            let spec = &request.spec;
+            let target = || self.targets.get("", &name_target(&spec.provider, spec.target.id));
+            let is_address = |target: Arc<FluxAccessTarget>| {
+                let address = target.status.as_ref().and_then(|status| status.http_url.as_deref());
+                address.is_some_and(|address| is_same_repository(address, url))
+            };
+            spec.role == "read_repository"
+                && list_delivered(request).contains(namespace)
+                && target().is_some_and(is_address)
+        });
+        fitting.next().map(|request| request.spec.secret_name.clone())
+    }
+}
+
+impl Home for Desk {
+    fn caches(&self) -> &CacheByKind {
+        &self.caches
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.hub.means.figures
+    }
+
+    fn mailboxes(&self) -> &MailboxTable {
+        &self.hub.means.mailboxes
+    }
+
+    fn controller(&self) -> &Client {
+        &self.hub.means.controller
+    }
+
+    /// Records of access are the controller's own: no lane's.
+    async fn bookkeeper_of(&self, _namespace: &str) -> Client {
+        self.hub.means.controller.clone()
+    }
+
+    fn platform_namespace(&self) -> &str {
+        self.platform()
+    }
+
+    fn ready(&self) -> &CancellationToken {
+        &self.hub.means.ready
+    }
+}
+
+impl Reconciled for AccessProvider {
+    type Home = Desk;
+
+    const KIND: &'static Kind = &Kind {
+        api_version: "tenure.dev/v1alpha1",
+        name: "AccessProvider",
+        manager: TENURE_CONTROLLER,
+        reporter: "tenure-controller",
+    };
+
+    fn reconciler(desk: Arc<Desk>, key: Key) -> impl Reconciler {
+        provider::ProviderReconciler::new(desk, key)
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.spec.suspend
+    }
+
+    fn take_change(desk: &Desk, change: &Change<Self>) {
+        let spec = |provider: &Option<Arc<Self>>| {
+            let provider = provider.as_ref()?;
+            Some((provider.spec.clone(), provider.metadata.deletion_timestamp.is_some()))
+        };
+        if spec(&change.old) != spec(&change.new) {
+            desk.wake_all(&[FluxAccessRequest::KIND]);
+        }
+    }
+}
+
+impl Reconciled for FluxAccessRequest {
+    type Home = Desk;
+
+    const KIND: &'static Kind = &Kind {
+        api_version: "tenure.dev/v1alpha1",
+        name: "FluxAccessRequest",
+        manager: TENURE_CONTROLLER,
+        reporter: "tenure-controller",
+    };
+
+    // What was made at a host stands there: it is written over what was read, or not at all.
+    const SHARED_RECORD: Option<&'static str> = Some("credentials");
+
+    fn reconciler(desk: Arc<Desk>, key: Key) -> impl Reconciler {
+        request::RequestReconciler::new(desk, key)
+    }
+
+    fn refresh(desk: &Desk, key: &Key) {
+        desk.tell_surfaces(key);
+    }
+
+    fn take_change(desk: &Desk, change: &Change<Self>) {
+        let mark = |request: &Option<Arc<Self>>| {
+            let request = request.as_ref()?;
+            Some((
+                request.metadata.uid.clone(),
+                request.metadata.deletion_timestamp.is_some(),
+            ))
+        };
+        if mark(&change.old) != mark(&change.new) {
+            for request in change.old.iter().chain(&change.new) {
+                desk.wake_provider(&request.spec.provider);
+            }
+        }
+    }
+}

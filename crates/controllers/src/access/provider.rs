@@ -1,0 +1,454 @@
+//! One AccessProvider's rounds: what is asked for becomes requests and targets, which end when nobody asks any more; what of its host's lists nobody has
+//! recorded is revoked. Keeps what was read and looked up; every choice is the plan's.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_api::access::request::AskedIn;
+use tenure_api::access::{
+    AccessProvider, AccessProviderStatus, FluxAccess, FluxAccessRequest, FluxAccessRequestSpec, FluxAccessTarget,
+    FluxAccessTargetSpec, REQUESTED_BY,
+};
+use tenure_api::condition::{Condition, ConditionStatus, READY};
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER, TENURE_FINALIZER};
+use tenure_api::time::Time;
+use tenure_cluster::{Client, ClusterError, DeleteOptions, Preconditions};
+use tenure_planner::access::configuration::{Problem, read_object};
+use tenure_planner::access::delivery::FAREWELL_SECONDS;
+use tenure_planner::access::desk::{Asked, LookedUp, Plan, Snapshot, plan};
+use tenure_planner::access::host::{Ask, HostKind, Scope, Told};
+use tenure_planner::access::telling::{AUTHORISER_WORKS, condition};
+use tenure_planner::{FinalizerChange, Next};
+use tenure_tenancy::Placement;
+use tenure_tenancy::access::approval::Verdict;
+use tenure_tenancy::access::receiver::{Installation, ProviderReach, check_receiver};
+use tenure_tenancy::access::{Asker, NamespacePattern, ReceivingNamespace};
+use tokio::sync::Semaphore;
+
+use super::Desk;
+use super::configuration::{self, LastRead};
+use super::hosts::read_kind;
+use super::steps::Actor;
+use crate::drive::Reconciler;
+use crate::key::Key;
+use crate::lane::Surroundings as _;
+use crate::own::Own;
+use crate::reconciled::{Home as _, Reconciled as _};
+
+/// How long it is believed which number a path has.
+pub(super) const BELIEVED: SignedDuration = SignedDuration::from_hours(1);
+/// How soon a path is looked up again about which nothing could be said.
+pub(super) const AGAIN: SignedDuration = SignedDuration::from_mins(1);
+/// The most FluxAccesses that are read for one provider.
+const MOST_OBJECTS: usize = 5_000;
+
+/// One provider's reconciler.
+pub(super) struct ProviderReconciler {
+    pub(super) desk: Arc<Desk>,
+    pub(super) key: Key,
+    pub(super) last: LastRead,
+    pub(super) looked_up: BTreeMap<(Scope, String), (LookedUp, Timestamp)>,
+    /// Where one clones what was looked up.
+    pub(super) addresses: BTreeMap<(Scope, String), Option<String>>,
+    /// When each target was listed, and what of it was swept.
+    pub(super) listed: HashMap<(Scope, u64), Timestamp>,
+    pub(super) authoriser: Option<(Condition, Option<Time>, Timestamp)>,
+    permits: Arc<Semaphore>,
+}
+
+impl ProviderReconciler {
+    pub(super) fn new(desk: Arc<Desk>, key: Key) -> Self {
+        Self {
+            desk,
+            key,
+            last: LastRead::default(),
+            looked_up: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            listed: HashMap::new(),
+            authoriser: None,
+            permits: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    fn current(&self) -> Option<Arc<AccessProvider>> {
+        self.desk
+            .caches()
+            .of::<AccessProvider>()
+            .get(&self.key.namespace, &self.key.name)
+    }
+
+    pub(super) fn controller(&self) -> &Client {
+        self.desk.controller()
+    }
+
+    /// All entries for this provider, and the FluxAccesses that they stand in.
+    async fn list_asked(
+        &self,
+        provider: &AccessProvider,
+    ) -> (Vec<Asked>, Vec<Problem>, Vec<(Arc<FluxAccess>, Placement)>) {
+        let (mut asked, mut problems, mut objects) = (Vec::new(), Vec::new(), Vec::new());
+        if let (Some(agent), Some(configuration)) = (&provider.spec.agent, &self.last.configuration) {
+            problems.extend(configuration.problems.iter().cloned());
+            asked.extend(configuration.entries.iter().map(|entry| Asked {
+                asked_in: name_agent(&agent.name),
+                author: None,
+                entry: entry.clone(),
+            }));
+        }
+        let all = self.desk.asked.all();
+        let own = all.into_iter().filter(|access| access.spec.provider == self.key.name);
+        for access in own.take(MOST_OBJECTS) {
+            let namespace = access.namespace().unwrap_or_default();
+            let placement = self.desk.hub.place(&namespace).await;
+            let configuration = read_object(&access, &provider.spec.top_level_group);
+            problems.extend(configuration.problems);
+            let author = access.annotations().get(REQUESTED_BY).cloned();
+            let asked_in = AskedIn {
+                kind: "FluxAccess".to_owned(),
+                namespace: namespace.clone(),
+                name: access.name_any(),
+                tenant: match &placement {
+                    Placement::Tenant(tenant) => Some(tenant.tenant.to_string()),
+                    _ => None,
+                },
+            };
+            match author {
+                // Whose it is has to be known, or he could answer it himself.
+                None => problems.push(Problem {
+                    place: tenure_planner::access::configuration::Place {
+                        file: format!("FluxAccess {namespace}/{}", access.name_any()).into(),
+                        line: None,
+                        entry: String::new(),
+                    },
+                    message: format!("it doesn't say who wrote it (annotation {REQUESTED_BY}): write it again, where admission is on it says so"),
+                }),
+                Some(author) => asked.extend(configuration.entries.into_iter().map(|entry| Asked {
+                    asked_in: asked_in.clone(),
+                    author: Some(author.clone()),
+                    entry,
+                })),
+            }
+            objects.push((access, placement));
+        }
+        (asked, problems, objects)
+    }
+
+    /// Asks the host about paths. What it says is believed for a while.
+    async fn look_up(&mut self, actor: &Actor, paths: &[(Scope, String)]) {
+        for (scope, path) in paths {
+            let ask = Ask::FindByPath {
+                scope: *scope,
+                path: path.clone(),
+            };
+            let answer = match actor.ask(&ask, None).await {
+                Ok(answered) => match answered.told {
+                    Told::Found(Some(found)) => {
+                        self.addresses.insert((*scope, path.clone()), found.http_url);
+                        LookedUp::Known(found.target)
+                    }
+                    _ => LookedUp::Nothing,
+                },
+                Err(trouble) => LookedUp::Unknown(trouble.to_string()),
+            };
+            let wait = if matches!(answer, LookedUp::Known(_)) {
+                BELIEVED
+            } else {
+                AGAIN
+            };
+            let until = Timestamp::now().checked_add(wait).unwrap_or(Timestamp::MAX);
+            self.looked_up.insert((*scope, path.clone()), (answer, until));
+        }
+    }
+
+    /// Makes, ends and keeps what the plan says.
+    async fn execute(&self, plan: &Plan) -> Result<(), ClusterError> {
+        let platform = self.key.namespace.as_str();
+        for (name, target) in &plan.targets {
+            if self.desk.targets.get("", name).is_none() {
+                self.make_target(name, target).await?;
+            }
+        }
+        for (name, spec) in &plan.make {
+            self.make_request(platform, name, spec).await?;
+        }
+        for name in &plan.end {
+            let Some(request) = self.desk.caches().of::<FluxAccessRequest>().get(platform, name) else {
+                continue;
+            };
+            let options = DeleteOptions {
+                preconditions: Preconditions {
+                    uid: request.metadata.uid.clone(),
+                    resource_version: None,
+                },
+                propagation: None,
+            };
+            let resource = self
+                .controller()
+                .resource("tenure.dev/v1alpha1", "FluxAccessRequest")
+                .await?;
+            tracing::info!(request = name, "nobody asks for this access any more");
+            self.controller().delete(&resource, platform, name, &options).await?;
+        }
+        Ok(())
+    }
+
+    async fn make_target(&self, name: &str, spec: &FluxAccessTargetSpec) -> Result<(), ClusterError> {
+        let mut target = FluxAccessTarget::new(name, spec.clone());
+        target.metadata.labels = Some([(MANAGED_BY.to_owned(), MANAGED_BY_TENURE.to_owned())].into());
+        let object = serde_json::to_value(&target).unwrap_or(Value::Null);
+        match self.controller().create(&object, TENURE_CONTROLLER).await {
+            Ok(_) | Err(ClusterError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn make_request(&self, platform: &str, name: &str, spec: &FluxAccessRequestSpec) -> Result<(), ClusterError> {
+        let mut request = FluxAccessRequest::new(name, spec.clone());
+        request.metadata.namespace = Some(platform.to_owned());
+        request.metadata.labels = Some([(MANAGED_BY.to_owned(), MANAGED_BY_TENURE.to_owned())].into());
+        request.metadata.finalizers = Some(vec![TENURE_FINALIZER.to_owned()]);
+        let object = serde_json::to_value(&request).unwrap_or(Value::Null);
+        match self.controller().create(&object, TENURE_CONTROLLER).await {
+            // A watch tells of it, and so it is begun with.
+            Ok(_) => {
+                tracing::info!(
+                    request = name,
+                    by = spec.requested_by,
+                    path = spec.target.path,
+                    "access is asked for"
+                );
+                Ok(())
+            }
+            // One that is going has the name still: it is made once that is gone.
+            Err(ClusterError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The end of a provider: its requests end first, and what they have at the host.
+    async fn end(&self, provider: &AccessProvider) -> Result<Option<Next>, ClusterError> {
+        let requests = self.desk.list_requests(&self.key.name);
+        let living = requests
+            .iter()
+            .filter(|request| request.metadata.deletion_timestamp.is_none());
+        let plan = Plan {
+            end: living.map(|request| request.name_any()).collect(),
+            ..Plan::default()
+        };
+        self.execute(&plan).await?;
+        if requests.is_empty() {
+            let change = FinalizerChange::Remove(TENURE_FINALIZER.to_owned());
+            Own::of(provider).change_finalizer(&self.desk, &change).await?;
+            return Ok(Some(Next::Done(None)));
+        }
+        let now = Timestamp::now();
+        let since = provider
+            .metadata
+            .deletion_timestamp
+            .as_ref()
+            .map_or(now, |since| since.0);
+        let until = since
+            .checked_add(SignedDuration::from_secs(FAREWELL_SECONDS))
+            .unwrap_or(now);
+        if until <= now {
+            // Nobody waits for the host any more.
+            self.desk.wake_all(&[FluxAccessRequest::KIND]);
+        }
+        let soon = now.checked_add(AGAIN).unwrap_or(now);
+        Ok(Some(Next::Done(Some(if until <= now {
+            soon
+        } else {
+            until.min(soon)
+        }))))
+    }
+}
+
+fn name_agent(name: &str) -> AskedIn {
+    AskedIn {
+        kind: "Agent".to_owned(),
+        name: name.to_owned(),
+        ..AskedIn::default()
+    }
+}
+
+/// What an administrator gave the provider. What is no pattern gives nothing.
+fn read_reach(provider: &AccessProvider) -> ProviderReach {
+    ProviderReach {
+        name: provider.name_any(),
+        namespaces: provider
+            .spec
+            .namespaces
+            .iter()
+            .filter_map(|text| text.parse::<NamespacePattern>().ok())
+            .collect(),
+        group_namespaces: provider.spec.group_namespaces.clone(),
+        tenants: provider.spec.tenants.clone(),
+    }
+}
+
+impl Reconciler for ProviderReconciler {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    async fn permits(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.permits)
+    }
+
+    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+        let Some(provider) = self.current() else {
+            return Ok(None);
+        };
+        let now = Timestamp::now();
+        if provider.metadata.deletion_timestamp.is_some() {
+            return self.end(&provider).await;
+        }
+        if !provider
+            .finalizers()
+            .iter()
+            .any(|finalizer| finalizer == TENURE_FINALIZER)
+        {
+            let change = FinalizerChange::Add(TENURE_FINALIZER.to_owned());
+            Own::of(provider.as_ref()).change_finalizer(&self.desk, &change).await?;
+            return Ok(Some(Next::Again));
+        }
+        let Some(cluster_uid) = self.desk.find_cluster_uid() else {
+            let why = "there is no namespace kube-system, by whose uid this cluster is known: make it".to_owned();
+            let status = AccessProviderStatus {
+                conditions: vec![condition(READY, ConditionStatus::False, ("ClusterUnknown", why), now)],
+                ..provider.status.clone().unwrap_or_default()
+            };
+            Own::of(provider.as_ref()).write_status(&self.desk, &status).await?;
+            return Ok(Some(Next::Done(now.checked_add(AGAIN).ok())));
+        };
+        // observe
+        let mut last = std::mem::take(&mut self.last);
+        configuration::read(&self.desk, &provider, &mut last).await;
+        self.last = last;
+        let (asked, mut problems, objects) = self.list_asked(&provider).await;
+        let unread: Vec<AskedIn> = match (&provider.spec.agent, &self.last.configuration) {
+            (Some(agent), None) => vec![name_agent(&agent.name)],
+            _ => Vec::new(),
+        };
+        self.looked_up.retain(|key, (_, until)| {
+            *until > now
+                && asked
+                    .iter()
+                    .any(|asked| asked.entry.scope == key.0 && asked.entry.path == key.1)
+        });
+        let requests: Vec<(FluxAccessRequest, Verdict)> = self
+            .desk
+            .list_requests(&self.key.name)
+            .into_iter()
+            .filter(|request| request.metadata.deletion_timestamp.is_none())
+            .map(|request| (request.as_ref().clone(), self.desk.judge(&request)))
+            .collect();
+        let namespaces = self.desk.hub.namespaces.all();
+        let receivers: BTreeMap<String, ReceivingNamespace> = namespaces
+            .iter()
+            .map(|namespace| {
+                let receiver = ReceivingNamespace {
+                    name: namespace.name_any(),
+                    labels: namespace.labels().clone(),
+                    is_deleting: namespace.metadata.deletion_timestamp.is_some(),
+                };
+                (namespace.name_any(), receiver)
+            })
+            .collect();
+        let names: BTreeSet<&str> = receivers.keys().map(String::as_str).collect();
+        let placements: HashMap<&str, &Placement> = objects
+            .iter()
+            .map(|(access, placement)| (access.metadata.namespace.as_deref().unwrap_or_default(), placement))
+            .collect();
+        let reach = read_reach(&provider);
+        let installation = Installation {
+            platform: &self.key.namespace,
+            judges_writes: self.desk.hub.means.settings.judges_writes(),
+        };
+        let looked_up: BTreeMap<(Scope, String), LookedUp> = self
+            .looked_up
+            .iter()
+            .map(|(key, (answer, _))| (key.clone(), answer.clone()))
+            .collect();
+        // plan
+        let planned = plan(
+            Snapshot {
+                provider: &self.key.name,
+                cluster_uid: &cluster_uid,
+                platform: &self.key.namespace,
+                asked: &asked,
+                unread: &unread,
+                looked_up: &looked_up,
+                requests: &requests,
+                namespaces: &names,
+            },
+            |asked, group, namespace| {
+                let Some(receiver) = receivers.get(namespace) else {
+                    return Err("it isn't there".to_owned());
+                };
+                let by = match asked.asked_in.kind.as_str() {
+                    "Agent" => Asker::Agent,
+                    _ => match placements.get(asked.asked_in.namespace.as_str()) {
+                        Some(placement) => Asker::Object(&asked.asked_in.namespace, placement),
+                        None => return Err("whose namespace that is isn't known".to_owned()),
+                    },
+                };
+                check_receiver(by, &reach, group, receiver, installation).map_err(|denial| denial.to_string())
+            },
+        );
+        // execute
+        if !planned.look_up.is_empty() && read_kind(&provider).is_some_and(|kind| kind != HostKind::Static) {
+            let actor = self.make_actor(&provider).await;
+            self.look_up(&actor, &planned.look_up).await;
+            return Ok(Some(Next::Again));
+        }
+        self.execute(&planned).await?;
+        self.desk.set_deliveries(&self.key.name, planned.deliveries.clone());
+        problems.extend(planned.problems.iter().cloned());
+        self.tell_others(&planned, &problems, &objects, &requests, now).await?;
+        let (authoriser, ends) = match read_kind(&provider) {
+            Some(HostKind::Static) => (
+                condition(
+                    AUTHORISER_WORKS,
+                    ConditionStatus::True,
+                    ("Static", "nobody makes credentials at this host".to_owned()),
+                    now,
+                ),
+                None,
+            ),
+            _ => self.try_authoriser(&provider, now).await,
+        };
+        let status = self.conclude(&provider, &problems, (authoriser, ends), now);
+        Own::of(provider.as_ref()).write_status(&self.desk, &status).await?;
+        self.sweep(&requests, now).await;
+        let soonest = self.looked_up.values().map(|(_, until)| *until).min();
+        let tried = self.authoriser.as_ref().map(|(_, _, until)| *until);
+        let wait = if self.last.problem.is_some() { AGAIN } else { BELIEVED };
+        let idle = now.checked_add(wait).unwrap_or(now);
+        let next = soonest.into_iter().chain(tried).chain([idle]).min().unwrap_or(idle);
+        let soon = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
+        Ok(Some(Next::Done(Some(next.max(soon)))))
+    }
+
+    fn restart(&mut self) {}
+
+    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+        true
+    }
+
+    fn forget(&mut self) {
+        self.looked_up.clear();
+        self.addresses.clear();
+        self.listed.clear();
+        self.authoriser = None;
+        self.last = LastRead::default();
+    }
+
+    fn exists(&self) -> bool {
+        self.current().is_some()
+    }
+}

@@ -1,0 +1,505 @@
+//! One FluxAccessRequest's rounds: in each of its namespaces the rotation machine says what is next, until nothing is due. Keeps the answers to steps from
+//! round to round, and no value; every choice is the plan's.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use tenure_api::ObjectId;
+use tenure_api::access::request::CredentialPhase;
+use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
+use tenure_api::metadata::TENURE_FINALIZER;
+use tenure_cluster::{ClusterError, EventHistory};
+use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger, read_order};
+use tenure_planner::access::rotation::{
+    Answer, Happening, NamespaceSeen, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
+};
+use tenure_planner::access::telling::{
+    conclude_request, name_state, record_history, record_verdict, replace_conditions,
+};
+use tenure_planner::{Event, EventKind, EventPlace, FinalizerChange, Next};
+use tenure_tenancy::access::approval::Verdict;
+use tokio::sync::Semaphore;
+
+use super::Desk;
+use super::steps::{Actor, list_sources, make_nonce};
+use crate::drive::Reconciler;
+use crate::key::Key;
+use crate::own::Own;
+
+/// How many namespaces are gone on with at the same time: each is a part of one record, and each order has to be given soon after it was recorded.
+const WIDTH: usize = 4;
+/// How soon it is looked again where nothing says when.
+const IDLE: SignedDuration = SignedDuration::from_hours(1);
+
+/// What is known of one namespace.
+#[derive(Debug, Default)]
+struct Place {
+    /// Nothing is due before.
+    again: Option<Timestamp>,
+    answer: Option<Answer>,
+    secret: Option<SecretSeen>,
+    staging: Option<StagingSeen>,
+    /// Whether nobody else comes to the Secret, where that is asked for.
+    strict: Option<Result<(), String>>,
+    /// The sources as they were seen last.
+    sources: Vec<SourceSeen>,
+    plan: Option<Plan>,
+}
+
+/// What a request is acted on by: once it is another one, everything is looked at again.
+#[derive(Clone, Debug, PartialEq)]
+struct Circumstances {
+    is_deleted: bool,
+    annotations: BTreeMap<String, String>,
+    verdict: Verdict,
+    is_suspended: bool,
+    provider: Option<tenure_api::access::AccessProviderSpec>,
+    deliveries: Option<Arc<BTreeSet<String>>>,
+    namespaces: Vec<(String, NamespaceSeen)>,
+}
+
+/// One request's reconciler.
+pub(super) struct RequestReconciler {
+    desk: Arc<Desk>,
+    key: Key,
+    said: EventHistory,
+    places: BTreeMap<String, Place>,
+    acted: Option<Circumstances>,
+}
+
+impl RequestReconciler {
+    pub(super) fn new(desk: Arc<Desk>, key: Key) -> Self {
+        Self {
+            desk,
+            key,
+            said: EventHistory::default(),
+            places: BTreeMap::new(),
+            acted: None,
+        }
+    }
+
+    fn current(&self) -> Option<Arc<FluxAccessRequest>> {
+        use crate::reconciled::Home as _;
+        let caches = self.desk.caches();
+        caches
+            .of::<FluxAccessRequest>()
+            .get(&self.key.namespace, &self.key.name)
+    }
+
+    fn observe(&self, request: &FluxAccessRequest) -> Circumstances {
+        let provider = self.desk.find_provider(&request.spec.provider);
+        let deliveries = self.desk.find_deliveries(&request.spec.provider, &self.key.name);
+        let names = list_namespaces(request, deliveries.as_deref());
+        Circumstances {
+            is_deleted: request.metadata.deletion_timestamp.is_some(),
+            annotations: request.annotations().clone(),
+            verdict: self.desk.judge(request),
+            is_suspended: self.desk.find_standing(provider.as_deref()) != Standing::Active,
+            provider: provider.map(|provider| provider.spec.clone()),
+            namespaces: names
+                .into_iter()
+                .map(|name| {
+                    let seen = self.desk.find_namespace(&name);
+                    (name, seen)
+                })
+                .collect(),
+            deliveries,
+        }
+    }
+
+    /// One namespace as it is now.
+    async fn look(&mut self, actor: &Actor, case: Case<'_>, namespace: &str) -> Option<Snapshot> {
+        let request = case.request;
+        let ledger = find_ledger(request, namespace);
+        let place = self.places.entry(namespace.to_owned()).or_default();
+        let answer = place.answer.take();
+        let secret = match place.secret.take() {
+            Some(secret) => secret,
+            None => actor.look_at_secret(namespace).await,
+        };
+        let staging = match place.staging.take() {
+            Some(staging) => staging,
+            None => actor.look_at_staging(namespace).await,
+        };
+        place.secret = Some(secret.clone());
+        place.staging = Some(staging.clone());
+        let mut wanted = decide_wanted(case, namespace);
+        if let (Wanted::Delivered, Some(why)) = (&wanted, &actor.obstacle) {
+            wanted = Wanted::HeldBack(why.clone());
+        }
+        if wanted == Wanted::Delivered && request.spec.strict {
+            let strict = match place.strict.take() {
+                Some(strict) => strict,
+                None => actor.check_strict(namespace).await,
+            };
+            if let Err(why) = &strict {
+                wanted = Wanted::HeldBack(why.clone());
+            }
+            place.strict = Some(strict);
+        }
+        let sources = list_sources(&self.desk, &request.spec.secret_name, namespace);
+        place.sources.clone_from(&sources);
+        let rotate: Period = request.spec.rotate.parse().ok()?;
+        let target = actor.target();
+        Some(Snapshot {
+            request_uid: request.metadata.uid.clone().unwrap_or_default(),
+            request_name: self.key.name.clone(),
+            cluster_uid: request.spec.cluster_uid.clone(),
+            listing: actor.host.listing(&target, actor.kind),
+            target,
+            kind: actor.kind,
+            capabilities: actor.capabilities(),
+            role: actor.role,
+            rotate,
+            wanted,
+            order: read_order(request),
+            ledger,
+            namespace: self.desk.find_namespace(namespace),
+            secret,
+            staging,
+            sources,
+            host_ahead: actor.ahead(),
+            nonce: make_nonce(),
+            answer,
+        })
+    }
+
+    /// Writes what has changed of the ledgers, and tells what has happened: nothing is ordered before it is recorded.
+    async fn record(
+        &mut self,
+        request: &FluxAccessRequest,
+        changed: &[(String, Plan)],
+        now: Timestamp,
+    ) -> Result<(), ClusterError> {
+        let mut status = request.status.clone().unwrap_or_default();
+        for (namespace, plan) in changed {
+            set_ledger(&mut status, namespace, plan);
+            record_history(&mut status, namespace, &plan.happened, now);
+        }
+        let own = Own::of(request);
+        own.write_status(&self.desk, &status).await?;
+        let happened = changed
+            .iter()
+            .flat_map(|(namespace, plan)| plan.happened.iter().map(move |happening| (namespace, happening)));
+        let mut events = Vec::new();
+        for (namespace, happening) in happened {
+            let Happening {
+                action,
+                generation,
+                id,
+                cause,
+            } = happening;
+            tracing::info!(
+                request = self.key.name,
+                namespace,
+                action,
+                generation,
+                id,
+                cause,
+                "a credential of a host"
+            );
+            self.desk.count(&request.spec.provider, action);
+            events.push(tell(namespace, happening));
+        }
+        own.write_events(&self.desk, &mut self.said, &events).await;
+        Ok(())
+    }
+
+    /// Writes conditions and state, once nothing is due.
+    async fn conclude(
+        &mut self,
+        request: &FluxAccessRequest,
+        circumstances: &Circumstances,
+        now: Timestamp,
+    ) -> Result<(), ClusterError> {
+        let before = request.status.clone().unwrap_or_default();
+        let mut status = before.clone();
+        let plans: Vec<(&str, &Plan)> = self
+            .places
+            .iter()
+            .filter_map(|(namespace, place)| Some((namespace.as_str(), place.plan.as_ref()?)))
+            .collect();
+        status.credentials.retain(|ledger| {
+            let place = self.places.get(&ledger.namespace);
+            !place
+                .and_then(|place| place.plan.as_ref())
+                .is_some_and(|plan| plan.is_over)
+        });
+        let running: Vec<(&str, &Plan)> = plans.iter().filter(|(_, plan)| !plan.is_over).copied().collect();
+        let conditions = conclude_request(request, &circumstances.verdict, &running, now);
+        status.conditions = replace_conditions(&before.conditions, conditions);
+        let had_some = !status.credentials.is_empty()
+            || before.state.as_deref() == Some("Revoked")
+            || before.state.as_deref() == Some("Approved");
+        let state = name_state(&circumstances.verdict, had_some);
+        if before.state.as_deref() != Some(state) {
+            record_verdict(&mut status, &circumstances.verdict, state, now);
+            tracing::info!(request = self.key.name, state, "a request for access");
+            let made = request.metadata.creation_timestamp.as_ref();
+            if let (Verdict::Approved(_), Some(made)) = (&circumstances.verdict, made) {
+                let waited = now.duration_since(made.0).as_secs_f64();
+                self.desk.count_approval(&request.spec.provider, waited.max(0.0));
+            }
+        }
+        status.state = Some(state.to_owned());
+        let path = status.credentials.iter().find_map(|ledger| ledger.path.clone());
+        status.path = path.or_else(|| Some(request.spec.target.path.clone()));
+        if status != before {
+            Own::of(request).write_status(&self.desk, &status).await?;
+        }
+        self.places
+            .retain(|_, place| !place.plan.as_ref().is_some_and(|plan| plan.is_over));
+        Ok(())
+    }
+
+    /// What was answered is not known any more, and what was seen may be another.
+    fn forget_answers(&mut self) {
+        for place in self.places.values_mut() {
+            *place = Place::default();
+        }
+    }
+}
+
+/// The namespaces that something was made for, and those where it is wanted.
+fn list_namespaces(request: &FluxAccessRequest, deliveries: Option<&BTreeSet<String>>) -> BTreeSet<String> {
+    let ledgers = request.status.iter().flat_map(|status| &status.credentials);
+    let recorded = ledgers.map(|ledger| ledger.namespace.clone());
+    recorded.chain(deliveries.into_iter().flatten().cloned()).collect()
+}
+
+fn set_ledger(status: &mut FluxAccessRequestStatus, namespace: &str, plan: &Plan) {
+    match status
+        .credentials
+        .iter_mut()
+        .find(|ledger| ledger.namespace == namespace)
+    {
+        Some(ledger) => ledger.clone_from(&plan.ledger),
+        None => status.credentials.push(plan.ledger.clone()),
+    }
+}
+
+fn tell(namespace: &str, happening: &Happening) -> Event {
+    let id = happening
+        .id
+        .map(|id| format!(", number {id} at the host"))
+        .unwrap_or_default();
+    let is_bad = ["Lost", "Forgotten", "Expired"].contains(&happening.action);
+    Event {
+        kind: if is_bad { EventKind::Warning } else { EventKind::Normal },
+        reason: format!("Credential{}", happening.action),
+        message: format!(
+            "{namespace}: credential {}{id}: {}",
+            happening.generation, happening.cause
+        ),
+        annotations: BTreeMap::new(),
+        place: EventPlace::Beside,
+    }
+}
+
+impl Reconciler for RequestReconciler {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// A part of its host's work: a slow host holds up nobody else's, and who asks for much nobody who asks for little.
+    async fn permits(&self) -> Arc<Semaphore> {
+        let request = self.current();
+        let (provider, asker) = request.as_ref().map_or(("", ""), |request| {
+            let asked_in = &request.spec.asked_in;
+            (
+                request.spec.provider.as_str(),
+                asked_in.tenant.as_deref().unwrap_or(asked_in.namespace.as_str()),
+            )
+        });
+        self.desk.host(provider).share(asker)
+    }
+
+    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+        let Some(request) = self.current() else { return Ok(None) };
+        let now = Timestamp::now();
+        let own = Own::of(request.as_ref());
+        let has_finalizer = request
+            .finalizers()
+            .iter()
+            .any(|finalizer| finalizer == TENURE_FINALIZER);
+        let is_deleted = request.metadata.deletion_timestamp.is_some();
+        if !has_finalizer && !is_deleted {
+            own.change_finalizer(&self.desk, &FinalizerChange::Add(TENURE_FINALIZER.to_owned()))
+                .await?;
+            return Ok(Some(Next::Again));
+        }
+        let circumstances = self.observe(&request);
+        self.acted = Some(circumstances.clone());
+        let provider = self.desk.find_provider(&request.spec.provider);
+        let case = Case {
+            request: request.as_ref(),
+            verdict: &circumstances.verdict,
+            standing: self.desk.find_standing(provider.as_deref()),
+            judges_writes: self.desk.hub.means.settings.judges_writes(),
+            deliveries: circumstances.deliveries.as_deref(),
+        };
+        let names = list_namespaces(&request, circumstances.deliveries.as_deref());
+        self.places.retain(|namespace, _| names.contains(namespace));
+        let is_due = |namespace: &&String| {
+            let Some(place) = self.places.get(namespace.as_str()) else {
+                return true;
+            };
+            let waits = place.plan.as_ref().is_some_and(is_unproven);
+            place.again.is_none_or(|again| again <= now)
+                || (waits && list_sources(&self.desk, &request.spec.secret_name, namespace) != place.sources)
+        };
+        let due: Vec<String> = names.iter().filter(is_due).take(WIDTH).cloned().collect();
+        if !due.is_empty() {
+            let actor = Actor::new(&self.desk, Arc::clone(&request)).await;
+            let (mut records, mut steps) = (Vec::new(), Vec::new());
+            for namespace in due {
+                let Some(snapshot) = self.look(&actor, case, &namespace).await else {
+                    // No controller writes such a period.
+                    self.places.entry(namespace).or_default().again = now.checked_add(IDLE).ok();
+                    continue;
+                };
+                let planned = plan(&snapshot, Timestamp::now());
+                let place = self.places.entry(namespace.clone()).or_default();
+                match &planned.step {
+                    None => {
+                        // It is looked at anew, whatever it is that it waits for.
+                        place.again = Some(planned.again.max(next_second(now)));
+                        place.secret = None;
+                        place.strict = None;
+                        if matches!(place.staging, Some(StagingSeen::Unknown(_))) {
+                            place.staging = None;
+                        }
+                        self.desk.set_waiting(&namespace, &self.key, is_unproven(&planned));
+                        place.plan = Some(planned);
+                    }
+                    Some(Step::Record | Step::Begin) => records.push((namespace, planned)),
+                    Some(step) => steps.push((namespace, step.clone(), planned.ledger.clone())),
+                }
+            }
+            if !records.is_empty() {
+                if let Err(error) = self.record(&request, &records, now).await {
+                    self.forget_answers();
+                    return Err(error);
+                }
+                for (namespace, planned) in &records {
+                    let place = self.places.entry(namespace.clone()).or_default();
+                    let is_begun = planned.step == Some(Step::Begin);
+                    place.answer = Some(if is_begun { Answer::Begun } else { Answer::Recorded });
+                }
+            }
+            let actor = &actor;
+            let answers: Vec<(String, Step, Option<Answer>)> = futures::stream::iter(steps)
+                .map(|(namespace, step, ledger)| async move {
+                    tracing::debug!(
+                        request = actor.request.name_any(),
+                        namespace,
+                        step = name_step(&step),
+                        "carries out a step"
+                    );
+                    let answer = actor.perform(&namespace, &step, &ledger).await;
+                    (namespace, step, answer)
+                })
+                .buffer_unordered(WIDTH)
+                .collect()
+                .await;
+            for (namespace, step, answer) in answers {
+                let place = self.places.entry(namespace).or_default();
+                place.answer = answer;
+                if changes_secret(&step) {
+                    place.secret = None;
+                }
+                if changes_staging(&step) {
+                    place.staging = None;
+                }
+            }
+            return Ok(Some(Next::Again));
+        }
+        self.conclude(&request, &circumstances, now).await?;
+        let Some(request) = self.current() else { return Ok(None) };
+        let is_empty = request
+            .status
+            .as_ref()
+            .is_none_or(|status| status.credentials.is_empty());
+        if is_deleted && is_empty {
+            own.change_finalizer(&self.desk, &FinalizerChange::Remove(TENURE_FINALIZER.to_owned()))
+                .await?;
+            return Ok(Some(Next::Done(None)));
+        }
+        let ends = find_end(&circumstances.verdict).map(|end| end.0);
+        let again = self.places.values().filter_map(|place| place.again).chain(ends).min();
+        let idle = now.checked_add(IDLE).unwrap_or(now);
+        Ok(Some(Next::Wait(again.unwrap_or(idle).max(next_second(now)).min(idle))))
+    }
+
+    fn restart(&mut self) {
+        for place in self.places.values_mut() {
+            place.again = None;
+            place.secret = None;
+        }
+    }
+
+    async fn triggered(&mut self, changed: &HashSet<ObjectId>) -> bool {
+        if !changed.is_empty() {
+            return true;
+        }
+        let Some(request) = self.current() else { return true };
+        let news = self.acted.as_ref() != Some(&self.observe(&request));
+        if news {
+            self.restart();
+        }
+        news
+    }
+
+    fn forget(&mut self) {
+        for namespace in self.places.keys() {
+            self.desk.set_waiting(namespace, &self.key, false);
+        }
+        self.places.clear();
+        self.acted = None;
+    }
+
+    fn exists(&self) -> bool {
+        self.current().is_some()
+    }
+}
+
+fn next_second(now: Timestamp) -> Timestamp {
+    now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now)
+}
+
+/// Whether sources are waited for.
+fn is_unproven(plan: &Plan) -> bool {
+    let next = plan.ledger.next.as_ref();
+    next.is_some_and(|next| next.phase == CredentialPhase::Distributed)
+}
+
+fn changes_secret(step: &Step) -> bool {
+    matches!(step, Step::Spread(_) | Step::Mark(_) | Step::DeleteSecret(_))
+}
+
+fn changes_staging(step: &Step) -> bool {
+    matches!(step, Step::MintAndStage(_) | Step::ClearStaging)
+}
+
+/// A step without what it is about.
+fn name_step(step: &Step) -> &'static str {
+    match step {
+        Step::Record => "Record",
+        Step::Begin => "Begin",
+        Step::Preflight => "Preflight",
+        Step::MintAndStage(_) => "MintAndStage",
+        Step::List(_) => "List",
+        Step::Find(_) => "Find",
+        Step::Revoke { .. } => "Revoke",
+        Step::ProbeStaged => "ProbeStaged",
+        Step::Spread(_) => "Spread",
+        Step::Mark(_) => "Mark",
+        Step::AskSources { .. } => "AskSources",
+        Step::ProbeDelivered => "ProbeDelivered",
+        Step::DeleteSecret(_) => "DeleteSecret",
+        Step::ClearStaging => "ClearStaging",
+    }
+}

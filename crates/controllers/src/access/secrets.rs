@@ -1,0 +1,489 @@
+//! Reads and writes the Secrets of credentials: the authoriser's, and the one in a namespace; as the accounts that are named for each.
+//!
+//! Owns the values between a host's answer and a Secret, and wipes them. Refuses to say anything of a Secret but what may be known: its uid and version, for
+//! which request it was written, and the fingerprint of what it holds. No message quotes one.
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tenure_api::metadata::TENURE_CONTROLLER;
+use tenure_api::{ObjectId, ObjectView};
+use tenure_cluster::{ApplyOptions, Client, ClusterError, DeleteOptions, Preconditions};
+use tenure_planner::Failure;
+use tenure_planner::access::delivery::{
+    BASIC_KEYS, DOCKER_CONFIG_KEY, Form, SSH_KEYS, TOKEN_USER, find_request, grants_as_wanted, write_access,
+    write_mark, write_metadata,
+};
+use tenure_planner::access::rotation::{SecretFacts, SecretSeen, WriteFailure};
+use tenure_planner::confidential::{Request as Sent, rebuild_failure};
+use tenure_providers::{fingerprint_key, fingerprint_value};
+use tenure_sources::{Hidden, SecretData};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use super::staging::StagedValue;
+
+pub(super) const SECRET: &str = "Secret";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What goes into a Secret besides the value itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surroundings<'a> {
+    pub(super) form: Form,
+    /// Where images are.
+    pub(super) registry: Option<&'a str>,
+    /// Host keys.
+    pub(super) known_hosts: Option<&'a str>,
+}
+
+/// Where a credential is, and for which request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) request: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+pub(super) fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
+    ObjectId {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        group: if kind == SECRET { String::new() } else { RBAC.to_owned() },
+        kind: kind.to_owned(),
+    }
+}
+
+/// A failed request about a Secret, without anything that could quote it, and with what is missing.
+pub(super) fn explain(client: &Client, id: &ObjectId, error: &ClusterError) -> String {
+    let who = client.identity();
+    let (kind, namespace, name) = (&id.kind, &id.namespace, &id.name);
+    match error {
+        ClusterError::Forbidden { .. } => format!(
+            "{who} may not do that with {kind} {namespace}/{name}, or a policy forbids it: bind it a role with get, create, patch and delete on secrets, roles and \
+             rolebindings there, as in kubectl create rolebinding tenure-secret-writer -n {namespace} --clusterrole tenure-secret-writer --serviceaccount \
+             tenure-system:tenure-secret-writer"
+        ),
+        ClusterError::IdentityMissing { .. } => error.to_string(),
+        error => {
+            let request = Sent {
+                id,
+                identity: who,
+                object: None,
+            };
+            let failure = rebuild_failure(Failure::from(error), request);
+            format!("{kind} {namespace}/{name}: {}", failure.message)
+        }
+    }
+}
+
+fn fail(client: &Client, id: &ObjectId, error: &ClusterError) -> WriteFailure {
+    match error {
+        ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. } => {
+            WriteFailure::Changed
+        }
+        error if error.transient() || error.code() == 0 => WriteFailure::Unknown(explain(client, id, error)),
+        error => WriteFailure::Refused(explain(client, id, error)),
+    }
+}
+
+/// Wipes what a Secret holds from memory.
+pub(super) fn wipe(secret: &mut Value) {
+    for field in ["data", "stringData"] {
+        let entries = secret.get_mut(field).and_then(Value::as_object_mut);
+        for entry in entries.into_iter().flat_map(|entries| entries.values_mut()) {
+            if let Value::String(text) = entry {
+                text.zeroize();
+            }
+        }
+    }
+}
+
+pub(super) fn read_entry(secret: &Value, key: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let text = ObjectView::of(secret).find_map("/data")?.get(key)?.as_str()?;
+    STANDARD.decode(text).ok().map(Zeroizing::new)
+}
+
+pub(super) async fn find(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
+    let resource = client.resource("v1", SECRET).await?;
+    client.find(&resource, namespace, name).await
+}
+
+/// Reads the Secret of an authoriser.
+pub(super) async fn read_data(client: &Client, namespace: &str, name: &str) -> Result<SecretData, String> {
+    match find(client, namespace, name).await {
+        Ok(Some(mut found)) => {
+            let entries = ObjectView::of(&found).find_map("/data");
+            let data = entries.into_iter().flatten().filter_map(|(key, value)| {
+                let value = STANDARD.decode(value.as_str()?).ok()?;
+                Some((key.clone(), value))
+            });
+            let data: SecretData = data.collect();
+            wipe(&mut found);
+            Ok(data)
+        }
+        Ok(None) => Err(format!(
+            "there is no Secret {namespace}/{name}: write it, with the credential under token"
+        )),
+        Err(error) => Err(match error {
+            ClusterError::Forbidden { .. } => format!(
+                "{} may not read Secret {namespace}/{name}: bind it a Role in {namespace} with get on this Secret, by its name",
+                client.identity()
+            ),
+            error => explain(client, &id(SECRET, namespace, name), &error),
+        }),
+    }
+}
+
+/// Looks at the Secret in a namespace.
+pub(super) async fn look(client: &Client, place: Place<'_>, form: Form) -> SecretSeen {
+    match find(client, place.namespace, place.name).await {
+        Ok(None) => SecretSeen::Absent,
+        Ok(Some(mut found)) => {
+            let facts = tell(&found, form);
+            wipe(&mut found);
+            SecretSeen::Present(facts)
+        }
+        Err(error) => SecretSeen::Unknown(explain(client, &id(SECRET, place.namespace, place.name), &error)),
+    }
+}
+
+/// What may be known of a Secret.
+fn tell(secret: &Value, form: Form) -> SecretFacts {
+    let view = ObjectView::of(secret);
+    SecretFacts {
+        uid: view.read_text("/metadata/uid").to_owned(),
+        resource_version: view.read_text("/metadata/resourceVersion").to_owned(),
+        marked_for: find_request(secret).map(str::to_owned),
+        fingerprint: find_fingerprint(secret, form),
+    }
+}
+
+fn find_fingerprint(secret: &Value, form: Form) -> Option<String> {
+    let bytes = read_entry(secret, form.value_key())?;
+    let text = std::str::from_utf8(&bytes).ok()?;
+    Some(match form {
+        Form::Basic => fingerprint_value(&Hidden::new(text)),
+        Form::Ssh => fingerprint_key(text),
+        Form::Docker => {
+            let config: Value = serde_json::from_str(text).ok()?;
+            let mut auths = config.get("auths")?.as_object()?.values();
+            let password = auths.next()?.get("password")?.as_str()?;
+            fingerprint_value(&Hidden::new(password))
+        }
+    })
+}
+
+/// The data of a Secret.
+fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Value, String> {
+    let username = staged.username.as_deref().unwrap_or(TOKEN_USER);
+    let value = staged.value.reveal();
+    let encode = |text: &str| json!(STANDARD.encode(text));
+    Ok(match surroundings.form {
+        Form::Basic => json!({ BASIC_KEYS[0]: encode(username), BASIC_KEYS[1]: encode(value) }),
+        Form::Ssh => {
+            let known_hosts = surroundings.known_hosts.ok_or(
+                "spec.knownHosts of the AccessProvider is empty: without host keys the server could be anybody",
+            )?;
+            let public = staged.public.as_deref().unwrap_or_default();
+            json!({ SSH_KEYS[0]: encode(value), SSH_KEYS[1]: encode(public), SSH_KEYS[2]: encode(known_hosts) })
+        }
+        Form::Docker => {
+            let registry = surroundings
+                .registry
+                .ok_or("where the registry is isn't known: write it into spec.registry of the AccessProvider")?;
+            let pair = Zeroizing::new(format!("{username}:{value}"));
+            let auth = json!({ "username": username, "password": value, "auth": STANDARD.encode(pair.as_bytes()) });
+            let config = Zeroizing::new(json!({ "auths": { registry: auth } }).to_string());
+            json!({ DOCKER_CONFIG_KEY: encode(&config) })
+        }
+    })
+}
+
+/// The data of a Secret as a client reads them, to try them.
+pub(super) fn make_client_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<SecretData, String> {
+    let mut written = json!({ "data": write_data(staged, surroundings)? });
+    let entries = written
+        .pointer("/data")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let data = entries.filter_map(|(key, value)| Some((key.clone(), STANDARD.decode(value.as_str()?).ok()?)));
+    let data = data.collect();
+    wipe(&mut written);
+    Ok(data)
+}
+
+pub(super) async fn try_apply(client: &Client, object: &Value) -> Result<(), ClusterError> {
+    let options = ApplyOptions {
+        manager: TENURE_CONTROLLER,
+        force: true,
+        dry_run: true,
+        subresource: None,
+    };
+    client
+        .apply(object, &options)
+        .await
+        .map(|mut applied| wipe(&mut applied.object))
+}
+
+/// Tries whether all could be written that a credential needs in a namespace.
+pub(super) async fn try_delivery(
+    client: &Client,
+    place: Place<'_>,
+    form: Form,
+    accounts: &BTreeSet<String>,
+) -> Result<(), String> {
+    let mut secret = json!({
+        "apiVersion": "v1", "kind": SECRET, "type": form.secret_type(),
+        "metadata": write_metadata(place.request, place.namespace, place.name),
+    });
+    if form == Form::Docker {
+        // Of this type, none is without it.
+        set(
+            &mut secret,
+            "data",
+            json!({ DOCKER_CONFIG_KEY: STANDARD.encode(r#"{"auths":{}}"#) }),
+        );
+    }
+    let tried = try_apply(client, &secret).await;
+    tried.map_err(|error| explain(client, &id(SECRET, place.namespace, place.name), &error))?;
+    if accounts.is_empty() {
+        return Ok(());
+    }
+    for object in write_access(place.request, place.namespace, place.name, accounts) {
+        check_access(client, place, &object).await?;
+        let kind = ObjectView::of(&object).read_text("/kind").to_owned();
+        match try_apply(client, &object).await {
+            // The Role that it binds is not there yet.
+            Ok(()) | Err(ClusterError::NotFound { .. }) => {}
+            Err(error) => return Err(explain(client, &id(&kind, place.namespace, place.name), &error)),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a Role or RoleBinding of that name is ours, or none; whether it is as wanted.
+async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Result<bool, String> {
+    let kind = ObjectView::of(wanted).read_text("/kind").to_owned();
+    let found = async {
+        let resource = client.resource(&format!("{RBAC}/v1"), &kind).await?;
+        client.find(&resource, place.namespace, place.name).await
+    };
+    match found.await {
+        Ok(None) => Ok(false),
+        Ok(Some(live)) if find_request(&live).is_some() => {
+            Ok(grants_as_wanted(&live, wanted) && find_request(&live) == Some(place.request))
+        }
+        Ok(Some(_)) => Err(format!(
+            "there is a {kind} {}/{} that is not Tenure's, and it is not touched: delete it, or choose another secret_name",
+            place.namespace, place.name
+        )),
+        Err(error) => Err(explain(client, &id(&kind, place.namespace, place.name), &error)),
+    }
+}
+
+/// Lets accounts read the Secret, and nobody else.
+async fn let_read(client: &Client, place: Place<'_>, accounts: &BTreeSet<String>) -> Result<(), WriteFailure> {
+    if accounts.is_empty() {
+        return Ok(());
+    }
+    let options = ApplyOptions {
+        manager: TENURE_CONTROLLER,
+        force: true,
+        dry_run: false,
+        subresource: None,
+    };
+    for object in write_access(place.request, place.namespace, place.name, accounts) {
+        if check_access(client, place, &object)
+            .await
+            .map_err(WriteFailure::Refused)?
+        {
+            continue;
+        }
+        let kind = ObjectView::of(&object).read_text("/kind").to_owned();
+        let applied = client.apply(&object, &options).await;
+        applied.map_err(|error| fail(client, &id(&kind, place.namespace, place.name), &error))?;
+    }
+    Ok(())
+}
+
+/// Writes a staged value into the Secret of a namespace, bound to what was seen of it; its uid.
+pub(super) async fn spread(
+    client: &Client,
+    place: Place<'_>,
+    (staged, surroundings): (&StagedValue, Surroundings<'_>),
+    seen: Option<&SecretFacts>,
+    accounts: &BTreeSet<String>,
+) -> Result<String, WriteFailure> {
+    let_read(client, place, accounts).await?;
+    let target = id(SECRET, place.namespace, place.name);
+    let data = write_data(staged, surroundings).map_err(WriteFailure::Refused)?;
+    let (mut sent, written) = match seen {
+        None => {
+            let object = json!({
+                "apiVersion": "v1", "kind": SECRET, "type": surroundings.form.secret_type(),
+                "metadata": write_metadata(place.request, place.namespace, place.name),
+                "data": data,
+            });
+            let created = client.create(&object, TENURE_CONTROLLER).await;
+            (object, created)
+        }
+        Some(seen) => {
+            let mut patch = write_mark(place.request, &seen.uid, &seen.resource_version);
+            set(&mut patch, "data", data);
+            let patched = patch_secret(client, place, &patch).await;
+            (patch, patched)
+        }
+    };
+    wipe(&mut sent);
+    finish(client, &target, written)
+}
+
+/// Puts our mark on a Secret again.
+pub(super) async fn mark(client: &Client, place: Place<'_>, seen: &SecretFacts) -> Result<String, WriteFailure> {
+    let patch = write_mark(place.request, &seen.uid, &seen.resource_version);
+    let patched = patch_secret(client, place, &patch).await;
+    finish(client, &id(SECRET, place.namespace, place.name), patched)
+}
+
+async fn patch_secret(
+    client: &Client,
+    place: Place<'_>,
+    patch: &Value,
+) -> Result<tenure_cluster::Applied, ClusterError> {
+    let resource = client.resource("v1", SECRET).await?;
+    client
+        .merge_patch(&resource, (place.namespace, place.name), None, TENURE_CONTROLLER, patch)
+        .await
+}
+
+fn finish(
+    client: &Client,
+    target: &ObjectId,
+    written: Result<tenure_cluster::Applied, ClusterError>,
+) -> Result<String, WriteFailure> {
+    match written {
+        Ok(mut applied) => {
+            let uid = ObjectView::of(&applied.object).read_text("/metadata/uid").to_owned();
+            wipe(&mut applied.object);
+            Ok(uid)
+        }
+        Err(error) => Err(fail(client, target, &error)),
+    }
+}
+
+/// Deletes the Secret of a namespace, bound to what was seen of it, and what let accounts read it.
+pub(super) async fn delete(client: &Client, place: Place<'_>, seen: &SecretFacts) -> Result<(), WriteFailure> {
+    let target = id(SECRET, place.namespace, place.name);
+    let options = DeleteOptions {
+        preconditions: Preconditions {
+            uid: Some(seen.uid.clone()),
+            resource_version: Some(seen.resource_version.clone()),
+        },
+        propagation: None,
+    };
+    let deleted = async {
+        let resource = client.resource("v1", SECRET).await?;
+        client.delete(&resource, place.namespace, place.name, &options).await
+    };
+    deleted.await.map_err(|error| fail(client, &target, &error))?;
+    for kind in ["RoleBinding", "Role"] {
+        let ended = async {
+            let resource = client.resource(&format!("{RBAC}/v1"), kind).await?;
+            let Some(live) = client.find(&resource, place.namespace, place.name).await? else {
+                return Ok(());
+            };
+            if find_request(&live) != Some(place.request) {
+                return Ok(());
+            }
+            let options = DeleteOptions {
+                preconditions: Preconditions {
+                    uid: Some(ObjectView::of(&live).read_text("/metadata/uid").to_owned()),
+                    resource_version: None,
+                },
+                propagation: None,
+            };
+            client.delete(&resource, place.namespace, place.name, &options).await
+        };
+        ended
+            .await
+            .map_err(|error| fail(client, &id(kind, place.namespace, place.name), &error))?;
+    }
+    Ok(())
+}
+
+fn set(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        clippy::allow_attributes,
+        reason = "tests may panic"
+    )]
+
+    use tenure_planner::access::rotation::StagedFacts;
+
+    use super::*;
+
+    fn staged() -> StagedValue {
+        StagedValue {
+            facts: StagedFacts {
+                nonce: "n".to_owned(),
+                is_minted: true,
+                id: Some(7),
+                fingerprint: fingerprint_value(&Hidden::new("sesame")),
+                expires_at: None,
+            },
+            username: Some("gitlab+deploy-token-7".to_owned()),
+            value: Hidden::new("sesame"),
+            public: None,
+        }
+    }
+
+    #[test]
+    fn each_form_is_read_back_by_its_fingerprint_and_printed_by_nobody() {
+        for form in [Form::Basic, Form::Docker] {
+            let surroundings = Surroundings {
+                form,
+                registry: Some("registry.example.org"),
+                known_hosts: None,
+            };
+            let secret = json!({ "data": write_data(&staged(), surroundings).unwrap() });
+            assert_eq!(
+                find_fingerprint(&secret, form),
+                Some(staged().facts.fingerprint),
+                "{form:?}"
+            );
+            // The control: another value has another one.
+            let mut other = staged();
+            other.value = Hidden::new("open");
+            let secret = json!({ "data": write_data(&other, surroundings).unwrap() });
+            assert_ne!(find_fingerprint(&secret, form), Some(staged().facts.fingerprint));
+        }
+        assert!(!format!("{:?}", staged()).contains("sesame"));
+        let surroundings = Surroundings {
+            form: Form::Docker,
+            registry: None,
+            known_hosts: None,
+        };
+        assert!(
+            write_data(&staged(), surroundings)
+                .unwrap_err()
+                .contains("spec.registry")
+        );
+        for data in [
+            json!({}),
+            json!({ "data": { "password": 5 } }),
+            json!({ "data": { "password": "%%%" } }),
+        ] {
+            assert_eq!(find_fingerprint(&data, Form::Basic), None);
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! Carries out single steps of the rotation machine: looks, asks the host, writes Secrets, asks sources. Chooses nothing.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenure_api::access::request::CredentialLedger;
+use tenure_api::access::{AccessProvider, FluxAccessRequest};
+use tenure_api::condition::{Condition, READY, is_true};
+use tenure_api::metadata::{REQUESTED_AT, TENURE_CONTROLLER};
+use tenure_api::reference::LocalObjectReference;
+use tenure_api::{DurationText, GitRepository, ObjectMeta, OciRepository};
+use tenure_cluster::Client;
+use tenure_planner::access::delivery::{Form, choose_kind, order_deadline, read_role};
+use tenure_planner::access::host::{
+    Ask, CredentialKind, Found, HostKind, MintRequest, Probed, Role, Scope, Target, Told, Trouble,
+};
+use tenure_planner::access::rotation::{
+    Answer, NamespaceSeen, Probe, SecretSeen, SourceSeen, StagedFacts, StagingSeen, Step, WriteFailure,
+};
+use tenure_providers::{Answered, make_deploy_key};
+use tenure_sources::{SecretData, probe_git, probe_registry};
+use tenure_tenancy::access::readers::{Meant, check_strict, list_other_readers};
+use tenure_tenancy::{Identity, identity};
+
+use super::Desk;
+use super::hosts::{Connected, HostSlot, find_capabilities, read_kind};
+use super::secrets::{self, Place, Surroundings};
+use super::staging::{self, StagedValue};
+use super::strict;
+use crate::key::Kind;
+use crate::lane::Surroundings as _;
+use crate::reconciled::{Home as _, Reconciled as _};
+
+/// How long a probe may take.
+const PROBE: Duration = Duration::from_secs(30);
+
+/// All that belongs to the credentials of one request.
+pub(super) struct Actor {
+    pub(super) desk: Arc<Desk>,
+    pub(super) request: Arc<FluxAccessRequest>,
+    pub(super) provider: Option<Arc<AccessProvider>>,
+    pub(super) host: Arc<HostSlot>,
+    pub(super) role: Role,
+    pub(super) kind: CredentialKind,
+    pub(super) host_kind: HostKind,
+    /// Why nothing can be made.
+    pub(super) obstacle: Option<String>,
+}
+
+impl Actor {
+    pub(super) async fn new(desk: &Arc<Desk>, request: Arc<FluxAccessRequest>) -> Self {
+        let provider = desk.find_provider(&request.spec.provider);
+        let host = desk.host(&request.spec.provider);
+        let role = read_role(&request.spec).unwrap_or(Role::ReadRepository);
+        let host_kind = provider.as_deref().and_then(read_kind).unwrap_or(HostKind::Static);
+        let mut actor = Self {
+            desk: Arc::clone(desk),
+            request,
+            provider,
+            host,
+            role,
+            kind: CredentialKind::DeployToken,
+            host_kind,
+            obstacle: None,
+        };
+        let is_app = host_kind == HostKind::Github && actor.connect().await.is_ok_and(|connected| connected.is_app);
+        match choose_kind(host_kind, is_app, role) {
+            Ok(kind) => actor.kind = kind,
+            Err(why) => actor.obstacle = Some(why),
+        }
+        if actor.request.spec.image_pull_secrets {
+            let why = "image_pull_secrets is not acted on yet: leave it away here, and name the Secret in the imagePullSecrets of the ServiceAccounts yourself";
+            actor.obstacle = Some(why.to_owned());
+        }
+        actor
+    }
+
+    pub(super) fn target(&self) -> Target {
+        let target = &self.request.spec.target;
+        Target {
+            scope: if target.scope == "group" {
+                Scope::Group
+            } else {
+                Scope::Project
+            },
+            id: target.id,
+            path: target.path.clone(),
+        }
+    }
+
+    pub(super) fn form(&self) -> Form {
+        Form::of(self.kind, self.role)
+    }
+
+    pub(super) fn capabilities(&self) -> tenure_planner::access::host::Capabilities {
+        find_capabilities(self.host_kind, self.kind)
+    }
+
+    fn request_name(&self) -> &str {
+        self.request.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn place<'a>(&'a self, namespace: &'a str) -> Place<'a> {
+        Place {
+            request: self.request_name(),
+            namespace,
+            name: &self.request.spec.secret_name,
+        }
+    }
+
+    fn staged_key(&self, namespace: &str) -> String {
+        staging::name_staged(self.request.metadata.uid.as_deref().unwrap_or_default(), namespace)
+    }
+
+    /// The account that writes credentials.
+    async fn writer(&self) -> Result<Client, String> {
+        let name = self
+            .provider
+            .as_ref()
+            .and_then(|provider| provider.spec.writer_service_account_name.clone());
+        let who = identity::decide_for_access_writer(name.as_deref()).map_err(|denial| denial.to_string())?;
+        self.act_as(&who).await
+    }
+
+    /// The account that the AccessProvider names for its authoriser.
+    async fn authoriser(&self) -> Result<Client, String> {
+        let authoriser = self
+            .provider
+            .as_ref()
+            .and_then(|provider| provider.spec.authoriser.as_ref());
+        let Some(authoriser) = authoriser else {
+            return Err("spec.authoriser of the AccessProvider is empty: name who makes credentials there".to_owned());
+        };
+        let who =
+            identity::decide_for_authoriser(&authoriser.service_account_name).map_err(|denial| denial.to_string())?;
+        self.act_as(&who.into()).await
+    }
+
+    async fn act_as(&self, who: &Identity) -> Result<Client, String> {
+        let client = self.desk.hub.act_as(who, self.desk.platform()).await;
+        client.map_err(|error| format!("nothing can be done as {who}: {error}"))
+    }
+
+    /// The host, with the authoriser's credential.
+    pub(super) async fn connect(&self) -> Result<Connected, String> {
+        let provider = self.provider.as_deref().ok_or("the AccessProvider is gone")?;
+        let read = async {
+            let client = self.authoriser().await?;
+            let name = provider
+                .spec
+                .authoriser
+                .as_ref()
+                .map(|authoriser| authoriser.secret_ref.name.clone());
+            secrets::read_data(&client, self.desk.platform(), &name.unwrap_or_default()).await
+        };
+        self.host.connect(provider, self.desk.hub.means.reach(true), read).await
+    }
+
+    pub(super) async fn ask(&self, ask: &Ask, deadline: Option<Timestamp>) -> Result<Answered, Trouble> {
+        // Nothing was sent.
+        let connected = self.connect().await.map_err(Trouble::Unreachable)?;
+        self.host.ask(&connected, ask, deadline).await
+    }
+
+    /// The accounts of a namespace that read the Secret.
+    async fn list_readers(&self, namespace: &str) -> BTreeSet<String> {
+        let placement = self.desk.hub.place(namespace).await;
+        let source = identity::decide_for_source(&placement, namespace).ok();
+        let own = source
+            .filter(|account| account.namespace() == namespace)
+            .map(|account| account.name().to_owned());
+        self.request.spec.service_accounts.iter().cloned().chain(own).collect()
+    }
+
+    /// The Secret in a namespace.
+    pub(super) async fn look_at_secret(&self, namespace: &str) -> SecretSeen {
+        if self.desk.find_namespace(namespace) != NamespaceSeen::Present {
+            return SecretSeen::Absent;
+        }
+        match self.writer().await {
+            Ok(client) => secrets::look(&client, self.place(namespace), self.form()).await,
+            Err(why) => SecretSeen::Unknown(why),
+        }
+    }
+
+    /// What is staged of a credential.
+    pub(super) async fn look_at_staging(&self, namespace: &str) -> StagingSeen {
+        if self.provider.is_none() {
+            // Nobody is named who could look.
+            return StagingSeen::Absent;
+        }
+        match self.authoriser().await {
+            Ok(client) => {
+                let key = self.staged_key(namespace);
+                staging::look_at_staging(&client, self.desk.platform(), &self.request.spec.provider, &key).await
+            }
+            Err(why) => StagingSeen::Unknown(why),
+        }
+    }
+
+    async fn read_staged(&self, namespace: &str) -> Result<StagedValue, String> {
+        let client = self.authoriser().await?;
+        let key = self.staged_key(namespace);
+        let staged = staging::read_staged(&client, self.desk.platform(), &self.request.spec.provider, &key).await?;
+        staged.ok_or_else(|| "its value is no longer in the staging Secret".to_owned())
+    }
+
+    async fn stage(&self, namespace: &str, staged: &StagedValue) -> Result<(), String> {
+        let client = self.authoriser().await?;
+        let key = self.staged_key(namespace);
+        staging::stage(&client, self.desk.platform(), &self.request.spec.provider, &key, staged).await
+    }
+
+    /// Whether nobody comes to the Secret but those who are meant, by what the namespace itself gives.
+    pub(super) async fn check_strict(&self, namespace: &str) -> Result<(), String> {
+        let placement = self.desk.hub.place(namespace).await;
+        let mut others = vec![identity::decide_for_lane(&placement, namespace).to_string()];
+        others.extend(
+            identity::decide_for_source(&placement, namespace)
+                .ok()
+                .map(|account| account.to_string()),
+        );
+        let writer = self.writer().await?;
+        others.push(writer.identity().to_string());
+        let bindings = strict::list_bindings(self.desk.controller(), &writer, namespace).await?;
+        let meant = Meant {
+            namespace,
+            secret: &self.request.spec.secret_name,
+            accounts: &self.request.spec.service_accounts,
+            others: &others,
+        };
+        check_strict(meant, &list_other_readers(meant, &bindings)).map_err(|denial| denial.to_string())
+    }
+
+    /// Carries out a step in a namespace.
+    pub(super) async fn perform(&self, namespace: &str, step: &Step, ledger: &CredentialLedger) -> Option<Answer> {
+        Some(match step {
+            // A record is written for all of a request at once.
+            Step::Record | Step::Begin => return None,
+            Step::Preflight => Answer::Preflight(self.try_all(namespace).await),
+            Step::MintAndStage(order) => self.mint(namespace, order, ledger).await,
+            Step::List(target) => {
+                let ask = Ask::List {
+                    target: target.clone(),
+                    kind: self.kind,
+                };
+                Answer::Listed(match self.ask(&ask, None).await {
+                    Ok(Answered {
+                        told: Told::Listed(listed),
+                        ..
+                    }) => Ok(listed),
+                    Ok(_) => Err(not_understood()),
+                    Err(trouble) => Err(trouble),
+                })
+            }
+            Step::Find(target) => Answer::Found(self.find(target).await),
+            Step::Revoke { target, id } => {
+                let ask = Ask::Revoke {
+                    target: target.clone(),
+                    kind: self.kind,
+                    id: *id,
+                };
+                Answer::Revoked(*id, self.ask(&ask, None).await.map(|_| ()))
+            }
+            Step::ProbeStaged => {
+                Answer::Probed(self.probe(self.read_staged_data(namespace, ledger).await, ledger).await)
+            }
+            Step::Spread(seen) => Answer::Spread(self.spread(namespace, seen.as_ref(), ledger).await),
+            Step::Mark(seen) => Answer::Spread(match self.writer().await {
+                Ok(client) => secrets::mark(&client, self.place(namespace), seen).await,
+                Err(why) => Err(WriteFailure::Refused(why)),
+            }),
+            Step::AskSources { sources, token } => {
+                self.ask_sources(namespace, sources, token).await;
+                Answer::Asked
+            }
+            Step::ProbeDelivered => Answer::Probed(self.probe(self.read_delivered(namespace).await, ledger).await),
+            Step::DeleteSecret(seen) => Answer::SecretDeleted(match self.writer().await {
+                Ok(client) => secrets::delete(&client, self.place(namespace), seen).await,
+                Err(why) => Err(WriteFailure::Refused(why)),
+            }),
+            Step::ClearStaging => Answer::StagingCleared(match self.authoriser().await {
+                Ok(client) => {
+                    let key = self.staged_key(namespace);
+                    staging::clear(&client, self.desk.platform(), &self.request.spec.provider, &key).await
+                }
+                Err(why) => Err(WriteFailure::Refused(why)),
+            }),
+        })
+    }
+
+    async fn find(&self, target: &Target) -> Result<Option<Found>, Trouble> {
+        let ask = Ask::FindById {
+            scope: target.scope,
+            id: target.id,
+        };
+        match self.ask(&ask, None).await? {
+            Answered {
+                told: Told::Found(found),
+                ..
+            } => Ok(found),
+            _ => Err(not_understood()),
+        }
+    }
+
+    async fn try_all(&self, namespace: &str) -> Result<(), String> {
+        let authoriser = self.authoriser().await?;
+        staging::try_staging(&authoriser, self.desk.platform(), &self.request.spec.provider).await?;
+        let writer = self.writer().await?;
+        let readers = self.list_readers(namespace).await;
+        secrets::try_delivery(&writer, self.place(namespace), self.form(), &readers).await
+    }
+
+    /// Orders a credential, and puts its value into the staging Secret. Of a key the private half is staged first.
+    async fn mint(&self, namespace: &str, order: &MintRequest, ledger: &CredentialLedger) -> Answer {
+        let Some(next) = &ledger.next else {
+            return Answer::MintFailed(Trouble::Unreachable(
+                "nothing is recorded that could be ordered".to_owned(),
+            ));
+        };
+        let mut order = order.clone();
+        let mut staged = StagedValue {
+            facts: StagedFacts {
+                nonce: next.nonce.clone(),
+                is_minted: false,
+                id: None,
+                fingerprint: String::new(),
+                expires_at: None,
+            },
+            username: None,
+            value: tenure_sources::Hidden::new(""),
+            public: None,
+        };
+        if order.kind == CredentialKind::DeployKey {
+            let pair = match make_deploy_key(&order.name) {
+                Ok(pair) => pair,
+                Err(why) => return Answer::MintFailed(Trouble::Unreachable(why.to_owned())),
+            };
+            staged.facts.fingerprint = tenure_providers::fingerprint_key(&pair.public);
+            staged.value = pair.private;
+            staged.public = Some(pair.public.clone());
+            order.public_key = Some(pair.public);
+            if let Err(why) = self.stage(namespace, &staged).await {
+                return Answer::MintFailed(Trouble::Unreachable(why));
+            }
+        }
+        let answered = match self.ask(&Ask::Mint(order), Some(order_deadline(next))).await {
+            Ok(answered) => answered,
+            Err(trouble) => return Answer::MintFailed(trouble),
+        };
+        let Told::Minted(minted) = answered.told else {
+            return Answer::MintFailed(Trouble::Unknown("the answer is to another order".to_owned()));
+        };
+        if let Some(value) = answered.value {
+            staged.value = value;
+        }
+        staged.username.clone_from(&minted.username);
+        staged.facts = StagedFacts {
+            nonce: next.nonce.clone(),
+            is_minted: true,
+            id: minted.id,
+            fingerprint: minted.fingerprint.clone(),
+            expires_at: minted.expires_at.or(next.expires_at.as_ref().map(|at| at.0)),
+        };
+        match self.stage(namespace, &staged).await {
+            Ok(()) => Answer::Minted(minted),
+            Err(why) => Answer::MintedOnly(minted, why),
+        }
+    }
+
+    /// What goes into a Secret besides the value, as the AccessProvider or the host says.
+    async fn find_registry(&self, ledger: &CredentialLedger) -> Result<Option<String>, Trouble> {
+        if self.form() != Form::Docker {
+            return Ok(None);
+        }
+        let configured = self
+            .provider
+            .as_ref()
+            .and_then(|provider| provider.spec.registry.clone());
+        if configured.is_some() {
+            return Ok(configured);
+        }
+        let found = self.find(&self.current_target(ledger)).await?;
+        let prefix = found.and_then(|found| found.registry_prefix);
+        Ok(prefix.and_then(|prefix| prefix.split('/').next().map(str::to_owned)))
+    }
+
+    fn known_hosts(&self) -> Option<&str> {
+        self.provider.as_ref()?.spec.known_hosts.as_deref()
+    }
+
+    fn current_target(&self, ledger: &CredentialLedger) -> Target {
+        let mut target = self.target();
+        if let Some(path) = &ledger.path {
+            target.path.clone_from(path);
+        }
+        target
+    }
+
+    async fn spread(
+        &self,
+        namespace: &str,
+        seen: Option<&tenure_planner::access::rotation::SecretFacts>,
+        ledger: &CredentialLedger,
+    ) -> Result<String, WriteFailure> {
+        let staged = self.read_staged(namespace).await.map_err(WriteFailure::Unknown)?;
+        let is_next = ledger
+            .next
+            .as_ref()
+            .is_some_and(|next| next.nonce == staged.facts.nonce);
+        if !is_next {
+            return Err(WriteFailure::Changed);
+        }
+        let registry = self.find_registry(ledger).await;
+        let registry = registry.map_err(|trouble| WriteFailure::Unknown(trouble.to_string()))?;
+        let surroundings = Surroundings {
+            form: self.form(),
+            registry: registry.as_deref(),
+            known_hosts: self.known_hosts(),
+        };
+        let client = self.writer().await.map_err(WriteFailure::Refused)?;
+        let readers = self.list_readers(namespace).await;
+        secrets::spread(&client, self.place(namespace), (&staged, surroundings), seen, &readers).await
+    }
+
+    /// What a client would read of the staged value.
+    async fn read_staged_data(&self, namespace: &str, ledger: &CredentialLedger) -> Result<SecretData, String> {
+        let staged = self.read_staged(namespace).await?;
+        let registry = self
+            .find_registry(ledger)
+            .await
+            .map_err(|trouble| trouble.to_string())?;
+        let surroundings = Surroundings {
+            form: self.form(),
+            registry: registry.as_deref(),
+            known_hosts: self.known_hosts(),
+        };
+        secrets::make_client_data(&staged, surroundings)
+    }
+
+    /// What a client reads in a namespace.
+    async fn read_delivered(&self, namespace: &str) -> Result<SecretData, String> {
+        let client = self.writer().await?;
+        secrets::read_data(&client, namespace, &self.request.spec.secret_name).await
+    }
+
+    /// Tries a credential as its client would.
+    async fn probe(&self, data: Result<SecretData, String>, ledger: &CredentialLedger) -> Probe {
+        let tried = async {
+            let data = data?;
+            let target = self.current_target(ledger);
+            let found = self.find(&target).await.map_err(|trouble| trouble.to_string())?;
+            let reach = self.desk.hub.means.reach(true);
+            let found = found.ok_or_else(|| "the host doesn't show what it is for".to_owned())?;
+            let probing = async {
+                match (self.form(), found.http_url, found.ssh_url, found.registry_prefix) {
+                    (Form::Basic, Some(url), ..) => Some(probe_git(&url, &data, reach).await),
+                    (Form::Ssh, _, Some(url), _) => Some(probe_git(&url, &data, reach).await),
+                    (Form::Docker, _, _, Some(prefix)) => {
+                        // Where the host itself is reached without TLS, so is its registry: in tests alone.
+                        let is_plain = self
+                            .provider
+                            .as_ref()
+                            .is_some_and(|provider| provider.spec.address.starts_with("http://"));
+                        Some(probe_registry(&format!("oci://{prefix}"), is_plain, &data, reach).await)
+                    }
+                    // A group has no repository of its own: its sources prove it.
+                    _ => None,
+                }
+            };
+            tokio::time::timeout(PROBE, probing)
+                .await
+                .map_err(|_| "there was no answer in time".to_owned())
+        };
+        match tried.await {
+            Ok(None | Some(Probed::Accepted)) => Probe::Works,
+            Ok(Some(Probed::Refused(why))) => Probe::Refused(why),
+            Ok(Some(Probed::Unclear(why))) | Err(why) => Probe::Unreachable(why),
+        }
+    }
+
+    /// Asks sources to fetch now, as the account of their lane.
+    async fn ask_sources(&self, namespace: &str, sources: &[String], token: &str) {
+        let client = self.desk.hub.bookkeeper_of(namespace).await;
+        for source in sources {
+            let Some((kind, name)) = source.split_once('/') else {
+                continue;
+            };
+            let kind = [GitRepository::KIND, OciRepository::KIND]
+                .into_iter()
+                .find(|known| known.name == kind);
+            let Some(kind) = kind else { continue };
+            let patch: Value = json!({ "metadata": { "annotations": { REQUESTED_AT: token } } });
+            let asked = async {
+                let resource = client.resource(kind.api_version, kind.name).await?;
+                client
+                    .merge_patch(&resource, (namespace, name), None, TENURE_CONTROLLER, &patch)
+                    .await
+            };
+            if let Err(error) = asked.await {
+                tracing::debug!(namespace, source, %error, "a source could not be asked to fetch with its new credential");
+            }
+        }
+    }
+
+    /// By how much the host's clock is ahead.
+    pub(super) fn ahead(&self) -> SignedDuration {
+        self.host.ahead()
+    }
+}
+
+/// The sources of a namespace that use a Secret.
+pub(super) fn list_sources(desk: &Desk, secret: &str, namespace: &str) -> Vec<SourceSeen> {
+    let Some(shard) = desk.hub.find_shard(namespace) else {
+        return Vec::new();
+    };
+    let tell = |kind: &Kind, (metadata, reference, suspend, interval): SourceSpec<'_>, status: SourceStatus<'_>| {
+        let is_used = reference.is_some_and(|reference| reference.name == secret);
+        is_used.then(|| SourceSeen {
+            name: format!("{}/{}", kind.name, metadata.name.as_deref().unwrap_or_default()),
+            is_suspended: suspend,
+            interval: read_interval(interval),
+            asked: metadata
+                .annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(REQUESTED_AT).cloned()),
+            last_handled: status.and_then(|(_, handled)| handled.cloned()),
+            is_ready: status.is_some_and(|(conditions, _)| is_true(conditions, READY)),
+        })
+    };
+    let mut sources = Vec::new();
+    for source in shard.caches.of::<GitRepository>().in_namespace(namespace) {
+        let spec = &source.spec;
+        let status = source.status.as_ref();
+        let status = status.map(|status| (status.conditions.as_slice(), status.last_handled_reconcile_at.as_ref()));
+        let spec = (&source.metadata, spec.secret_ref.as_ref(), spec.suspend, &spec.interval);
+        sources.extend(tell(GitRepository::KIND, spec, status));
+    }
+    for source in shard.caches.of::<OciRepository>().in_namespace(namespace) {
+        let spec = &source.spec;
+        let status = source.status.as_ref();
+        let status = status.map(|status| (status.conditions.as_slice(), status.last_handled_reconcile_at.as_ref()));
+        let spec = (&source.metadata, spec.secret_ref.as_ref(), spec.suspend, &spec.interval);
+        sources.extend(tell(OciRepository::KIND, spec, status));
+    }
+    sources
+}
+
+/// Metadata, the Secret, whether nothing is fetched, and how often.
+type SourceSpec<'a> = (&'a ObjectMeta, Option<&'a LocalObjectReference>, bool, &'a DurationText);
+/// Conditions, and which request was handled last.
+type SourceStatus<'a> = Option<(&'a [Condition], Option<&'a String>)>;
+
+fn not_understood() -> Trouble {
+    Trouble::NotUnderstood("the answer is to another question".to_owned())
+}
+
+fn read_interval(text: &DurationText) -> Duration {
+    text.parse().unwrap_or_default()
+}
+
+/// Letters and digits that nobody else has.
+pub(super) fn make_nonce() -> String {
+    let random = || std::hash::RandomState::new().build_hasher().finish();
+    format!("{:016x}", random() ^ random().rotate_left(17))
+}

@@ -1,0 +1,63 @@
+//! Reads who has which rights in a namespace by what is bound there, for an entry that lets nobody else come to its Secret. A role that can't be read may
+//! give anything.
+
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_api::ObjectView;
+use tenure_cluster::{Client, ClusterError};
+use tenure_tenancy::access::readers::{BindingFacts, RuleFacts, SubjectFacts};
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+/// The most RoleBindings that are looked at in a namespace.
+const MOST: usize = 500;
+
+/// The RoleBindings of a namespace. They are listed as the controller; a Role is read as the account that writes credentials there.
+pub(super) async fn list_bindings(
+    controller: &Client,
+    writer: &Client,
+    namespace: &str,
+) -> Result<Vec<BindingFacts>, String> {
+    let said = |error: ClusterError| {
+        format!("who else comes to the Secret can't be told, as the RoleBindings of {namespace} can't be read: {error}")
+    };
+    let resource = controller.resource(RBAC, "RoleBinding").await.map_err(said)?;
+    let bindings = controller.list(&resource, namespace).await.map_err(said)?;
+    if bindings.len() > MOST {
+        return Err(format!(
+            "who else comes to the Secret can't be told, as there are more than {MOST} RoleBindings in {namespace}"
+        ));
+    }
+    let mut facts = Vec::with_capacity(bindings.len());
+    for binding in bindings {
+        let view = ObjectView::of(&binding);
+        let (kind, name) = (view.read_text("/roleRef/kind"), view.read_text("/roleRef/name"));
+        let rules = match kind {
+            "Role" => read_rules(writer, kind, namespace, name).await,
+            "ClusterRole" => read_rules(controller, kind, "", name).await,
+            _ => None,
+        };
+        let subjects = binding.get("subjects").cloned().unwrap_or_default();
+        facts.push(BindingFacts {
+            name: view.read_text("/metadata/name").to_owned(),
+            rules,
+            subjects: Vec::<SubjectFacts>::deserialize(subjects).unwrap_or_default(),
+        });
+    }
+    Ok(facts)
+}
+
+async fn read_rules(client: &Client, kind: &str, namespace: &str, name: &str) -> Option<Vec<RuleFacts>> {
+    let found = async {
+        let resource = client.resource(RBAC, kind).await?;
+        client.find(&resource, namespace, name).await
+    };
+    match found.await {
+        // What isn't there gives nothing.
+        Ok(None) => Some(Vec::new()),
+        Ok(Some(role)) => {
+            let rules = role.get("rules").cloned().unwrap_or(Value::Array(Vec::new()));
+            Vec::<RuleFacts>::deserialize(rules).ok()
+        }
+        Err(_) => None,
+    }
+}

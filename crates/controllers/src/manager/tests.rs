@@ -1,0 +1,33 @@
+//! Who starts everything says how it is with all of it.
+
+#![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
+use std::convert::Infallible;
+
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use tenure_cluster::{Connection, Token};
+
+use super::*;
+
+/// With one kind that nobody could list nothing was reconciled, and all was said to be well.
+#[tokio::test]
+async fn who_sees_nothing_is_not_well() {
+    let service = tower::service_fn(|_: Request<Body>| async {
+        let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"broken","code":500}"#;
+        let mut response = Response::new(Body::from(status.as_bytes().to_vec()));
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        Ok::<_, Infallible>(response)
+    });
+    let connection = Connection::in_process(service, Token::new("t", None));
+    let health = connection.health();
+    let folder = tempfile::TempDir::new().unwrap();
+    let end = CancellationToken::new();
+    let config = Config::new(connection, folder.path().join("artifacts"));
+    let running = tokio::spawn(run(config, end.clone()));
+    while health.is_good() {
+        tokio::task::yield_now().await;
+    }
+    end.cancel();
+    running.await.unwrap().unwrap();
+}

@@ -1,0 +1,580 @@
+//! Access to a host of repositories, from an entry in an agent's configuration to a Secret that clones, and to its end: on a host that gives out deploy tokens
+//! as GitLab does, with a real git behind it.
+
+use serde_json::{Value, json};
+use tenure_forge_server::{ForgeServer, Kind, Live, Owner};
+use tenure_testkit::{Admin, Canary, SOON, eventually};
+
+use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET, let_write};
+use crate::faults::Kill;
+use crate::stage::{GIT_REPOSITORY, Stage, condition, config_map};
+use crate::tenants::{SURFACE, surface_ready, tenant};
+
+const VERSION: &str = "tenure.dev/v1alpha1";
+const PROVIDER_KIND: (&str, &str) = (VERSION, "AccessProvider");
+const REQUEST: (&str, &str) = (VERSION, "FluxAccessRequest");
+const GRANT: (&str, &str) = (VERSION, "FluxAccessGrant");
+const ACCESS: (&str, &str) = (VERSION, "FluxAccess");
+const TARGET: (&str, &str) = (VERSION, "FluxAccessTarget");
+const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+const PLATFORM: &str = "tenure-system";
+const PROJECT: &str = "group-1/app";
+const STAGING: &str = "tenure-access-work-staging";
+
+/// A host with a project, and a stage whose platform has an AccessProvider for it.
+struct Bed {
+    stage: Stage,
+    forge: ForgeServer,
+    project: u64,
+    authoriser: String,
+    _folder: tempfile::TempDir,
+}
+
+/// The configuration of agent `prod`.
+fn configuration(entries: &str) -> String {
+    format!("flux_access:\n  role: read_repository\n  projects:\n  - {{ id: {PROJECT}, {entries} }}\n")
+}
+
+impl Bed {
+    /// `entries` is what the agent's configuration says of the project; the namespaces are there, and Secrets may be written in them.
+    async fn new(namespaces: &[&str], entries: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let forge = ForgeServer::start(folder.path(), Kind::Gitlab).await.unwrap();
+        let group = forge.add_group("group-1");
+        let project = forge.add_project(PROJECT).await.unwrap();
+        let repository = forge.git().repository(PROJECT).unwrap();
+        repository.commit([("a.yaml", "a: b")], "first").await.unwrap();
+        let owner = forge.add_person("owner");
+        forge.set_level(owner, Owner::Group(group), 50);
+        let authoriser = forge.authorise(owner, &["api"], None);
+        let git = format!("http://{}", forge.git().http_address());
+        let first = namespaces.first().unwrap();
+        let stage = Stage::set_policed_allowing(first, &[forge.url().to_owned(), git]).await;
+        for namespace in namespaces {
+            stage.namespace(namespace).await;
+            let_write(&stage.admin, namespace).await;
+        }
+        let files = [(".gitlab/agents/prod/config.yaml", &*configuration(entries))];
+        stage.repository(PLATFORM, "agents", &files).await;
+        let bed = Self {
+            stage,
+            forge,
+            project,
+            authoriser,
+            _folder: folder,
+        };
+        bed.provide(namespaces).await;
+        bed
+    }
+
+    fn admin(&self) -> &Admin {
+        &self.stage.admin
+    }
+
+    /// What an administrator does once.
+    async fn provide(&self, namespaces: &[&str]) {
+        let rules = json!([
+            { "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["gitlab-authoriser"], "verbs": ["get"] },
+            { "apiGroups": [""], "resources": ["secrets"], "resourceNames": [STAGING], "verbs": ["get", "patch"] },
+        ]);
+        for object in [
+            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM } }),
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM },
+                "stringData": { "token": self.authoriser } }),
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": STAGING, "namespace": PLATFORM } }),
+            json!({ "apiVersion": ROLE.0, "kind": ROLE.1, "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM }, "rules": rules }),
+            json!({
+                "apiVersion": ROLE_BINDING.0, "kind": ROLE_BINDING.1, "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gitlab-authoriser" },
+                "subjects": [{ "kind": "ServiceAccount", "name": "gitlab-authoriser", "namespace": PLATFORM }]
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "owners-of-app" },
+                "rules": [
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccesstargets"], "resourceNames": [self.target()], "verbs": ["approve"] },
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccessgrants"], "verbs": ["create", "delete", "get"] },
+                ]
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "owners-of-app" },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "owners-of-app" },
+                "subjects": [{ "kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io" }]
+            }),
+            json!({
+                "apiVersion": VERSION, "kind": "AccessProvider", "metadata": { "name": "work", "namespace": PLATFORM },
+                "spec": {
+                    "kind": "gitlab", "address": self.forge.url(), "topLevelGroup": "group-1", "namespaces": namespaces,
+                    "authoriser": { "serviceAccountName": "gitlab-authoriser", "secretRef": { "name": "gitlab-authoriser" } },
+                    "agent": { "name": "prod", "sourceRef": { "kind": "GitRepository", "name": "agents" } },
+                }
+            }),
+        ] {
+            self.admin().apply(object).await.unwrap();
+        }
+    }
+
+    fn target(&self) -> String {
+        format!("work-{}", self.project)
+    }
+
+    /// The one request that there is, once it is as said.
+    async fn request(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        // A source is asked to fetch, and fetches, in between.
+        let looked = eventually(3 * SOON, || async {
+            let all = self
+                .admin()
+                .list(REQUEST, PLATFORM)
+                .await
+                .map_err(|error| error.to_string())?;
+            match all.as_slice() {
+                [one] if holds(one) => Ok(one.clone()),
+                _ => Err(format!("{all:#?}")),
+            }
+        });
+        match looked.await {
+            Ok(found) => found,
+            Err(last) => {
+                let provider = self.stage.get(PROVIDER_KIND, (PLATFORM, "work")).await;
+                panic!("no request that {what}: {last}; {provider:#?}")
+            }
+        }
+    }
+
+    async fn pending(&self) -> Value {
+        self.request("waits", |request| request["status"]["state"] == "Pending")
+            .await
+    }
+
+    async fn delivered(&self) -> Value {
+        self.request("is delivered and in use", |request| {
+            let is_true =
+                |type_: &str| condition(request, type_).is_some_and(|condition| condition["status"] == "True");
+            request["status"]["state"] == "Approved" && is_true("Ready") && is_true("Verified")
+        })
+        .await
+    }
+
+    /// Answers a request as alice, who may.
+    async fn answer(&self, request: &Value, decision: &str) {
+        let alice = self.admin().impersonating("alice").unwrap();
+        let grant = grant(request, &self.target(), "alice", decision);
+        eventually(SOON, || alice.create(grant.clone())).await.unwrap();
+    }
+
+    fn live(&self) -> Vec<Live> {
+        self.forge.live()
+    }
+
+    async fn until_none_lives(&self) {
+        let looked = eventually(SOON, || async {
+            match self.live() {
+                live if live.is_empty() => Ok(()),
+                live => Err(format!("{live:#?}")),
+            }
+        });
+        if let Err(last) = looked.await {
+            let requests = self.admin().list(REQUEST, PLATFORM).await.unwrap();
+            panic!("these live on: {last}; {requests:#?}");
+        }
+    }
+
+    async fn secret(&self, namespace: &str) -> Option<Value> {
+        self.stage.get(SECRET, (namespace, "gitlab-flux-token")).await
+    }
+
+    /// A source of the project that uses the Secret.
+    async fn source(&self, namespace: &str) {
+        let source = json!({
+            "apiVersion": GIT_REPOSITORY.0, "kind": GIT_REPOSITORY.1, "metadata": { "name": "app", "namespace": namespace },
+            "spec": {
+                "url": self.forge.git().http_url(PROJECT), "ref": { "branch": "main" }, "interval": "1m",
+                "secretRef": { "name": "gitlab-flux-token" }
+            }
+        });
+        self.admin().apply(source).await.unwrap();
+    }
+
+    /// Makes what is recorded of the credential in use older than anything that has to be waited for.
+    async fn age(&self) {
+        let request = self.request("is there", |_| true).await;
+        let mut credentials = request["status"]["credentials"].clone();
+        for ledger in credentials.as_array_mut().unwrap() {
+            for part in ["/current/begunAt", "/next/begunAt"] {
+                if let Some(time) = ledger.pointer_mut(part) {
+                    *time = json!(earlier(time.as_str().unwrap()));
+                }
+            }
+            if ledger.pointer("/next/phase") == Some(&json!("Intent")) {
+                ledger.as_object_mut().unwrap().remove("retryAt");
+            }
+        }
+        let name = request["metadata"]["name"].as_str().unwrap();
+        let patch = json!({ "status": { "credentials": credentials } });
+        self.admin()
+            .patch_status(REQUEST, (PLATFORM, name), patch)
+            .await
+            .unwrap();
+    }
+
+    async fn order(&self, value: &str) {
+        let request = self.request("is there", |_| true).await;
+        let name = request["metadata"]["name"].as_str().unwrap();
+        let order = json!({ "metadata": { "annotations": { "tenure.dev/rotate": value } } });
+        self.admin().patch(REQUEST, (PLATFORM, name), order).await.unwrap();
+    }
+}
+
+/// An hour before.
+fn earlier(time: &str) -> String {
+    let time: jiff::Timestamp = time.parse().unwrap();
+    let earlier = time.checked_sub(jiff::SignedDuration::from_hours(1)).unwrap();
+    earlier.to_string()
+}
+
+fn grant(request: &Value, target: &str, by: &str, decision: &str) -> Value {
+    json!({
+        "apiVersion": VERSION, "kind": "FluxAccessGrant",
+        "metadata": { "name": format!("{by}-{}", decision.to_lowercase()), "namespace": PLATFORM },
+        "spec": {
+            "requestRef": { "name": request["metadata"]["name"], "uid": request["metadata"]["uid"] },
+            "target": target, "specHash": request["spec"]["specHash"], "requestedBy": request["spec"]["requestedBy"],
+            "decision": decision, "approvedBy": by,
+        }
+    })
+}
+
+fn ledger(request: &Value) -> &Value {
+    &request["status"]["credentials"][0]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_grant() {
+    let bed = Bed::new(&["acc-a"], "namespaces: [acc-a], service_accounts: [flux]").await;
+    let mut canary = Canary::plant(bed.admin(), &[]).await.unwrap();
+    canary.listen_for(PLATFORM, &bed.authoriser);
+    bed.source("acc-a").await;
+    let request = bed.pending().await;
+    assert_eq!(request["spec"]["requestedBy"], "agent:work/prod");
+    let target = bed.stage.get(TARGET, ("", &bed.target())).await.unwrap();
+    assert_eq!(target["spec"]["id"], json!(bed.project));
+    assert!(bed.secret("acc-a").await.is_none() && bed.live().is_empty());
+    bed.stage
+        .ready(GIT_REPOSITORY, ("acc-a", "app"), "False", "AuthenticationFailed")
+        .await;
+
+    // Nobody answers in another one's name, nor without the right to.
+    let mallory = bed.admin().impersonating("mallory").unwrap();
+    for by in ["alice", "mallory"] {
+        let forged = grant(&request, &bed.target(), by, "Approved");
+        assert!(mallory.create(forged).await.is_err(), "{by}");
+    }
+    bed.answer(&request, "Approved").await;
+    let request = bed.delivered().await;
+    let secret = bed.secret("acc-a").await.unwrap();
+    let password = decode(&secret, "password");
+    canary.listen_for("acc-a", &password);
+    assert!(decode(&secret, "username").starts_with("gitlab+deploy-token-"));
+    assert_eq!(
+        secret["metadata"]["labels"]["tenure.dev/access-request"],
+        request["metadata"]["name"]
+    );
+    bed.stage
+        .ready(GIT_REPOSITORY, ("acc-a", "app"), "True", "Succeeded")
+        .await;
+    let [live] = &bed.live()[..] else {
+        panic!("{:?}", bed.live())
+    };
+    assert!(!live.may_write && live.last_used_at.is_some());
+    assert_eq!(ledger(&request)["current"]["name"], json!(live.name));
+    assert!(live.name.starts_with("fa/"), "{live:?}");
+    // The source's account and the entry's read that one Secret, and nobody else by this.
+    let role = bed.stage.get(ROLE, ("acc-a", "gitlab-flux-token")).await.unwrap();
+    assert_eq!(role["rules"][0]["resourceNames"], json!(["gitlab-flux-token"]));
+    let binding = bed
+        .stage
+        .get(ROLE_BINDING, ("acc-a", "gitlab-flux-token"))
+        .await
+        .unwrap();
+    let readers: Vec<&str> = binding["subjects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|who| who["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(readers, ["default", "flux"]);
+    // What was staged is gone, and no value is anywhere else.
+    let staging = bed.stage.get(SECRET, (PLATFORM, STAGING)).await.unwrap();
+    assert!(
+        staging["data"].as_object().is_none_or(serde_json::Map::is_empty),
+        "{staging:#?}"
+    );
+    let metrics = bed.stage.metrics();
+    assert!(
+        metrics.contains("tenure_access_credentials{provider=\"work\"} 1"),
+        "{metrics}"
+    );
+    canary.check(bed.admin(), &[("metrics", &metrics)], &[]).await.unwrap();
+    let events = bed.admin().list(("v1", "Event"), PLATFORM).await.unwrap();
+    for reason in ["CredentialMinted", "CredentialVerified"] {
+        assert!(events.iter().any(|event| event["reason"] == reason), "{reason}");
+    }
+    let history = request["status"]["history"].to_string();
+    assert!(
+        history.contains("\"alice\"") && history.contains("Distributed"),
+        "{history}"
+    );
+
+    // Who deletes the grant revokes.
+    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
+    bed.until_none_lives().await;
+    for kind in [SECRET, ROLE, ROLE_BINDING] {
+        bed.stage
+            .until(kind, ("acc-a", "gitlab-flux-token"), |object| object.is_none())
+            .await;
+    }
+    bed.request("is revoked", |request| {
+        request["status"]["state"] == "Revoked" && request["status"]["credentials"].as_array().is_none_or(Vec::is_empty)
+    })
+    .await;
+    bed.stage.end().await;
+}
+
+fn decode(secret: &Value, key: &str) -> String {
+    use base64::Engine as _;
+    let text = secret["data"][key].as_str().unwrap();
+    String::from_utf8(base64::engine::general_purpose::STANDARD.decode(text).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaked_credential_goes_once_its_successor_is_in_use_and_another_one_lives_on_for_a_while() {
+    let bed = Bed::new(&["acc-b"], "namespaces: [acc-b]").await;
+    bed.source("acc-b").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let first = bed.live()[0].id;
+    bed.age().await;
+    bed.order("leak/1").await;
+    let request = bed
+        .request("was replaced", |request| {
+            ledger(request)["handledOrder"] == "leak/1"
+                && ledger(request)["retiring"].as_array().is_none_or(Vec::is_empty)
+        })
+        .await;
+    let [second] = &bed.live()[..] else {
+        panic!("{:?}", bed.live())
+    };
+    assert!(second.id != first && ledger(&request)["current"]["id"] == json!(second.id));
+    bed.stage
+        .ready(GIT_REPOSITORY, ("acc-b", "app"), "True", "Succeeded")
+        .await;
+    let second = second.id;
+
+    // An order without a leak: two live for a while, and sources have the new one.
+    bed.age().await;
+    bed.order("2").await;
+    let request = bed
+        .request("was replaced", |request| ledger(request)["handledOrder"] == "2")
+        .await;
+    let live: Vec<u64> = bed.live().iter().map(|live| live.id).collect();
+    assert!(live.len() == 2 && live.contains(&second), "{live:?}");
+    assert_eq!(ledger(&request)["retiring"][0]["id"], json!(second));
+    assert!(ledger(&request)["retiring"][0]["retireAt"].is_string());
+    bed.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_foreign_secret_is_left_and_a_namespace_that_goes_takes_its_token() {
+    let bed = Bed::new(&["acc-c", "acc-d"], "namespaces: [acc-c, acc-d]").await;
+    let foreign = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "gitlab-flux-token", "namespace": "acc-d" },
+        "stringData": { "password": "mine" }
+    });
+    bed.admin().apply(foreign).await.unwrap();
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    let request = bed
+        .request("tells of the foreign Secret", |request| {
+            condition(request, "Ready").is_some_and(|ready| ready["reason"] == "ForeignSecret") && bed.live().len() == 1
+        })
+        .await;
+    let message = condition(&request, "Ready").unwrap()["message"].as_str().unwrap();
+    assert!(
+        message.contains("acc-d") && message.contains("it is not touched"),
+        "{message}"
+    );
+    assert_eq!(decode(&bed.secret("acc-d").await.unwrap(), "password"), "mine");
+    bed.stage
+        .until(SECRET, ("acc-c", "gitlab-flux-token"), |object| object.is_some())
+        .await;
+    bed.admin().delete(NAMESPACE, ("", "acc-c")).await.unwrap();
+    bed.until_none_lives().await;
+    bed.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
+    let bed = Bed::new(&["acc-e"], "namespaces: [acc-e]").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let id = bed.live()[0].id;
+    bed.forge.revoke_authoriser(&bed.authoriser);
+    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
+    bed.stage
+        .until(SECRET, ("acc-e", "gitlab-flux-token"), |object| object.is_none())
+        .await;
+    let request = bed
+        .request("tells what lives on", |request| condition(request, "LivesOn").is_some())
+        .await;
+    let message = condition(&request, "LivesOn").unwrap()["message"].as_str().unwrap();
+    assert!(message.contains(&id.to_string()), "{message}");
+    // The namespace goes all the same.
+    bed.admin().delete(NAMESPACE, ("", "acc-e")).await.unwrap();
+    bed.stage
+        .until(NAMESPACE, ("", "acc-e"), |object| object.is_none())
+        .await;
+    bed.stage.end().await;
+}
+
+/// A Surface whose source is the approved project deploys with no further edit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_surface_of_an_approved_project_deploys_with_no_further_edit() {
+    let bed = Bed::new(&["acc-s"], "namespaces: [tenant-s]").await;
+    tenant(&bed.stage, "tenant-s").await;
+    let_write(bed.admin(), "tenant-s").await;
+    let more = json!({ "spec": { "namespaces": ["tenant-s"] } });
+    bed.admin()
+        .patch(PROVIDER_KIND, (PLATFORM, "work"), more)
+        .await
+        .unwrap();
+    let manifest = config_map("a", "1");
+    let repository = bed.forge.git().repository(PROJECT).unwrap();
+    repository
+        .commit([("a.yaml", manifest.as_str())], "second")
+        .await
+        .unwrap();
+    bed.admin()
+        .apply(json!({
+            "apiVersion": SURFACE.0, "kind": SURFACE.1, "metadata": { "name": "shop", "namespace": "tenant-s" },
+            "spec": { "sources": [{
+                "name": "app", "url": bed.forge.git().http_url(PROJECT), "interval": "1m", "retryInterval": "1s", "targetNamespace": "tenant-s"
+            }] }
+        }))
+        .await
+        .unwrap();
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    surface_ready(&bed.stage, ("tenant-s", "shop")).await;
+    let source = bed.stage.get(GIT_REPOSITORY, ("tenant-s", "shop-app")).await.unwrap();
+    assert_eq!(source["spec"]["secretRef"]["name"], "gitlab-flux-token");
+    bed.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_whole_service_goes_with_its_provider() {
+    let bed = Bed::new(&["acc-f"], "namespaces: [acc-f]").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    bed.admin().delete(PROVIDER_KIND, (PLATFORM, "work")).await.unwrap();
+    bed.until_none_lives().await;
+    bed.stage
+        .until(SECRET, ("acc-f", "gitlab-flux-token"), |object| object.is_none())
+        .await;
+    bed.stage
+        .until(PROVIDER_KIND, (PLATFORM, "work"), |object| object.is_none())
+        .await;
+    assert!(bed.admin().list(REQUEST, PLATFORM).await.unwrap().is_empty());
+    bed.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its() {
+    let bed = Bed::new(&["acc-g", "acc-h"], "namespaces: [acc-g]").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Denied").await;
+    bed.request("is denied", |request| request["status"]["state"] == "Denied")
+        .await;
+    assert!(bed.live().is_empty());
+    // What is asked for in a namespace that is no tenant's reaches this one alone.
+    for object in [
+        json!({
+            "apiVersion": ROLE.0, "kind": ROLE.1, "metadata": { "name": "asks", "namespace": "acc-h" },
+            "rules": [{ "apiGroups": ["tenure.dev"], "resources": ["fluxaccesses"], "verbs": ["create", "get"] }]
+        }),
+        json!({
+            "apiVersion": ROLE_BINDING.0, "kind": ROLE_BINDING.1, "metadata": { "name": "asks", "namespace": "acc-h" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "asks" },
+            "subjects": [{ "kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io" }]
+        }),
+    ] {
+        bed.admin().apply(object).await.unwrap();
+    }
+    let access = |by: &str| {
+        json!({
+            "apiVersion": VERSION, "kind": "FluxAccess",
+            "metadata": { "name": "apps", "namespace": "acc-h", "annotations": { "tenure.dev/requested-by": by } },
+            "spec": { "provider": "work", "role": "read_repository", "projects": [{ "id": PROJECT, "namespaces": ["acc-g"] }] }
+        })
+    };
+    let bob = bed.admin().impersonating("bob").unwrap();
+    // Nobody asks in another one's name.
+    assert!(bob.create(access("alice")).await.is_err());
+    eventually(SOON, || bob.create(access("bob"))).await.unwrap();
+    let access = bed
+        .stage
+        .until(ACCESS, ("acc-h", "apps"), |access| {
+            access.is_some_and(|access| condition(access, "Ready").is_some())
+        })
+        .await
+        .unwrap();
+    let problem = access["status"]["problems"][0]["message"].as_str().unwrap();
+    assert!(problem.contains("acc-g is another one than acc-h"), "{access:#?}");
+    bed.stage.end().await;
+}
+
+/// The process dies at the first request of a replacement, at the second, and so on: whenever it was, what lives is what is recorded, and sources go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_request_of_a_replacement_leaves_nothing_unrecorded() {
+    if tenure_testkit::Cluster::is_shared() {
+        // Requests are counted where they can be cut off.
+        return;
+    }
+    let mut bed = Bed::new(&["acc-k"], "namespaces: [acc-k]").await;
+    bed.source("acc-k").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let mut deaths = 0;
+    for at in [2, 5, 9, 14, 20, 27] {
+        let after_effect = at % 2 == 0;
+        bed.age().await;
+        bed.stage.life().kill(Kill { at, after_effect });
+        let order = format!("leak/{at}");
+        bed.order(&order).await;
+        let is_done = |request: &Value| {
+            ledger(request)["handledOrder"] == json!(order)
+                && ledger(request)["next"].is_null()
+                && ledger(request)["retiring"].as_array().is_none_or(Vec::is_empty)
+        };
+        let died = tokio::select! {
+            () = bed.stage.life().until_dead() => true,
+            _ = bed.request("is done", is_done) => bed.stage.life().spare().await,
+        };
+        if died {
+            deaths += 1;
+            bed.stage.restart_after_death();
+            // What was ordered and has no answer is looked for after a minute; here it was begun long ago.
+            bed.age().await;
+        }
+        bed.request("is done after a death", is_done).await;
+        let [live] = &bed.live()[..] else {
+            panic!("after {at}: {:?}", bed.live())
+        };
+        let request = bed.request("is there", |_| true).await;
+        assert_eq!(ledger(&request)["current"]["id"], json!(live.id), "after {at}");
+    }
+    assert!(deaths >= 4, "{deaths}");
+    bed.stage.end().await;
+}
