@@ -6,7 +6,6 @@ use tenure_forge_server::{ForgeServer, Kind, Live, Owner};
 use tenure_testkit::{Admin, Canary, SOON, eventually};
 
 use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET, let_write};
-use crate::faults::Kill;
 use crate::stage::{GIT_REPOSITORY, Stage, condition, config_map};
 use crate::tenants::{SURFACE, surface_ready, tenant};
 
@@ -531,50 +530,5 @@ async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its(
         .unwrap();
     let problem = access["status"]["problems"][0]["message"].as_str().unwrap();
     assert!(problem.contains("acc-g is another one than acc-h"), "{access:#?}");
-    bed.stage.end().await;
-}
-
-/// The process dies at the first request of a replacement, at the second, and so on: whenever it was, what lives is what is recorded, and sources go on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_at_any_request_of_a_replacement_leaves_nothing_unrecorded() {
-    if tenure_testkit::Cluster::is_shared() {
-        // Requests are counted where they can be cut off.
-        return;
-    }
-    let mut bed = Bed::new(&["acc-k"], "namespaces: [acc-k]").await;
-    bed.source("acc-k").await;
-    let request = bed.pending().await;
-    bed.answer(&request, "Approved").await;
-    bed.delivered().await;
-    let mut deaths = 0;
-    for at in [2, 5, 9, 14, 20, 27] {
-        let after_effect = at % 2 == 0;
-        bed.age().await;
-        bed.stage.life().kill(Kill { at, after_effect });
-        let order = format!("leak/{at}");
-        bed.order(&order).await;
-        let is_done = |request: &Value| {
-            ledger(request)["handledOrder"] == json!(order)
-                && ledger(request)["next"].is_null()
-                && ledger(request)["retiring"].as_array().is_none_or(Vec::is_empty)
-        };
-        let died = tokio::select! {
-            () = bed.stage.life().until_dead() => true,
-            _ = bed.request("is done", is_done) => bed.stage.life().spare().await,
-        };
-        if died {
-            deaths += 1;
-            bed.stage.restart_after_death();
-            // What was ordered and has no answer is looked for after a minute; here it was begun long ago.
-            bed.age().await;
-        }
-        bed.request("is done after a death", is_done).await;
-        let [live] = &bed.live()[..] else {
-            panic!("after {at}: {:?}", bed.live())
-        };
-        let request = bed.request("is there", |_| true).await;
-        assert_eq!(ledger(&request)["current"]["id"], json!(live.id), "after {at}");
-    }
-    assert!(deaths >= 4, "{deaths}");
     bed.stage.end().await;
 }
