@@ -31,11 +31,16 @@ pub const REQUESTED_BY: &str = "tenure.dev/requested-by";
 pub const GROUP_LABEL_PREFIX: &str = "groups.access.tenure.dev/";
 /// Label of a Secret that holds a credential: the name of the [`FluxAccessRequest`] that it was made for.
 pub const REQUEST_LABEL: &str = "tenure.dev/access-request";
-/// Annotation on a [`FluxAccessRequest`]: an order to replace its credentials now. Its value is another text for each order, such as a time; the ledger of
-/// each namespace says which was carried out last (`handledOrder`).
+/// Annotation on a [`FluxAccessRequest`]: an order to replace its credentials now, in all namespaces. Its value is another text for each order; the ledger of
+/// each namespace says which was carried out last (`handledOrder`). Who sets, changes or removes one has to hold the verb `approve` on the request's target,
+/// and a new one begins with the line `by: ` and his name, behind [`LEAK_PREFIX`] if it has that.
 pub const ROTATE: &str = "tenure.dev/rotate";
-/// How the value of [`ROTATE`] begins where others know the credentials: each is revoked as soon as its successor is in use.
+/// How annotations begin that order the same in one namespace, whose name stands behind it.
+pub const ROTATE_PREFIX: &str = "rotate.access.tenure.dev/";
+/// How the value of such an order begins where others know the credentials: each is revoked as soon as its successor is in use.
 pub const LEAK_PREFIX: &str = "leak/";
+/// The longest order, in characters.
+pub const LONGEST_ORDER: usize = 2048;
 /// The Secret's name where nobody chose one, as GitLab's issue 389393 has it.
 pub const DEFAULT_SECRET_NAME: &str = "gitlab-flux-token";
 /// The role where nobody chose one.

@@ -43,6 +43,13 @@ impl Period {
     }
 }
 
+impl Default for Period {
+    /// The one where nobody chose one ([`super::DEFAULT_ROTATE`]).
+    fn default() -> Self {
+        Self { hours: 90 * 24 }
+    }
+}
+
 impl FromStr for Period {
     type Err = PeriodError;
 
@@ -89,6 +96,7 @@ mod tests {
 
     #[test]
     fn a_period_is_a_number_and_one_unit() {
+        assert_eq!(Period::default().to_string(), super::super::DEFAULT_ROTATE);
         for (text, hours, shown) in [
             ("90d", 90 * 24, "90d"),
             ("24h", 24, "1d"),

@@ -4,11 +4,14 @@
 //! values: none of a credential is in anything here, neither in what is seen nor in what is to be done; a shell keeps one from the answer that
 //! made it until it is in its Secret.
 
+pub mod answer;
 pub mod audit;
 pub mod configuration;
 pub mod delivery;
 pub mod desk;
 pub mod host;
+pub mod inspection;
+pub mod order;
 pub mod request;
 pub mod rotation;
 pub mod telling;

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::Period;
 
 pub use contents::{Contents, Facts, Form};
-pub use readers::{Bindings, Readers, Roles, find_readers};
+pub use readers::{Bindings, Readers, Roles, find_other_readers, find_readers};
 pub use uses::{Inventory, Named, Usage, Use};
 
 /// What came of a look at a Secret.

@@ -171,3 +171,27 @@ pub fn find_readers(secret: &Named, own: &Result<Bindings, String>, cluster: &Re
         by_cluster: found.next().unwrap_or_else(nothing),
     }
 }
+
+/// Finds who may besides those that are meant: ServiceAccounts of its namespace, and other users.
+#[must_use]
+pub fn find_other_readers(
+    secret: &Named,
+    (accounts, others): (&[String], &[String]),
+    own: &Result<Bindings, String>,
+    cluster: &Result<Bindings, String>,
+) -> Readers {
+    let meant = Meant {
+        namespace: &secret.namespace,
+        secret: &secret.name,
+        accounts,
+        others,
+    };
+    let find = |bindings: &Result<Bindings, String>| {
+        let bindings = bindings.as_ref().map_err(Clone::clone);
+        bindings.map(|bindings| list_other_readers(meant, &bindings.facts))
+    };
+    Readers {
+        by_namespace: find(own),
+        by_cluster: find(cluster),
+    }
+}

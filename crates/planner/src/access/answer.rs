@@ -1,0 +1,398 @@
+//! What somebody writes who answers a request: lets it through, refuses it, or takes that back; and what follows from it.
+//!
+//! Owns that an answer repeats what was read, and that one which would not count is not written: `tenure_tenancy::access::approval` judges it as it is going to be
+//! judged. Refuses to say who answers, which the API server knows, and whether he may, which is admission's to say.
+
+use tenure_api::access::grant::{APPROVED, DENIED, RequestReference};
+use tenure_api::access::{
+    FluxAccessGrant, FluxAccessGrantSpec, FluxAccessRequest, FluxAccessStandingGrant, Period, name_target,
+};
+use tenure_api::time::Time;
+use tenure_api::{ObjectMeta, text};
+use tenure_tenancy::access::approval::{self, Case, Verdict};
+
+use super::request::hash_spec;
+
+/// The longest reason, in characters: what the kind's schema takes.
+pub const LONGEST_REASON: usize = 1024;
+
+/// What somebody answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wording {
+    /// Why.
+    pub reason: Option<String>,
+    /// It counts until then.
+    pub not_after: Option<Time>,
+    /// The longest period that it allows between replacements.
+    pub max_rotate: Option<Period>,
+}
+
+/// What there is in the namespace of the requests, as far as answers go.
+#[derive(Clone, Copy, Debug)]
+pub struct Answers<'a> {
+    /// The grants.
+    pub grants: &'a [FluxAccessGrant],
+    /// The standing grants.
+    pub standing: &'a [FluxAccessStandingGrant],
+    /// The platform namespace.
+    pub platform: &'a str,
+    /// Now.
+    pub now: &'a Time,
+}
+
+impl Answers<'_> {
+    /// How a request stands by them. That somebody judges who writes a grant is taken for granted here: who asks sees no more of that than anybody.
+    #[must_use]
+    pub fn judge(self, request: &FluxAccessRequest) -> Verdict {
+        approval::judge(Case {
+            request,
+            hash: &hash_spec(&request.spec),
+            grants: self.grants,
+            standing: self.standing,
+            platform: self.platform,
+            judges_writes: true,
+            now: self.now,
+        })
+    }
+}
+
+/// The grant that lets a request through.
+///
+/// # Errors
+/// Why it would not count.
+pub fn approve(
+    request: &FluxAccessRequest,
+    user: &str,
+    wording: Wording,
+    answers: Answers<'_>,
+) -> Result<FluxAccessGrant, String> {
+    match answers.judge(request) {
+        Verdict::Denied(word) => {
+            return Err(format!(
+                "{} denied it (FluxAccessGrant {}), and a denial wins over every approval: delete that grant first",
+                word.by, word.object
+            ));
+        }
+        Verdict::Approved(_) | Verdict::Pending(_) => {}
+    }
+    write(request, user, APPROVED, wording, answers)
+}
+
+/// The grant that refuses a request.
+///
+/// # Errors
+/// Why it would not count.
+pub fn deny(
+    request: &FluxAccessRequest,
+    user: &str,
+    reason: Option<String>,
+    answers: Answers<'_>,
+) -> Result<FluxAccessGrant, String> {
+    let wording = Wording {
+        reason,
+        ..Wording::default()
+    };
+    write(request, user, DENIED, wording, answers)
+}
+
+fn write(
+    request: &FluxAccessRequest,
+    user: &str,
+    decision: &str,
+    wording: Wording,
+    answers: Answers<'_>,
+) -> Result<FluxAccessGrant, String> {
+    let (metadata, spec) = (&request.metadata, &request.spec);
+    let (name, uid) = (
+        metadata.name.clone().unwrap_or_default(),
+        metadata.uid.clone().unwrap_or_default(),
+    );
+    if metadata.deletion_timestamp.is_some() {
+        return Err(format!(
+            "FluxAccessRequest {name} is being deleted: what asked for it is gone, or asks for something else; tenure access list shows what is asked now"
+        ));
+    }
+    let reason = wording.reason.filter(|reason| !reason.is_empty());
+    if reason
+        .as_ref()
+        .is_some_and(|reason| reason.chars().count() > LONGEST_REASON)
+    {
+        return Err(format!("the reason is longer than {LONGEST_REASON} characters"));
+    }
+    let grant = FluxAccessGrant {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{name}-")),
+            namespace: metadata.namespace.clone(),
+            ..ObjectMeta::default()
+        },
+        spec: FluxAccessGrantSpec {
+            request_ref: RequestReference { name, uid },
+            target: name_target(&spec.provider, spec.target.id),
+            spec_hash: spec.spec_hash.clone(),
+            requested_by: spec.requested_by.clone(),
+            decision: decision.to_owned(),
+            approved_by: user.to_owned(),
+            reason,
+            not_after: wording.not_after,
+            max_rotate: wording.max_rotate.map(|period| period.to_string()),
+        },
+        status: None,
+    };
+    let own = Answers {
+        grants: std::slice::from_ref(&grant),
+        standing: &[],
+        ..answers
+    };
+    match own.judge(request) {
+        Verdict::Approved(_) | Verdict::Denied(_) => Ok(grant),
+        Verdict::Pending(why) => Err(format!("this answer would not count: {}", why.join("; "))),
+    }
+}
+
+/// What is done to take an approval back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revocation {
+    /// Grants that are deleted: name and uid.
+    pub deleted: Vec<(String, String)>,
+    /// The denial that is written besides: a standing grant lets it through, and that one is for others, too.
+    pub denial: Option<FluxAccessGrant>,
+    /// The standing grant.
+    pub standing: Option<String>,
+}
+
+/// What has to be done so that a request isn't let through any more.
+///
+/// # Errors
+/// Nothing lets it through, or a denial would not count.
+pub fn revoke(
+    request: &FluxAccessRequest,
+    user: &str,
+    reason: Option<String>,
+    answers: Answers<'_>,
+) -> Result<Revocation, String> {
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    match answers.judge(request) {
+        Verdict::Approved(_) => {}
+        Verdict::Denied(word) => {
+            return Err(format!(
+                "{} denied it already (FluxAccessGrant {})",
+                word.by, word.object
+            ));
+        }
+        Verdict::Pending(_) => {
+            return Err(format!(
+                "nobody lets FluxAccessRequest {name} through, so there is nothing to take back"
+            ));
+        }
+    }
+    // Those that don't count now may count later: who revokes means all.
+    let deleted = answers
+        .grants
+        .iter()
+        .filter(|grant| grant.spec.request_ref.name == name && grant.metadata.namespace == request.metadata.namespace);
+    let deleted = deleted.filter(|grant| grant.spec.decision != DENIED && grant.metadata.deletion_timestamp.is_none());
+    let deleted = deleted.filter_map(|grant| Some((grant.metadata.name.clone()?, grant.metadata.uid.clone()?)));
+    let without = Answers { grants: &[], ..answers };
+    let standing = match without.judge(request) {
+        Verdict::Approved(word) => Some(word.object),
+        Verdict::Denied(_) | Verdict::Pending(_) => None,
+    };
+    let denial = standing.is_some().then(|| deny(request, user, reason, answers));
+    Ok(Revocation {
+        deleted: deleted.collect(),
+        denial: denial.transpose()?,
+        standing,
+    })
+}
+
+/// What follows once a request isn't let through any more: a line for each namespace that has something.
+#[must_use]
+pub fn list_consequences(request: &FluxAccessRequest) -> Vec<String> {
+    let Some(status) = &request.status else {
+        return Vec::new();
+    };
+    let mut lines = Vec::new();
+    for ledger in &status.credentials {
+        let held = ledger.current.iter().chain(&ledger.retiring);
+        let mut ids: Vec<String> = held
+            .filter_map(|held| held.id)
+            .chain(ledger.next.iter().filter_map(|next| next.id))
+            .map(|id| id.to_string())
+            .collect();
+        ids.dedup();
+        let (namespace, secret) = (&ledger.namespace, &request.spec.secret_name);
+        let namespace = text::visible_line(namespace);
+        let mut line =
+            format!("Secret {namespace}/{secret} is deleted, and sources there fetch nothing with it any more");
+        if !ids.is_empty() {
+            line.push_str(&format!("; at the host end {}", ids.join(", ")));
+        }
+        if ledger.current.is_some() || ledger.next.is_some() || !ids.is_empty() {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn request(changes: impl FnOnce(&mut Value)) -> FluxAccessRequest {
+        let mut object = json!({
+            "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessRequest",
+            "metadata": { "name": "work-42-x", "namespace": "tenure-system", "uid": "u-r" },
+            "spec": {
+                "provider": "work", "target": { "scope": "project", "id": 42, "path": "group-1/a" }, "role": "read_repository", "rotate": "30d",
+                "secretName": "git", "namespaces": ["team-a"], "serviceAccounts": ["flux"], "askedIn": { "kind": "Agent", "name": "prod" },
+                "requestedBy": "agent:work/prod", "clusterUid": "c0ffee00-1", "specHash": ""
+            }
+        });
+        changes(&mut object);
+        let mut request: FluxAccessRequest = serde_json::from_value(object).unwrap();
+        if request.spec.spec_hash.is_empty() {
+            request.spec.spec_hash = hash_spec(&request.spec);
+        }
+        request
+    }
+
+    fn now() -> Time {
+        serde_json::from_value(json!("2026-06-01T00:00:00Z")).unwrap()
+    }
+
+    fn answers<'a>(
+        grants: &'a [FluxAccessGrant],
+        standing: &'a [FluxAccessStandingGrant],
+        now: &'a Time,
+    ) -> Answers<'a> {
+        Answers {
+            grants,
+            standing,
+            platform: "tenure-system",
+            now,
+        }
+    }
+
+    fn stored(mut grant: FluxAccessGrant, name: &str) -> FluxAccessGrant {
+        grant.metadata.name = Some(name.to_owned());
+        grant.metadata.uid = Some(format!("u-{name}"));
+        grant
+    }
+
+    fn standing() -> FluxAccessStandingGrant {
+        serde_json::from_value(json!({
+            "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessStandingGrant", "metadata": { "name": "s", "namespace": "tenure-system" },
+            "spec": { "targets": ["work-42"], "roles": ["read_repository"], "namespaces": ["team-*"], "maxRotate": "90d", "approvedBy": "admin" }
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_answer_repeats_what_was_read() {
+        let (asked, now) = (request(|_| ()), now());
+        let wording = Wording {
+            reason: Some("fine".to_owned()),
+            max_rotate: Some("60d".parse().unwrap()),
+            ..Wording::default()
+        };
+        let grant = approve(&asked, "olga", wording, answers(&[], &[], &now)).unwrap();
+        assert_eq!(
+            serde_json::to_value(&grant.spec).unwrap(),
+            json!({
+                "requestRef": { "name": "work-42-x", "uid": "u-r" }, "target": "work-42", "specHash": asked.spec.spec_hash,
+                "requestedBy": "agent:work/prod", "decision": "Approved", "approvedBy": "olga", "reason": "fine", "maxRotate": "60d"
+            })
+        );
+        assert_eq!(grant.metadata.generate_name.as_deref(), Some("work-42-x-"));
+        let grant = deny(&asked, "olga", None, answers(&[], &[], &now)).unwrap();
+        assert_eq!((grant.spec.decision.as_str(), grant.spec.reason), ("Denied", None));
+    }
+
+    #[test]
+    fn an_answer_that_would_not_count_is_not_written() {
+        let now = now();
+        let none = answers(&[], &[], &now);
+        let refuse = |request: FluxAccessRequest, wording: Wording, part: &str| {
+            let why = approve(&request, "olga", wording, none).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        };
+        let changed =
+            request(|object| object["spec"]["specHash"] = json!("sha256:".to_owned() + "a".repeat(64).as_str()));
+        refuse(changed, Wording::default(), "specHash is not the hash");
+        let ending = request(|object| object["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z"));
+        refuse(ending, Wording::default(), "is being deleted");
+        let short = Wording {
+            max_rotate: Some("29d".parse().unwrap()),
+            ..Wording::default()
+        };
+        refuse(request(|_| ()), short, "allows 29d between replacements, and 30d");
+        let over = Wording {
+            not_after: Some(now.clone()),
+            ..Wording::default()
+        };
+        refuse(request(|_| ()), over, "it ended at 2026-06-01");
+        let long = Wording {
+            reason: Some("x".repeat(LONGEST_REASON + 1)),
+            ..Wording::default()
+        };
+        refuse(request(|_| ()), long, "longer than 1024");
+        // Under a denial an approval counts for nothing.
+        let asked = request(|_| ());
+        let denied = [stored(deny(&asked, "petra", None, none).unwrap(), "d")];
+        let why = approve(&asked, "olga", Wording::default(), answers(&denied, &[], &now)).unwrap_err();
+        assert!(why.contains("petra denied it (FluxAccessGrant d)"), "{why}");
+    }
+
+    #[test]
+    fn who_revokes_leaves_nothing_that_lets_it_through() {
+        let (asked, now) = (request(|_| ()), now());
+        let none = answers(&[], &[], &now);
+        assert!(
+            revoke(&asked, "olga", None, none)
+                .unwrap_err()
+                .contains("nothing to take back")
+        );
+        let grant = stored(approve(&asked, "petra", Wording::default(), none).unwrap(), "g");
+        // One that has ended counts for nothing now, and would if it were read with another clock.
+        let mut ended = stored(grant.clone(), "old");
+        ended.spec.not_after = Some(now.clone());
+        let grants = [grant, ended];
+        let revocation = revoke(&asked, "olga", None, answers(&grants, &[], &now)).unwrap();
+        let names: Vec<&str> = revocation.deleted.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, revocation.denial), (vec!["g", "old"], None));
+        // A standing grant is for others, too: this request is denied.
+        let bounds = [standing()];
+        let with_both = answers(&grants, &bounds, &now);
+        let revocation = revoke(&asked, "olga", Some("leaves".to_owned()), with_both).unwrap();
+        assert_eq!(
+            (revocation.deleted.len(), revocation.standing.as_deref()),
+            (2, Some("s"))
+        );
+        let denial = [stored(revocation.denial.unwrap(), "d")];
+        assert_eq!(denial[0].spec.reason.as_deref(), Some("leaves"));
+        let after = answers(&denial, &bounds, &now);
+        assert!(matches!(after.judge(&asked), Verdict::Denied(_)));
+        assert!(
+            revoke(&asked, "olga", None, after)
+                .unwrap_err()
+                .contains("denied it already")
+        );
+    }
+
+    #[test]
+    fn what_follows_is_told_by_namespace() {
+        let asked = request(|object| {
+            let held = |id: u64| json!({ "generation": id, "id": id, "name": "n", "fingerprint": "f", "begunAt": "2026-05-01T00:00:00Z" });
+            object["status"] = json!({ "credentials": [
+                { "namespace": "team-a", "current": held(17), "retiring": [held(16)] }, { "namespace": "team-b", "failures": 1 }
+            ] });
+        });
+        assert_eq!(
+            list_consequences(&asked),
+            ["Secret team-a/git is deleted, and sources there fetch nothing with it any more; at the host end 17, 16"]
+        );
+        assert!(list_consequences(&request(|_| ())).is_empty());
+    }
+}
