@@ -12,7 +12,7 @@
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-use crate::access::GROUP_LABEL_PREFIX;
+use crate::access::{self, GROUP_LABEL_PREFIX};
 use crate::metadata::{
     BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, COUNTED_LABEL, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE,
     MINTABLE_ACCOUNTS, MINTABLE_FACT, OWNER_NAME, PLATFORM_NAMESPACE, TENANT_LABEL,
@@ -115,6 +115,10 @@ enum Topic {
     Managed,
     /// A platform's Packages, and what its charts come from: no more of it than a policy keeps, so that nobody waits who repairs the platform.
     Packages,
+    /// Who asks for access to a host of repositories, wherever.
+    Asked,
+    /// Who answers for it, and who keeps the records of it. A grant that nobody judged would say of itself by whom it is, so none is written then.
+    Access,
     /// Who speaks in the name of a ServiceAccount, wherever.
     Spoken,
     /// Whose tokens Tenure's own accounts ask for, wherever. Nothing is waited for: who answers has to get tokens first.
@@ -152,12 +156,14 @@ fn configuration(to: (&WebhookPlace, &str), surroundings: Surroundings<'_>, phas
     let both = [Audience::Others, Audience::Repairers];
     let mut asked: Vec<(Topic, Audience)> = Vec::new();
     let topics: &[Topic] = match phase {
-        Phase::Mutating => &[Topic::Namespaces, Topic::Flux, Topic::Objects],
+        Phase::Mutating => &[Topic::Namespaces, Topic::Flux, Topic::Asked, Topic::Objects],
         Phase::Validating => &[
             Topic::Namespaces,
             Topic::Tenants,
             Topic::Accounts,
             Topic::Flux,
+            Topic::Asked,
+            Topic::Access,
             Topic::Objects,
             Topic::Quotas,
         ],
@@ -249,6 +255,8 @@ impl Topic {
             Self::Writes => "writes",
             Self::Managed => "managed",
             Self::Packages => "packages",
+            Self::Asked => "access-asked",
+            Self::Access => "access",
             Self::Spoken => "spoken-for",
             Self::Minting => "minting",
         }
@@ -258,7 +266,11 @@ impl Topic {
     /// leaves anything behind, however often it is asked.
     fn side_effects(self, phase: Phase) -> &'static str {
         match (self, phase) {
-            (Self::Tenants | Self::Managed | Self::Packages | Self::Minting, _) | (_, Phase::Mutating) => "None",
+            (
+                Self::Tenants | Self::Managed | Self::Packages | Self::Asked | Self::Access | Self::Minting,
+                _,
+            )
+            | (_, Phase::Mutating) => "None",
             (_, Phase::Validating) => "NoneOnDryRun",
         }
     }
@@ -335,6 +347,30 @@ impl Topic {
                 ),
                 rule(&["source.toolkit.fluxcd.io"], &["*", "*/status"], &all, "Namespaced")
             ]),
+            Self::Asked => json!([rule(&[access::GROUP], &["fluxaccesses"], &write, "Namespaced")]),
+            Self::Access => json!([
+                rule(
+                    &[access::GROUP],
+                    &[
+                        "fluxaccessgrants",
+                        "fluxaccessrequests",
+                        "fluxaccessstandinggrants",
+                        "accessproviders/status",
+                        "fluxaccesses/status",
+                        "fluxaccessgrants/status",
+                        "fluxaccessrequests/status",
+                        "fluxaccessstandinggrants/status"
+                    ],
+                    &write,
+                    "Namespaced"
+                ),
+                rule(
+                    &[access::GROUP],
+                    &["fluxaccesstargets", "fluxaccesstargets/status"],
+                    &write,
+                    "Cluster"
+                )
+            ]),
             Self::Minting => json!([rule(&[""], &["serviceaccounts/token"], &["CREATE"], "Namespaced")]),
             Self::Spoken => {
                 json!([rule(&["*"], &["*/*"], &["CONNECT", "CREATE", "DELETE", "UPDATE"], "*")])
@@ -371,7 +407,7 @@ impl Topic {
             Self::Packages => json!({"matchExpressions": [
                 {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [SUPPLY_NAMESPACE]}
             ]}),
-            Self::Namespaces | Self::Tenants | Self::Spoken | Self::Minting => json!({}),
+            Self::Namespaces | Self::Tenants | Self::Asked | Self::Access | Self::Spoken | Self::Minting => json!({}),
         }
     }
 
@@ -488,7 +524,7 @@ impl Topic {
                  (request.operation == 'CREATE' || object.?spec != oldObject.?spec)"
                     .to_owned(),
             )),
-            Self::Tenants | Self::Flux => None,
+            Self::Tenants | Self::Flux | Self::Asked | Self::Access => None,
         }
     }
 }

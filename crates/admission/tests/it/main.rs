@@ -9,6 +9,7 @@
     reason = "tests may panic"
 )]
 
+mod accesses;
 mod beside_policies;
 mod door;
 mod embedded;
@@ -20,6 +21,7 @@ mod places;
 mod policies;
 mod quotas;
 mod reviews;
+mod roles;
 #[allow(dead_code, reason = "the policies' scenarios use the rest of it")]
 mod stage;
 #[allow(dead_code, reason = "the policies' scenarios take them away again")]

@@ -9,8 +9,10 @@ use tenure_tenancy::admission::policy;
 use tenure_tenancy::{Facts, Settings};
 use tenure_testkit::{Cluster, SOON, eventually};
 
+use crate::accesses;
 use crate::laying::{lay_over, merge, rule_of};
 use crate::packages;
+use crate::roles;
 use crate::stand_ins;
 use crate::table::{Actor, Case, FLUX, Object, PACKAGES, PACKAGES_VERSION, Sent, Table, find_kind};
 
@@ -29,7 +31,7 @@ fn read_table() -> Table {
 
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
-    table: Table,
+    pub(crate) table: Table,
     /// Uids as they came to be, by those in the table.
     uids: BTreeMap<String, String>,
 }
@@ -270,36 +272,14 @@ impl Stage {
     /// Each may do everything with what the cases are about, as far as RBAC goes.
     async fn make_actors(&self) {
         let admin = &self.cluster.admin;
-        let all = json!(["get", "create", "update", "patch", "delete"]);
-        admin
-            .apply(json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "writes" },
-                "rules": [
-                    { "apiGroups": [""], "verbs": all, "resources": [
-                        "namespaces", "namespaces/status", "namespaces/finalize", "pods", "pods/ephemeralcontainers", "secrets",
-                        "configmaps", "serviceaccounts/token", "persistentvolumeclaims", "services", "services/status"
-                    ] },
-                    { "apiGroups": ["networking.k8s.io"], "verbs": all, "resources": ["ingresses", "ingresses/status"] },
-                    { "apiGroups": ["capsule.clastix.io"], "verbs": all, "resources": ["tenants", "tenants/status"] },
-                    {
-                        "apiGroups": FLUX.map(|(_, version, _)| version.split_once('/').unwrap().0),
-                        "verbs": all, "resources": FLUX.map(|(_, _, plural)| plural)
-                    },
-                    { "apiGroups": ["source.toolkit.fluxcd.io"], "verbs": all, "resources": ["ocirepositories/status"] },
-                    { "apiGroups": ["cozystack.io"], "verbs": all, "resources": [
-                        "packages", "packages/status", "packagesources", "packagesources/status", "packagevalues"
-                    ] }
-                ]
-            }))
-            .await
-            .unwrap();
+        admin.apply(roles::write_all()).await.unwrap();
         for (name, actor) in &self.table.actors {
             self.bind(name, "writes", actor).await;
             if actor.rights.is_empty() {
                 continue;
             }
             let role = format!("rights-of-{name}");
-            let rules: Vec<Value> = actor.rights.iter().map(|right| rule_of(right)).collect();
+            let rules: Vec<Value> = actor.rights.iter().map(|right| roles::write_rule(right)).collect();
             admin
                 .apply(json!({
                     "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -338,7 +318,10 @@ impl Stage {
         let (operation, object) = case.action();
         let (_, resource, name) = object.what();
         let namespace = object.namespace.as_deref();
-        let in_namespace = |root: &str| format!("{root}/namespaces/{}", namespace.unwrap_or_default());
+        let in_namespace = |root: &str| match namespace {
+            Some(namespace) => format!("{root}/namespaces/{namespace}"),
+            None => root.to_owned(),
+        };
         let flux = FLUX.iter().find(|(_, _, plural)| *plural == resource);
         let package = PACKAGES.iter().find(|(_, plural)| *plural == resource);
         let of_packages = package.map(|(kind, _)| (PACKAGES_VERSION, *kind, format!("/apis/{PACKAGES_VERSION}")));
@@ -371,6 +354,7 @@ impl Stage {
         let is_real = !case.dry_run && (actor.user.contains("-gitops") || case.token.is_some());
         let mut target = format!("{root}/{resource}/{name}{part}");
         let mut body = self.write(api_version, kind, &object.to_value(name));
+        accesses::complete(kind, &mut body);
         let method = match operation {
             _ if case.token.is_some() => {
                 self.make_account(namespace.unwrap(), name).await;
@@ -402,6 +386,7 @@ impl Stage {
             before["metadata"]["namespace"] = json!(namespace);
             if operation == "UPDATE" {
                 before = self.write(api_version, kind, &case.from.to_value(name));
+                accesses::complete(kind, &mut before);
                 before["metadata"]["namespace"] = json!(namespace);
                 if resource == "secrets" {
                     before["type"] = json!("kubernetes.io/service-account-token");
@@ -416,6 +401,9 @@ impl Stage {
             };
             let admin = &self.cluster.admin;
             let made = match applied_by {
+                None if accesses::has_author(kind, &before) => {
+                    Ok(self.make_access(kind, &format!("{root}/{resource}"), before).await)
+                }
                 None if held.held.is_some() || held.status.is_some() => {
                     Ok(packages::furnish(admin, before, held, &format!("{root}/{resource}")).await)
                 }
@@ -495,6 +483,15 @@ impl Stage {
                     .await
             }
         };
+        if is_made && !case.from.finalizers.is_empty() {
+            let patch = json!({ "metadata": { "finalizers": null } });
+            let target = (namespace.unwrap_or_default(), name);
+            self.cluster
+                .admin
+                .patch((api_version, kind), target, patch)
+                .await
+                .unwrap();
+        }
         if is_made || (is_real && operation == "CREATE" && case.token.is_none()) {
             let _gone_or_not = self
                 .cluster

@@ -5,6 +5,7 @@ use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
 use crate::door::Door;
 use crate::embedded::compare;
 use crate::stage::{Answer, Stage};
+use crate::table::ByPolicy;
 
 /// What the rule says, without what a server says before it.
 fn own_words(message: &str) -> &str {
@@ -26,6 +27,10 @@ async fn compare_doors(cluster: Cluster) -> usize {
         }
         asked += 1;
         let (answer, other) = (stage.ask(case).await, guarded.ask(case).await);
+        // What the schema refuses comes before who only validates.
+        if let (Some(ByPolicy::Server(_)), Answer::Refused(422, ..)) = (&case.policy, &answer) {
+            continue;
+        }
         let why = compare(case, &answer, " denied the request: ").err();
         let difference = match (&answer, &other) {
             (Answer::Refused(_, _, one), Answer::Refused(_, _, other)) if own_words(one) != own_words(other) => {

@@ -9,11 +9,15 @@
     reason = "tests may panic"
 )]
 
+#[path = "../it/accesses.rs"]
+mod accesses;
 #[path = "../it/laying.rs"]
 mod laying;
 #[path = "../it/packages.rs"]
 mod packages;
 mod policies;
+#[path = "../it/roles.rs"]
+mod roles;
 #[path = "../it/stage.rs"]
 #[allow(dead_code, reason = "the other doors' tests use the rest of it")]
 mod stage;

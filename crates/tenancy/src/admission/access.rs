@@ -5,12 +5,16 @@
 //! ([`APPROVE_OWN`]): whose a request is, is who wrote the FluxAccess, which admission writes into it. Requests, targets and all statuses are written by
 //! who keeps the records ([`RECORD`]), the controllers, and what was asked or answered is never changed.
 //!
-//! The label by which a namespace may receive a group's credential is an answer, too: who sets it may approve for that group.
+//! The label by which a namespace may receive a group's credential is an answer, too: who sets it may approve for that group. So is an annotation on a
+//! request that orders its credentials to be replaced ([`ROTATE`]), which says by whom it is. Who may write one may change no more of a request: what
+//! keeps it until its credentials have ended (finalizers, owners) is the records' keeper's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tenure_api::access::{GROUP, GROUP_LABEL_PREFIX, REQUESTED_BY};
+use tenure_api::access::{
+    GROUP, GROUP_LABEL_PREFIX, LEAK_PREFIX, LONGEST_ORDER, REQUESTED_BY, ROTATE, ROTATE_PREFIX, name_target,
+};
 use tenure_api::text;
 
 use super::managed::is_free;
@@ -23,6 +27,8 @@ pub(super) const VOUCHED_PREFIX: &str = "gitlab:";
 pub(super) const MOST_TARGETS: usize = 16;
 /// What only the controllers write, as a whole.
 pub(super) const RECORDS: [&str; 2] = ["fluxaccessrequests", "fluxaccesstargets"];
+/// What keeps one of these until all is done that it stands for.
+const UPKEEP: [&str; 2] = ["/metadata/finalizers", "/metadata/ownerReferences"];
 /// What anybody may write whom RBAC lets, but for its status.
 pub(super) const OTHERS: [&str; 4] = [
     "accessproviders",
@@ -50,7 +56,11 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     }
     match (resource.name, resource.subresource) {
         (_, "status") => judge_record(case, "status"),
-        (name, "") if RECORDS.contains(&name) => judge_record(case, "spec"),
+        (name, "") if RECORDS.contains(&name) => {
+            judge_record(case, "spec")?;
+            judge_upkeep(case)?;
+            judge_orders(case)
+        }
         ("fluxaccesses", "") => {
             note_author(case, findings);
             Ok(())
@@ -96,6 +106,70 @@ fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
         format!(
             "leave it to Tenure's controllers (verb {RECORD} on fluxaccesstargets); answer requests by a FluxAccessGrant"
         ),
+    )
+}
+
+/// What keeps a record until all is done that it stands for.
+fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
+    let request = case.request;
+    let is_kept = |path: &str| read(request.object, path) == read(request.old_object, path);
+    let is_same = request.operation != Operation::Update || UPKEEP.iter().all(|path| is_kept(path));
+    if is_same || is_free(case) || case.may(&Question::about_target(RECORD, "")) {
+        return Ok(());
+    }
+    refuse(
+        format!(
+            "{} may not change finalizers and owners of {}",
+            request.actor.user, request.resource.name
+        ),
+        "leave them to Tenure's controllers, which take them off once what was made has ended at the host".to_owned(),
+    )
+}
+
+/// Orders to replace a credential before it is due.
+fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
+    let request = case.request;
+    if is_free(case) {
+        return Ok(());
+    }
+    let list = |object: Option<&Value>| -> BTreeMap<String, String> {
+        let annotations = read(object, "/metadata/annotations").and_then(Value::as_object);
+        let orders = annotations.into_iter().flatten();
+        let orders = orders.filter(|(key, _)| *key == ROTATE || key.starts_with(ROTATE_PREFIX));
+        orders
+            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+            .collect()
+    };
+    let (old, new) = (list(request.old_object), list(request.object));
+    if old == new {
+        return Ok(());
+    }
+    // Whose a stored request is can't be changed by who orders.
+    let of = request.old_object.or(request.object);
+    let id = read(of, "/spec/target/id").and_then(Value::as_u64).unwrap_or_default();
+    let target = name_target(text_at(of, "/spec/provider"), id);
+    let user = request.actor.user;
+    if !case.may(&Question::about_target(APPROVE, &target)) {
+        return refuse(
+            format!(
+                "{user} may not order credentials of {} to be replaced",
+                text::visible_line(&target)
+            ),
+            format!("let somebody do it who may (verb {APPROVE} on fluxaccesstargets of that name)"),
+        );
+    }
+    let author = format!("by: {user}\n");
+    let is_own = |value: &String| {
+        let begin = value.strip_prefix(LEAK_PREFIX).unwrap_or(value);
+        begin.starts_with(&author) && value.chars().count() <= LONGEST_ORDER && !user.contains('\n')
+    };
+    let is_new = |(key, value): &(&String, &String)| old.get(*key) != Some(*value);
+    if new.iter().filter(is_new).all(|(_, value)| is_own(value)) {
+        return Ok(());
+    }
+    refuse(
+        format!("an order begins with the line by: {user}, who writes it, and has {LONGEST_ORDER} characters at most"),
+        "tenure access rotate writes one".to_owned(),
     )
 }
 

@@ -1,7 +1,9 @@
 //! Who answers for access to hosts of repositories, and who keeps the records of it, by the authorizer alone. Where nobody writes who asks, a FluxAccess that
 //! doesn't say it rightly is refused.
 
-use tenure_api::access::{GROUP, GROUP_LABEL_PREFIX, REQUESTED_BY, TARGETS};
+use tenure_api::access::{
+    GROUP, GROUP_LABEL_PREFIX, LEAK_PREFIX, LONGEST_ORDER, REQUESTED_BY, ROTATE, ROTATE_PREFIX, TARGETS,
+};
 
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
@@ -151,6 +153,82 @@ fn records() -> Policy {
     }
 }
 
+/// Orders to replace a credential before it is due, and what keeps a record until all is done that it stands for.
+fn orders(platform: &str) -> Policy {
+    let of = |object: &str| format!("({object} == null ? {{}} : {object}.?metadata.?annotations.orValue({{}}))");
+    let kept =
+        |field: &str| format!("object.?metadata.?{field}.orValue([]) == oldObject.?metadata.?{field}.orValue([])");
+    let is_order = format!("(key == {} || key.startsWith({}))", quote(ROTATE), quote(ROTATE_PREFIX));
+    let begins = |leak: &str| format!("variables.after[key].startsWith('{leak}by: ' + {USER} + '\\n')");
+    Policy {
+        conditions: super::facts::not_free(platform).to_vec(),
+        variables: vec![
+            variable("before", of("oldObject")),
+            variable("after", of("object")),
+            variable(
+                "written",
+                format!(
+                    "variables.after.filter(key, {is_order} && (!(key in variables.before) || variables.before[key] != variables.after[key]))"
+                ),
+            ),
+            variable(
+                "removed",
+                format!("variables.before.filter(key, {is_order} && !(key in variables.after))"),
+            ),
+            variable("stored", "oldObject == null ? object : oldObject"),
+            variable(
+                "target",
+                "string(variables.stored.?spec.?provider.orValue('')) + '-' + string(variables.stored.?spec.?target.?id.orValue(0))",
+            ),
+        ],
+        validations: vec![
+            check(
+                format!(
+                    "request.operation != 'UPDATE' || ({} && {}) || {}",
+                    kept("finalizers"),
+                    kept("ownerReferences"),
+                    may(&quote(RECORD), None)
+                ),
+                (
+                    "{} may not change finalizers and owners of {}",
+                    &[USER, "request.resource.resource"],
+                ),
+                quote(
+                    "leave them to Tenure's controllers, which take them off once what was made has ended at the host",
+                ),
+            ),
+            check(
+                format!(
+                    "(variables.written.size() == 0 && variables.removed.size() == 0) || {}",
+                    may(&quote(APPROVE), Some("variables.target"))
+                ),
+                (
+                    "{} may not order credentials of {} to be replaced",
+                    &[USER, "variables.target"],
+                ),
+                quote(&format!(
+                    "let somebody do it who may (verb {APPROVE} on fluxaccesstargets of that name)"
+                )),
+            ),
+            check(
+                format!(
+                    "variables.written.all(key, ({} || {}) && variables.after[key].size() <= {LONGEST_ORDER} && !{USER}.contains('\\n'))",
+                    begins(""),
+                    begins(LEAK_PREFIX)
+                ),
+                (
+                    &format!(
+                        "an order begins with the line by: {{}}, who writes it, and has {LONGEST_ORDER} characters at most"
+                    ),
+                    &[USER],
+                ),
+                quote("tenure access rotate writes one"),
+            ),
+        ],
+        ..policy("access-orders", vec![about(RECORDS.to_vec())])
+    }
+}
+
 /// Who asks.
 fn askers() -> Policy {
     let author = |object: &str| {
@@ -218,6 +296,6 @@ fn labels(platform: &str) -> Policy {
     }
 }
 
-pub(super) fn list_policies(platform: &str) -> [Policy; 4] {
-    [answers(), records(), askers(), labels(platform)]
+pub(super) fn list_policies(platform: &str) -> [Policy; 5] {
+    [answers(), records(), orders(platform), askers(), labels(platform)]
 }

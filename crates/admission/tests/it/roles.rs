@@ -1,0 +1,46 @@
+//! What the table's actors may do as far as RBAC goes: everything with what the cases are about, and what their rights say besides.
+
+use serde_json::{Value, json};
+
+use crate::accesses;
+use crate::table::FLUX;
+
+/// The ClusterRole `writes`.
+pub(crate) fn write_all() -> Value {
+    let all = json!(["get", "create", "update", "patch", "delete"]);
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "writes" },
+        "rules": [
+            { "apiGroups": [""], "verbs": all, "resources": [
+                "namespaces", "namespaces/status", "namespaces/finalize", "pods", "pods/ephemeralcontainers", "secrets",
+                "configmaps", "serviceaccounts/token", "persistentvolumeclaims", "services", "services/status"
+            ] },
+            { "apiGroups": ["networking.k8s.io"], "verbs": all, "resources": ["ingresses", "ingresses/status"] },
+            { "apiGroups": ["capsule.clastix.io"], "verbs": all, "resources": ["tenants", "tenants/status"] },
+            {
+                "apiGroups": FLUX.map(|(_, version, _)| version.split_once('/').unwrap().0),
+                "verbs": all, "resources": FLUX.map(|(_, _, plural)| plural)
+            },
+            { "apiGroups": ["source.toolkit.fluxcd.io"], "verbs": all, "resources": ["ocirepositories/status"] },
+            {
+                "apiGroups": ["tenure.dev"], "verbs": all, "resources": accesses::KINDS.map(|kind| format!("{}/status", accesses::plural_of(kind)))
+            },
+            { "apiGroups": ["cozystack.io"], "verbs": all, "resources": [
+                "packages", "packages/status", "packagesources", "packagesources/status", "packagevalues"
+            ] }
+        ]
+    })
+}
+
+/// `VERB RESOURCE[/NAME]` as a rule.
+pub(crate) fn write_rule(right: &str) -> Value {
+    let (verb, what) = right.split_once(' ').unwrap();
+    let (resource, name) = what
+        .split_once('/')
+        .map_or((what, None), |(resource, name)| (resource, Some(name)));
+    let mut rule = json!({ "apiGroups": ["*"], "resources": [resource], "verbs": [verb] });
+    if let Some(name) = name {
+        rule["resourceNames"] = json!([name]);
+    }
+    rule
+}
