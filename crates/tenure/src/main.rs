@@ -12,6 +12,7 @@ mod allocator;
 mod answers;
 mod artifact_server;
 mod audit_log;
+mod caller;
 mod columns;
 mod commands;
 #[cfg(target_os = "linux")]

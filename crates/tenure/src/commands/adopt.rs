@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::{ObjectView, Tenant};
 use tenure_tenancy::admission::Question;
@@ -15,7 +15,7 @@ use tenure_tenancy::{Realm, Settings, TenantFacts};
 
 use crate::connect::Connect;
 use crate::failure::Failure;
-use crate::{output, resources};
+use crate::{caller, output, resources};
 
 /// Who writes, as managedFields will show it.
 const FIELD_MANAGER: &str = "tenure-adopt";
@@ -182,19 +182,7 @@ impl Cluster {
     /// Where nobody judges what is written, nobody else asks for this right: whoever may patch namespaces and a Tenant's status isn't meant by that alone.
     async fn check_right(&self, tenant: &str) -> Result<(), Failure> {
         let question = Question::about_tenant(ADOPT, tenant);
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": { "resourceAttributes": {
-                "verb": question.verb, "group": question.group, "resource": question.resource, "name": question.name
-            } }
-        });
-        let body = serde_json::to_vec(&review).map_err(|error| Failure::internal(error.to_string()))?;
-        let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
-            .header("content-type", "application/json")
-            .body(body)
-            .map_err(|error| Failure::internal(error.to_string()))?;
-        let answer: Value = self.client.request(request).await?;
-        if ObjectView::of(&answer).is_true("/status/allowed") {
+        if caller::may(&self.client, &question).await? {
             return Ok(());
         }
         Err(

@@ -7,8 +7,6 @@ use std::process::ExitCode;
 use clap::Args;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use serde_json::{Value, json};
-use tenure_api::ObjectView;
 use tenure_api::metadata::{
     CAPSULE_LEASE, CONTROLLER_SERVICE_ACCOUNT, KUSTOMIZE_CONTROLLER_LEASE, NOTIFICATION_CONTROLLER_LEASE,
     PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE,
@@ -25,7 +23,7 @@ use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
 use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
-use crate::{admission_server, allocator, artifact_server, lane_server, output, plain_http, plane};
+use crate::{admission_server, allocator, artifact_server, caller, lane_server, output, plain_http, plane};
 
 /// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
 ///
@@ -258,16 +256,7 @@ async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Fa
 
 /// Who the API server takes the requests of a configuration for.
 pub(crate) async fn ask_who(cluster: &kube::Config) -> Result<String, Failure> {
-    let client = kube::Client::try_from(cluster.clone())?;
-    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-    let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(review.to_string().into_bytes())
-        .map_err(|error| Failure::internal(error.to_string()))?;
-    let answer: Value = client.request(request).await?;
-    Ok(ObjectView::of(&answer)
-        .read_text("/status/userInfo/username")
-        .to_owned())
+    caller::ask_who(&kube::Client::try_from(cluster.clone())?).await
 }
 
 /// Keeps another process from the same folder until what is returned is dropped.

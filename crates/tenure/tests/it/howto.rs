@@ -147,6 +147,74 @@ fn namespaces_that_are_there_already_become_a_tenants() {
     }
 }
 
+/// The owner of a project, on a cluster where policies judge and nobody reconciles: the request is written here as the controllers make it.
+#[tokio::test]
+async fn the_owner_of_a_project_answers_who_asks() {
+    if !has_program("kubectl") {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("cluster");
+    let _up = crate::process::Up::start(&data, &["--bare"]);
+    let kubeconfig = data.join("kubeconfig");
+    let installed = crate::process::tenure(&["install", "--without-deployment"])
+        .env("KUBECONFIG", &kubeconfig)
+        .output()
+        .unwrap();
+    assert!(installed.status.success(), "{installed:?}");
+    for object in tenure_tenancy::admission::policy::list_policies("tenure-system") {
+        let plural = match object["kind"].as_str().unwrap() {
+            "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
+            _ => "validatingadmissionpolicybindings",
+        };
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
+        crate::commands::apply(&data, object.clone(), &path).await;
+    }
+    let mut spec: tenure_api::access::FluxAccessRequestSpec = serde_json::from_value(serde_json::json!({
+        "provider": "work", "target": {"scope": "project", "id": 42, "path": "group-1/a"}, "role": "read_repository", "rotate": "30d",
+        "secretName": "gitlab-flux-token", "namespaces": ["team-a", "new-*"], "serviceAccounts": ["flux"],
+        "askedIn": {"kind": "FluxAccess", "namespace": "team-a", "name": "apps"}, "requestedBy": "alice", "clusterUid": "c0ffee00-1", "specHash": ""
+    }))
+    .unwrap();
+    spec.spec_hash = tenure_planner::access::request::hash_spec(&spec);
+    let name = tenure_planner::access::request::name_request(&spec);
+    let request = serde_json::json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessRequest",
+        "metadata": {"name": name, "namespace": "tenure-system"}, "spec": spec});
+    let path = format!("/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests/{name}");
+    crate::commands::apply(&data, request, &path).await;
+    // Hers.
+    let mut hers = kube::config::Kubeconfig::read_from(&kubeconfig).unwrap();
+    for named in &mut hers.auth_infos {
+        named.auth_info.as_mut().unwrap().impersonate = Some("olga".to_owned());
+    }
+    let file = folder.path().join("olga.kubeconfig");
+    std::fs::write(file, serde_json::to_string(&hers).unwrap()).unwrap();
+    let said = run_script(
+        folder.path(),
+        &shell_blocks(&read_page("answer-access-requests.md")),
+        |command| {
+            command.env("KUBECONFIG", &kubeconfig);
+        },
+    );
+    for words in [
+        "yes\n",
+        "Pending",
+        "asked by     alice, in FluxAccess team-a/apps",
+        ": approved",
+        "Approved",
+        "ordered      all namespaces by olga",
+        "as it has leaked: a laptop was stolen",
+        ": deleted",
+        "not delivered",
+        ": denied",
+        "denied\n",
+    ] {
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+}
+
 /// The customizer in both profiles, off, on and taken away, as the page says, with the repository that stands in the docs.
 #[test]
 fn the_platform_is_tuned_from_a_repository() {

@@ -12,6 +12,7 @@
     reason = "tests may panic, and share what starts processes with others"
 )]
 
+mod access;
 mod admission;
 mod adopt;
 mod artifacts;

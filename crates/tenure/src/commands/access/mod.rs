@@ -1,8 +1,15 @@
-//! `tenure access`: credentials for Git and registries. Owns which verbs there are. Refuses to decide: what a credential is and how it stands is
-//! `tenure_planner::access`'s to say.
+//! `tenure access`: credentials for Git and registries. Owns which verbs there are. Refuses to decide: what a credential is and how a request stands is
+//! `tenure_planner::access`'s to say, and who may answer one, the API server's.
 
+mod answer;
 mod audit;
+mod form;
+mod list;
+mod look;
+mod rotate;
+mod show;
 mod survey;
+mod why;
 
 use std::process::ExitCode;
 
@@ -10,7 +17,7 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
 
-/// Credentials for Git and registries: which ones are used, how old they are, who may read them.
+/// Credentials for Git and registries: what is asked for, who lets it through, which ones are used, how old they are, who may read them.
 #[derive(Debug, Args)]
 pub(crate) struct Command {
     #[command(subcommand)]
@@ -19,12 +26,26 @@ pub(crate) struct Command {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    List(list::List),
+    Show(show::Show),
+    Approve(answer::Approve),
+    Deny(answer::Deny),
+    Revoke(answer::Revoke),
+    Rotate(rotate::Rotate),
+    Why(why::Why),
     Audit(audit::Audit),
 }
 
 impl Command {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         match &self.what {
+            What::List(list) => list.run().await,
+            What::Show(show) => show.run().await,
+            What::Approve(approve) => approve.run().await,
+            What::Deny(deny) => deny.run().await,
+            What::Revoke(revoke) => revoke.run().await,
+            What::Rotate(rotate) => rotate.run().await,
+            What::Why(why) => why.run().await,
             What::Audit(audit) => audit.run().await,
         }
     }

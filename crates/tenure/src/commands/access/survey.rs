@@ -37,9 +37,9 @@ pub(super) struct Survey {
 }
 
 /// What the cluster gives: it is listed once.
-struct OfCluster {
+pub(super) struct OfCluster {
     roles: Roles,
-    bindings: Result<Bindings, String>,
+    pub(super) bindings: Result<Bindings, String>,
 }
 
 impl Survey {
@@ -141,16 +141,28 @@ async fn take_inventory(
     Ok(inventory)
 }
 
-fn write_object(plural: &str, name: &Named) -> String {
+pub(super) fn write_object(plural: &str, name: &Named) -> String {
     let (namespace, name) = (resources::encode(&name.namespace), resources::encode(&name.name));
     format!("/api/v1/namespaces/{namespace}/{plural}/{name}")
 }
 
-async fn list_of_cluster(client: &kube::Client) -> OfCluster {
+pub(super) async fn list_of_cluster(client: &kube::Client) -> OfCluster {
     let roles = list_roles(client, &format!("{RBAC}/clusterroles"), MOST_OF_CLUSTER).await;
     let path = format!("{RBAC}/clusterrolebindings");
     let bindings = list_bindings(client, &path, MOST_OF_CLUSTER, (&Roles::default(), &roles)).await;
     OfCluster { roles, bindings }
+}
+
+/// What a namespace gives by its RoleBindings.
+pub(super) async fn list_of_namespace(
+    client: &kube::Client,
+    namespace: &str,
+    cluster: &OfCluster,
+) -> Result<Bindings, String> {
+    let base = format!("{RBAC}/namespaces/{}", resources::encode(namespace));
+    let roles = list_roles(client, &format!("{base}/roles"), MOST_OF_NAMESPACE).await;
+    let path = format!("{base}/rolebindings");
+    list_bindings(client, &path, MOST_OF_NAMESPACE, (&roles, &cluster.roles)).await
 }
 
 async fn list_roles(client: &kube::Client, path: &str, most: usize) -> Roles {
@@ -186,11 +198,7 @@ async fn look_at_namespace(
     secrets: Vec<(&Named, &Usage)>,
     (cluster, now): (&OfCluster, Timestamp),
 ) -> Vec<Row> {
-    let base = format!("{RBAC}/namespaces/{}", resources::encode(namespace));
-    let roles = list_roles(client, &format!("{base}/roles"), MOST_OF_NAMESPACE).await;
-    let path = format!("{base}/rolebindings");
-    let own = list_bindings(client, &path, MOST_OF_NAMESPACE, (&roles, &cluster.roles)).await;
-    let own = &own;
+    let own = &list_of_namespace(client, namespace, cluster).await;
     let looks = secrets.into_iter().map(|(secret, usage)| async move {
         Row {
             secret: secret.clone(),

@@ -1,0 +1,62 @@
+//! Who calls a command, and what it may: the questions that the API server answers to everybody about himself. Owns what they look like; refuses to remember an
+//! answer, and to take a right for given that was not asked for.
+
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_tenancy::admission::Question;
+
+use crate::failure::Failure;
+
+/// Who the API server takes the requests of a client for.
+pub(crate) async fn ask_who(client: &kube::Client) -> Result<String, Failure> {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let answer = post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
+    Ok(ObjectView::of(&answer)
+        .read_text("/status/userInfo/username")
+        .to_owned())
+}
+
+/// Whether who calls may do something.
+pub(crate) async fn may(client: &kube::Client, question: &Question<'_>) -> Result<bool, Failure> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": describe(question) }
+    });
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    Ok(ObjectView::of(&post(client, path, &review).await?).is_true("/status/allowed"))
+}
+
+/// Whether a ServiceAccount may do something. It takes the right to ask about others.
+pub(crate) async fn may_account(
+    client: &kube::Client,
+    (namespace, name): (&str, &str),
+    question: &Question<'_>,
+) -> Result<bool, Failure> {
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{namespace}"),
+        "system:authenticated".to_owned(),
+    ];
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": format!("system:serviceaccount:{namespace}:{name}"), "groups": groups, "resourceAttributes": describe(question)
+        }
+    });
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    Ok(ObjectView::of(&post(client, path, &review).await?).is_true("/status/allowed"))
+}
+
+fn describe(question: &Question<'_>) -> Value {
+    json!({
+        "verb": question.verb, "group": question.group, "resource": question.resource, "namespace": question.namespace, "name": question.name
+    })
+}
+
+async fn post(client: &kube::Client, path: &str, review: &Value) -> Result<Value, Failure> {
+    let request = http::Request::post(path)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(review.to_string().into_bytes())
+        .map_err(|error| Failure::internal(error.to_string()))?;
+    Ok(client.request(request).await?)
+}

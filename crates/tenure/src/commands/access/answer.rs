@@ -1,0 +1,343 @@
+//! `tenure access approve`, `deny` and `revoke`: somebody answers a request, as himself. Owns the questions before it and what is told after. Refuses to decide who
+//! may, which the API server does, and what counts, which `tenure_planner::access::answer` says.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, Period, name_target};
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::text::visible_line;
+use tenure_api::time::Time;
+use tenure_planner::access::answer::{self, Wording};
+use tenure_planner::access::inspection::name_asker;
+use tenure_planner::access::inspection::receivers::Receiver;
+use tenure_planner::access::inspection::{APPROVED, receivers};
+use tenure_tenancy::access::Verdict;
+use tenure_tenancy::admission::Question;
+use tenure_tenancy::admission::rights::{APPROVE, APPROVE_OWN};
+
+use super::form::{Output, Printed, describe};
+use super::look::Look;
+use super::show::list_asked;
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::{caller, confirmation, output};
+
+/// Who writes, as managedFields will show it.
+const FIELD_MANAGER: &str = "tenure-access";
+/// How many namespaces are shown before the question.
+const SHOWN: usize = 10;
+
+/// Let a request through, as you: shows what is asked, and by whom, and asks whether that is meant.
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    /// The FluxAccessRequest.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Why; others read it.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// It counts until then: a day, such as 2027-01-31, or a time, such as 2027-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = read_time)]
+    not_after: Option<Timestamp>,
+    /// Only while the credential is replaced as often as this at least, such as 30d.
+    #[arg(long, value_name = "PERIOD")]
+    max_rotate: Option<Period>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Refuse a request, as you. That wins over every approval of it.
+#[derive(Debug, Args)]
+pub(crate) struct Deny {
+    /// The FluxAccessRequest.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Why; whoever asked reads it.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Take back what lets a request through: its grants are deleted; where a standing grant lets it through, too, a denial is written.
+#[derive(Debug, Args)]
+pub(crate) struct Revoke {
+    /// The FluxAccessRequest.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Why, for the denial; others read it.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What all three have.
+#[derive(Debug, Args)]
+struct How {
+    /// Don't ask.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    form: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// A time, or the beginning of a day.
+fn read_time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(time);
+    }
+    let day = text.parse::<Date>().ok();
+    let begin = day.and_then(|day| day.to_zoned(TimeZone::UTC).ok());
+    begin
+        .map(|begin| begin.timestamp())
+        .ok_or_else(|| "write a day, such as 2027-01-31, or a time, such as 2027-01-31T12:00:00Z".to_owned())
+}
+
+/// Somebody who is about to answer.
+struct Answering {
+    look: Look,
+    request: FluxAccessRequest,
+    user: String,
+}
+
+impl Answering {
+    async fn begin(how: &How, name: &str) -> Result<Self, Failure> {
+        let look = Look::connect(&how.connect).await?;
+        let request = look.find_request(name).await?;
+        let user = caller::ask_who(&look.client).await?;
+        Ok(Self { look, request, user })
+    }
+
+    fn target(&self) -> String {
+        name_target(&self.request.spec.provider, self.request.spec.target.id)
+    }
+
+    /// Says which right is missing before anybody is asked anything. Admission asks again.
+    async fn check_rights(&self) -> Result<(), Failure> {
+        check_approver(&self.look.client, &self.user, &self.target()).await?;
+        let is_own = self.request.spec.requested_by == self.user;
+        if is_own && !caller::may(&self.look.client, &Question::about_target(APPROVE_OWN, "")).await? {
+            return Err(Failure::environment(format!("{} asks for this access himself", self.user)).hint(format!(
+                "let another one answer who may; it takes the verb {APPROVE_OWN} on fluxaccesstargets.tenure.dev to answer what one asks for oneself"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Shows what is answered, and asks.
+    async fn confirm(&self, how: &How, what: &str) -> Result<(), Failure> {
+        let spec = &self.request.spec;
+        let name = self.request.metadata.name.as_deref().unwrap_or_default();
+        output::print_note(format!(
+            "{} FluxAccessRequest {}, as {}:",
+            what,
+            visible_line(name),
+            visible_line(&self.user)
+        ));
+        for line in list_asked(&spec.requested_by, &name_asker(&self.request), spec) {
+            output::print_note(line);
+        }
+        let seen = self.look.see().await;
+        match receivers::list(&seen, &self.request) {
+            Ok(all) => print_receivers(&all),
+            Err(why) => output::print_note(describe("goes to", &format!("isn't known: {why}"))),
+        }
+        let follows = answer::list_consequences(&self.request);
+        if what != APPROVING {
+            print_lines("then", &follows);
+        }
+        match how.yes {
+            true => Ok(()),
+            false => confirmation::ask("--yes does it without a question"),
+        }
+    }
+
+    /// Writes a grant.
+    async fn write(&self, grant: &FluxAccessGrant) -> Result<Value, Failure> {
+        let body = serde_json::to_vec(grant).map_err(|error| Failure::internal(error.to_string()))?;
+        let path = Look::write_path("fluxaccessgrants", None);
+        let request = http::Request::post(format!("{path}?fieldManager={FIELD_MANAGER}"))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(body)
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        Ok(self.look.client.request(request).await?)
+    }
+
+    /// Deletes a grant: that one, and none that has its name meanwhile.
+    async fn delete(&self, name: &str, uid: &str) -> Result<(), Failure> {
+        let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid } });
+        let request = http::Request::delete(Look::write_path("fluxaccessgrants", Some(name)))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(body.to_string().into_bytes())
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        match self.look.client.request::<Value>(request).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether somebody may answer for a target.
+pub(super) async fn check_approver(client: &kube::Client, user: &str, target: &str) -> Result<(), Failure> {
+    if caller::may(client, &Question::about_target(APPROVE, target)).await? {
+        return Ok(());
+    }
+    Err(
+        Failure::environment(format!("{user} may not {APPROVE} for {target}")).hint(format!(
+            "it takes the verb {APPROVE} on fluxaccesstargets.tenure.dev/{target}: ask an administrator for it, or let somebody answer who has it"
+        )),
+    )
+}
+
+const APPROVING: &str = "Approves";
+
+fn print_receivers(all: &[Receiver]) {
+    let lines = all.iter().map(|receiver| match &receiver.why {
+        None => receiver.namespace.clone(),
+        Some(why) => format!("not {}: {why}", receiver.namespace),
+    });
+    print_lines("goes to", &lines.collect::<Vec<_>>());
+}
+
+fn print_lines(title: &str, lines: &[String]) {
+    for line in lines.iter().take(SHOWN) {
+        output::print_note(describe(title, line));
+    }
+    if let Some(more) = lines.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        output::print_note(describe(
+            title,
+            &format!("and {more} more; tenure access show tells all"),
+        ));
+    }
+}
+
+fn name_of(object: &Value) -> String {
+    let name = tenure_api::ObjectView::of(object)
+        .read_text("/metadata/name")
+        .to_owned();
+    visible_line(&name).into_owned()
+}
+
+impl Approve {
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let answering = Answering::begin(&self.how, &self.name).await?;
+        let given = answering.look.list_answers().await;
+        let answers = given.as_answers(&answering.look.now);
+        if let Verdict::Approved(word) = answers.judge(&answering.request) {
+            let is_bounded = self.not_after.is_some() || self.max_rotate.is_some();
+            let said = format!("{} lets it through already ({})", word.by, word.object);
+            if is_bounded && !word.is_standing {
+                return Err(
+                    Failure::negative(format!("{said}, and several grants don't bound each other"))
+                        .hint(format!("tenure access revoke {} first", self.name)),
+                );
+            }
+            output::print_note(visible_line(&said));
+            let told = json!({ "request": self.name, "state": APPROVED, "object": word.object, "by": word.by });
+            self.how.form.print(&told)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let wording = Wording {
+            reason: self.reason.clone(),
+            not_after: self.not_after.map(Time),
+            max_rotate: self.max_rotate,
+        };
+        let grant = answer::approve(&answering.request, &answering.user, wording, answers);
+        let grant = grant.map_err(Failure::negative)?;
+        answering.check_rights().await?;
+        answering.confirm(&self.how, APPROVING).await?;
+        let made = answering.write(&grant).await?;
+        if self.how.form.print(&made)? == Printed::ForPeople {
+            output::print_line(format!("FluxAccessGrant {}: approved", name_of(&made)));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Deny {
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let answering = Answering::begin(&self.how, &self.name).await?;
+        let given = answering.look.list_answers().await;
+        let answers = given.as_answers(&answering.look.now);
+        if let Verdict::Denied(word) = answers.judge(&answering.request) {
+            return Err(Failure::negative(format!(
+                "{} denied it already (FluxAccessGrant {})",
+                word.by, word.object
+            )));
+        }
+        let grant = answer::deny(&answering.request, &answering.user, Some(self.reason.clone()), answers);
+        let grant = grant.map_err(Failure::negative)?;
+        answering.check_rights().await?;
+        answering.confirm(&self.how, "Denies").await?;
+        let made = answering.write(&grant).await?;
+        if self.how.form.print(&made)? == Printed::ForPeople {
+            output::print_line(format!("FluxAccessGrant {}: denied", name_of(&made)));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Revoke {
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let answering = Answering::begin(&self.how, &self.name).await?;
+        let given = answering.look.list_answers().await;
+        let answers = given.as_answers(&answering.look.now);
+        let revocation = answer::revoke(&answering.request, &answering.user, self.reason.clone(), answers);
+        let revocation = revocation.map_err(Failure::negative)?;
+        if revocation.denial.is_some() {
+            answering.check_rights().await?;
+        }
+        answering.confirm(&self.how, "Revokes").await?;
+        let mut done = Vec::new();
+        // The denial comes first: whatever happens then, the request isn't let through.
+        let mut denial = None;
+        if let Some(grant) = &revocation.denial {
+            let made = name_of(&answering.write(grant).await?);
+            let standing = revocation.standing.as_deref().unwrap_or_default();
+            done.push(format!(
+                "FluxAccessGrant {made}: denied, as FluxAccessStandingGrant {standing} lets it through and is for others, too"
+            ));
+            denial = Some(made);
+        }
+        for (name, uid) in &revocation.deleted {
+            answering.delete(name, uid).await?;
+            done.push(format!("FluxAccessGrant {name}: deleted"));
+        }
+        let follows = answer::list_consequences(&answering.request);
+        let deleted: Vec<&String> = revocation.deleted.iter().map(|(name, _)| name).collect();
+        let told = json!({
+            "request": self.name, "namespace": PLATFORM_NAMESPACE, "deleted": deleted, "denial": denial, "standing": revocation.standing, "follows": follows
+        });
+        if self.how.form.print(&told)? == Printed::ForPeople {
+            for line in done.iter().chain(&follows) {
+                output::print_line(visible_line(line));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_its_beginning() {
+        let read = |text: &str| read_time(text).map(|time| time.to_string());
+        assert_eq!(read("2027-01-31").as_deref(), Ok("2027-01-31T00:00:00Z"));
+        assert_eq!(read("2027-01-31T12:00:00Z").as_deref(), Ok("2027-01-31T12:00:00Z"));
+        assert_eq!(read("2027-01-31T12:00:00+02:00").as_deref(), Ok("2027-01-31T10:00:00Z"));
+        for text in ["", "tomorrow", "2027-02-31", "90d"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

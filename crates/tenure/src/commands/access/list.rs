@@ -1,0 +1,108 @@
+//! `tenure access list`: what is asked for, and how it stands. Owns the columns.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tenure_api::text::visible_line;
+use tenure_planner::access::inspection::rows::{self, Row};
+use tenure_planner::access::inspection::{APPROVED, DENIED, PENDING, REVOKED};
+
+use super::form::{Output, Printed};
+use super::look::Look;
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::output;
+
+/// List what is asked for: how it stands, the project or group, the role, who asks, for which namespaces, since when, and when a credential is replaced next.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only those that stand so.
+    #[arg(long, value_enum, value_name = "STATE")]
+    state: Option<Wanted>,
+    /// Only those of a Tenant.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
+    #[command(flatten)]
+    form: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Wanted {
+    /// Nobody has answered.
+    Pending,
+    /// Somebody let it through.
+    Approved,
+    /// Somebody refused it.
+    Denied,
+    /// It was let through, and isn't any more.
+    Revoked,
+}
+
+impl Wanted {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pending => PENDING,
+            Self::Approved => APPROVED,
+            Self::Denied => DENIED,
+            Self::Revoked => REVOKED,
+        }
+    }
+}
+
+impl List {
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let look = Look::connect(&self.connect).await?;
+        let seen = look.see().await;
+        let mut rows = rows::list(&seen).map_err(|why| {
+            Failure::environment(format!("requests can't be listed: {why}"))
+                .hint("of what a tenant asked, its own objects tell: tenure get fluxaccesses -n NAMESPACE")
+        })?;
+        rows.retain(|row| self.state.is_none_or(|state| row.state.word == state.word()));
+        rows.retain(|row| self.tenant.is_none() || row.tenant == self.tenant);
+        if self.form.print(&json!({ "requests": rows }))? == Printed::AsData {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if rows.is_empty() {
+            output::print_note("nobody asks for anything");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let headers = [
+            "name",
+            "state",
+            "target",
+            "path",
+            "role",
+            "by",
+            "namespaces",
+            "since",
+            "next rotation",
+            "ready",
+        ];
+        let headers: Vec<String> = headers.map(str::to_owned).to_vec();
+        let rows = rows.iter().map(|row| {
+            let cells = write_cells(row);
+            cells.iter().map(|cell| visible_line(cell).into_owned()).collect()
+        });
+        output::print_line(output::table(&headers, rows.collect()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn write_cells(row: &Row) -> [String; 10] {
+    let time = |time: Option<&tenure_api::time::Time>| time.map(|time| time.0.to_string()).unwrap_or_default();
+    [
+        row.name.clone(),
+        row.state.word.clone(),
+        row.target.clone(),
+        row.path.clone(),
+        row.role.clone(),
+        row.requested_by.clone(),
+        row.namespaces.join(","),
+        time(row.since.as_ref()),
+        time(row.next_rotation.as_ref()),
+        row.ready.clone().unwrap_or_default(),
+    ]
+}

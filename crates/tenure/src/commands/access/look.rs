@@ -1,0 +1,205 @@
+//! What these commands look at, with the rights of whoever calls them. Owns where it is, and how much of it is read. Refuses to take what may not be looked at
+//! for what isn't there, and to stop where one part may not.
+
+use std::future::Future;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, FluxAccessStandingGrant};
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::time::Time;
+use tenure_api::{ObjectMeta, Tenant};
+use tenure_planner::access::answer::Answers;
+use tenure_planner::access::inspection::receivers::Surrounding;
+use tenure_planner::access::inspection::{Looked, Seen};
+use tenure_tenancy::access::ReceivingNamespace;
+use tenure_tenancy::{NamespaceFacts, Realm, Settings, TenantFacts};
+
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::output;
+use crate::pages::{self, Refusal};
+use crate::resources::encode;
+
+/// The most objects of a kind that are read.
+const MOST: usize = 20_000;
+const JSON: &str = "application/json";
+/// Where the kinds of access are served.
+const ROOT: &str = "/apis/tenure.dev/v1alpha1";
+
+/// A cluster, as whoever calls.
+pub(super) struct Look {
+    pub(super) client: kube::Client,
+    pub(super) now: Time,
+}
+
+impl Look {
+    pub(super) async fn connect(connect: &Connect) -> Result<Self, Failure> {
+        Ok(Self {
+            client: connect.client().await?,
+            now: Time(jiff::Timestamp::now()),
+        })
+    }
+
+    /// The path of a collection in the platform namespace, or of an object there.
+    pub(super) fn write_path(plural: &str, name: Option<&str>) -> String {
+        let name = name.map(|name| format!("/{}", encode(name))).unwrap_or_default();
+        format!("{ROOT}/namespaces/{PLATFORM_NAMESPACE}/{plural}{name}")
+    }
+
+    /// The path of a FluxAccess, and of a FluxAccessTarget.
+    pub(super) fn write_asked(namespace: &str, name: &str) -> String {
+        format!("{ROOT}/namespaces/{}/fluxaccesses/{}", encode(namespace), encode(name))
+    }
+
+    pub(super) fn write_target(name: &str) -> String {
+        format!("{ROOT}/fluxaccesstargets/{}", encode(name))
+    }
+
+    /// All FluxAccess objects of the cluster, or of one namespace where not all may be listed.
+    pub(super) async fn list_asked<T: DeserializeOwned>(&self, namespace: &str) -> Looked<Vec<T>> {
+        match self.list(&format!("{ROOT}/fluxaccesses")).await {
+            Ok(all) => Ok(all),
+            Err(_) => {
+                let path = format!("{ROOT}/namespaces/{}/fluxaccesses", encode(namespace));
+                self.list(&path).await
+            }
+        }
+    }
+
+    /// The objects of a collection that can be read as what they are.
+    async fn list<T: DeserializeOwned>(&self, path: &str) -> Looked<Vec<T>> {
+        let mut found = Vec::new();
+        let is_whole = pages::visit(&self.client, path, (JSON, MOST), |object| {
+            found.extend(serde_json::from_value(object));
+        });
+        match is_whole.await {
+            Ok(true) => Ok(found),
+            Ok(false) => Err(format!("there are more than {MOST}, which is more than is read")),
+            Err(Refusal::Absent) => {
+                Err("this cluster doesn't serve the kind: access to hosts isn't installed here".to_owned())
+            }
+            Err(refusal) => Err(refusal.to_string()),
+        }
+    }
+
+    /// An object; none if it isn't there.
+    pub(super) async fn find<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Looked<Option<T>> {
+        match pages::read_object(&self.client, path, accept).await {
+            Ok(object) => match serde_json::from_value(object) {
+                Ok(object) => Ok(Some(object)),
+                Err(_) => Err("it can't be read as what it is".to_owned()),
+            },
+            Err(Refusal::Absent) => Ok(None),
+            Err(refusal) => Err(refusal.to_string()),
+        }
+    }
+
+    /// The request that somebody names.
+    pub(super) async fn find_request(&self, name: &str) -> Result<FluxAccessRequest, Failure> {
+        let path = Self::write_path("fluxaccessrequests", Some(name));
+        match self.find(&path, JSON).await {
+            Ok(Some(request)) => Ok(request),
+            Ok(None) => Err(Failure::negative(format!(
+                "there is no FluxAccessRequest {name} in namespace {PLATFORM_NAMESPACE}"
+            ))
+            .hint("tenure access list shows those that there are")),
+            Err(why) => Err(Failure::environment(format!("FluxAccessRequest {name}: {why}"))),
+        }
+    }
+
+    /// All that is told from.
+    pub(super) async fn see(&self) -> Seen {
+        let of = |plural: &str| Self::write_path(plural, None);
+        let paths = [
+            "fluxaccessrequests",
+            "fluxaccessgrants",
+            "fluxaccessstandinggrants",
+            "accessproviders",
+        ]
+        .map(of);
+        let [requests, grants, standing, providers] = &paths;
+        Seen {
+            requests: self.list(requests).await,
+            grants: self.list(grants).await,
+            standing: self.list(standing).await,
+            providers: self.list(providers).await,
+            surrounding: self.look_around().await,
+            platform: PLATFORM_NAMESPACE.to_owned(),
+            now: self.now.clone(),
+        }
+    }
+
+    async fn look_around(&self) -> Looked<Surrounding> {
+        let namespaces = self.list::<Value>("/api/v1/namespaces").await;
+        let namespaces = namespaces.map_err(|why| format!("namespaces: {why}"))?;
+        let tenants = self.list::<Tenant>("/apis/capsule.clastix.io/v1beta2/tenants").await;
+        let tenants = tenants.map_err(|why| format!("Tenants: {why}"))?;
+        let mut surrounding = Surrounding {
+            realm: Realm {
+                settings: Settings {
+                    platform_namespace: PLATFORM_NAMESPACE.to_owned(),
+                    is_guarded: true,
+                    ..Settings::default()
+                },
+                tenants: tenants.iter().map(TenantFacts::from).collect(),
+                ..Realm::default()
+            },
+            namespaces: Vec::new(),
+        };
+        for mut namespace in namespaces {
+            let metadata = namespace.get_mut("metadata").map(Value::take).unwrap_or_default();
+            let Ok(metadata) = serde_json::from_value::<ObjectMeta>(metadata) else {
+                continue;
+            };
+            surrounding.realm.namespaces.push(NamespaceFacts::from(&metadata));
+            surrounding.namespaces.push(ReceivingNamespace {
+                is_deleting: metadata.deletion_timestamp.is_some(),
+                name: metadata.name.unwrap_or_default(),
+                labels: metadata.labels.unwrap_or_default(),
+            });
+        }
+        Ok(surrounding)
+    }
+
+    /// The answers that there are, for who gives another one. What may not be read is said, and taken for nothing: the controllers see it all the same.
+    pub(super) async fn list_answers(&self) -> Given {
+        Given {
+            grants: note("grants", self.list(&Self::write_path("fluxaccessgrants", None))).await,
+            standing: note(
+                "standing grants",
+                self.list(&Self::write_path("fluxaccessstandinggrants", None)),
+            )
+            .await,
+        }
+    }
+}
+
+async fn note<T>(what: &str, list: impl Future<Output = Looked<Vec<T>>>) -> Vec<T> {
+    match list.await {
+        Ok(list) => list,
+        Err(why) => {
+            output::print_note(format!(
+                "note: {what} could not be read, so what they say isn't known here: {why}"
+            ));
+            Vec::new()
+        }
+    }
+}
+
+/// Answers that were given.
+pub(super) struct Given {
+    grants: Vec<FluxAccessGrant>,
+    standing: Vec<FluxAccessStandingGrant>,
+}
+
+impl Given {
+    pub(super) fn as_answers<'a>(&'a self, now: &'a Time) -> Answers<'a> {
+        Answers {
+            grants: &self.grants,
+            standing: &self.standing,
+            platform: PLATFORM_NAMESPACE,
+            now,
+        }
+    }
+}

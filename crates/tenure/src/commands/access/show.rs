@@ -1,0 +1,258 @@
+//! `tenure access show`: all about one request. Owns how it is printed. Refuses values, which nothing that it is given has.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use futures::StreamExt as _;
+use tenure_api::access::FluxAccessRequest;
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::text::visible_line;
+use tenure_api::time::Time;
+use tenure_planner::access::audit::{Named, find_other_readers};
+use tenure_planner::access::inspection::Seen;
+use tenure_planner::access::inspection::detail::{self, Credential, Detail, One, OtherReaders, Told};
+use tenure_planner::access::inspection::receivers;
+
+use super::form::{Output, Printed, describe, join};
+use super::look::Look;
+use super::survey;
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::output;
+
+/// In how many namespaces it is asked who reads the Secret, and how many are looked at at once.
+const MOST_READ: usize = 50;
+const AT_ONCE: usize = 4;
+/// How many lines of a kind are printed for people; data have all.
+const SHOWN: usize = 20;
+
+/// Show all about a request: what is asked for, who would receive it and who else can read it, the credentials that were made, and what happened.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The FluxAccessRequest.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    form: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Show {
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let look = Look::connect(&self.connect).await?;
+        let request = look.find_request(&self.name).await?;
+        let seen = look.see().await;
+        let readers = find_readers(&look, &seen, &request).await;
+        let told = detail::describe(&seen, &request, readers);
+        if self.form.print(&told)? == Printed::ForPeople {
+            print(&told);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Asks RBAC, in the namespaces that have the Secret or would.
+async fn find_readers(look: &Look, seen: &Seen, request: &FluxAccessRequest) -> Vec<OtherReaders> {
+    let ledgers = request.status.iter().flat_map(|status| &status.credentials);
+    let mut names: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
+    if let Ok(receivers) = receivers::list(seen, request) {
+        let receiving = receivers.into_iter().filter(|receiver| receiver.receives);
+        names.extend(receiving.map(|receiver| receiver.namespace));
+    }
+    names.sort_unstable();
+    names.dedup();
+    names.truncate(MOST_READ);
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let cluster = survey::list_of_cluster(&look.client).await;
+    let provider = seen.providers.iter().flatten();
+    let mut provider = provider.filter(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
+    let writer = provider
+        .next()
+        .and_then(|one| one.spec.writer_service_account_name.as_ref());
+    let others: Vec<String> = writer
+        .map(|writer| format!("system:serviceaccount:{PLATFORM_NAMESPACE}:{writer}"))
+        .into_iter()
+        .collect();
+    let (cluster, others) = (&cluster, &others);
+    let looks = names.into_iter().map(|namespace| async move {
+        let own = survey::list_of_namespace(&look.client, &namespace, cluster).await;
+        let secret = Named {
+            namespace: namespace.clone(),
+            name: request.spec.secret_name.clone(),
+        };
+        let meant = (request.spec.service_accounts.as_slice(), others.as_slice());
+        OtherReaders::of(&namespace, find_other_readers(&secret, meant, &own, &cluster.bindings))
+    });
+    futures::stream::iter(looks).buffered(AT_ONCE).collect().await
+}
+
+/// Lines, with how many more there are.
+fn print_all(title: &str, lines: &[String]) {
+    for line in lines.iter().take(SHOWN) {
+        output::print_line(describe(title, line));
+    }
+    if let Some(more) = lines.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        output::print_line(describe(title, &format!("and {more} more; -o json has all")));
+    }
+}
+
+fn print(told: &Detail) {
+    let (row, spec) = (&told.row, &told.spec);
+    output::print_line(format!(
+        "{}  {}",
+        output::bold(&visible_line(&row.name)),
+        visible_line(&row.state.word)
+    ));
+    let line = |title: &str, text: &str| output::print_line(describe(title, text));
+    if let Some(answer) = &row.state.answer {
+        let until = answer.not_after.as_ref().map(|end| format!(", until {}", end.0));
+        let reason = answer.reason.as_ref().map(|reason| format!(": {reason}"));
+        line(
+            "answered",
+            &format!(
+                "by {} ({}{}){}",
+                answer.by,
+                answer.object,
+                until.unwrap_or_default(),
+                reason.unwrap_or_default()
+            ),
+        );
+    }
+    print_all("note", &row.state.notes);
+    print_asked(&row.requested_by, &row.asked_in, spec);
+    line("hash", &told.spec_hash);
+    if !told.hash_matches {
+        line(
+            "",
+            "which is not what the request says of itself: somebody else than the controllers wrote it",
+        );
+    }
+    if let Some(ready) = &row.ready {
+        line("ready", &format!("{ready}: {}", row.message));
+    }
+    match &told.receivers {
+        Told::Unknown { unknown } => line("would go to", &format!("isn't known: {unknown}")),
+        Told::Known { known } => {
+            let lines = known.iter().map(|receiver| match &receiver.why {
+                None => receiver.namespace.clone(),
+                Some(why) => format!("not {}: {why}", receiver.namespace),
+            });
+            print_all("would go to", &lines.collect::<Vec<_>>());
+        }
+    }
+    for readers in &told.readers {
+        for (title, found) in [("read also", &readers.by_namespace), ("cluster", &readers.by_cluster)] {
+            match found {
+                Told::Unknown { unknown } => line(
+                    title,
+                    &format!("{}: who may read it isn't known: {unknown}", readers.namespace),
+                ),
+                Told::Known { known } => {
+                    let lines = known
+                        .iter()
+                        .map(|other| format!("{}: {} {} ({})", readers.namespace, other.who, other.way, other.binding));
+                    print_all(title, &lines.collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+    for credential in &told.ledger {
+        line("credential", &tell(credential));
+    }
+    for order in &told.orders {
+        let place = order.namespace.as_deref().unwrap_or("all namespaces");
+        let leak = if order.is_leak { ", as it has leaked" } else { "" };
+        line(
+            "ordered",
+            &format!("{place} by {} at {}{leak}: {}", order.by, order.at, order.cause),
+        );
+    }
+    for entry in &told.history {
+        let place = entry.namespace.as_deref().map(|namespace| format!(" in {namespace}"));
+        let id = entry.id.map(|id| format!(", number {id}"));
+        line(
+            "history",
+            &format!(
+                "{} {} {}{}{} {}",
+                entry.at.0,
+                entry.actor,
+                entry.action,
+                place.unwrap_or_default(),
+                id.unwrap_or_default(),
+                entry.cause
+            ),
+        );
+    }
+}
+
+/// What is asked for, as everybody sees it before he answers.
+pub(super) fn list_asked(
+    requested_by: &str,
+    asked_in: &str,
+    spec: &tenure_api::access::FluxAccessRequestSpec,
+) -> Vec<String> {
+    let target = tenure_api::access::name_target(&spec.provider, spec.target.id);
+    let strict = if spec.strict { ", strict" } else { "" };
+    let images = if spec.image_pull_secrets {
+        ", and fetch images with it"
+    } else {
+        ""
+    };
+    let readers = join(&spec.service_accounts, "whoever RBAC lets");
+    vec![
+        describe("asked by", &format!("{requested_by}, in {asked_in}")),
+        describe(
+            "target",
+            &format!("{} {target}, {}", spec.target.scope, spec.target.path),
+        ),
+        describe("role", &spec.role),
+        describe("rotate", &spec.rotate),
+        describe(
+            "Secret",
+            &format!("{} in {}", spec.secret_name, spec.namespaces.join(", ")),
+        ),
+        describe("read by", &format!("{readers}{images}{strict}")),
+    ]
+}
+
+fn print_asked(requested_by: &str, asked_in: &str, spec: &tenure_api::access::FluxAccessRequestSpec) {
+    list_asked(requested_by, asked_in, spec)
+        .iter()
+        .for_each(output::print_line);
+}
+
+fn tell(credential: &Credential) -> String {
+    let at = |time: Option<&Time>| time.map(|time| time.0.to_string());
+    let one = |one: &One| {
+        let number = one.id.map_or_else(|| one.name.clone(), |id| format!("number {id}"));
+        let fingerprint: String = one.fingerprint.chars().take(16).collect();
+        format!(
+            "{number}, {} days old, fingerprint {fingerprint}",
+            one.age_seconds / 86_400
+        )
+    };
+    let mut parts = vec![format!("{}: {}", credential.namespace, credential.phase)];
+    if let Some(current) = &credential.current {
+        parts.push(one(current));
+        if let Some(end) = at(current.expires_at.as_ref()) {
+            parts.push(format!("ends {end}"));
+        }
+        parts.push(match at(current.verified_at.as_ref()) {
+            Some(at) => format!("seen in use {at}"),
+            None => "not seen in use yet".to_owned(),
+        });
+    }
+    if let Some(next) = at(credential.next_rotation.as_ref()) {
+        parts.push(format!("replaced {next}"));
+    }
+    for old in &credential.retiring {
+        let end = at(old.retire_at.as_ref()).map(|at| format!(", revoked {at}"));
+        parts.push(format!("retiring {}{}", one(old), end.unwrap_or_default()));
+    }
+    parts.extend(credential.ordered.clone());
+    parts.extend(credential.trouble.clone());
+    parts.join("; ")
+}

@@ -1,0 +1,210 @@
+//! `tenure access why`: why a Secret is in a namespace or isn't, step by step. Owns what is looked at for each namespace. Refuses the data of Secrets: their
+//! metadata say what is asked here.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use tenure_api::access::{FluxAccess, FluxAccessRequest, REQUEST_LABEL, name_target};
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::text::visible_line;
+use tenure_planner::access::audit::Named;
+use tenure_planner::access::inspection::chain::{self, Chain, EntryFound, MOST_NAMESPACES, Place, Standing};
+use tenure_planner::access::inspection::{Looked, Seen};
+use tenure_tenancy::admission::Question;
+
+use super::form::{Output, Printed};
+use super::look::Look;
+use super::survey::write_object;
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::inspection::ONLY_METADATA;
+use crate::{caller, output};
+
+/// How many namespaces are looked into at once.
+const AT_ONCE: usize = 4;
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// What the account that writes Secrets does in a namespace: the verb, the group and the resource.
+const WRITES: [(&str, &str, &str); 3] = [
+    ("create", "", "secrets"),
+    ("create", RBAC, "roles"),
+    ("create", RBAC, "rolebindings"),
+];
+
+/// Tell why a Secret is delivered to a namespace, or why not: who asks, for what, who lets it through, whether the namespace may have it, who writes it, what was
+/// made, and whether it was seen in use. Exits with 1 if it is not delivered.
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// The Secret, as NAMESPACE/SECRET; or a FluxAccessRequest, for all its namespaces.
+    #[arg(value_name = "NAMESPACE/SECRET|NAME")]
+    what: String,
+    #[command(flatten)]
+    form: Output,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+impl Why {
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let look = Look::connect(&self.connect).await?;
+        let (chains, entries, left_out) = match self.what.split_once('/') {
+            Some((namespace, secret)) => {
+                if namespace.is_empty() || secret.is_empty() || secret.contains('/') {
+                    return Err(Failure::usage(format!("{:?}: NAMESPACE/SECRET is wanted", self.what)));
+                }
+                let (chains, entries) = about_secret(&look, namespace, secret).await?;
+                (chains, entries, 0)
+            }
+            None => {
+                let request = look.find_request(&self.what).await?;
+                let seen = look.see().await;
+                let names = chain::list_namespaces(&seen, &request);
+                let left_out = names.len().saturating_sub(MOST_NAMESPACES);
+                let pairs = names.into_iter().take(MOST_NAMESPACES);
+                let pairs: Vec<_> = pairs.map(|name| (request.clone(), name)).collect();
+                (explain_all(&look, &seen, pairs).await, Vec::new(), left_out)
+            }
+        };
+        let is_delivered = !chains.is_empty() && chains.iter().all(|chain| chain.is_delivered);
+        let told = json!({ "chains": chains, "entries": entries, "leftOut": left_out });
+        if self.form.print(&told)? == Printed::ForPeople {
+            print(&chains, &entries, left_out);
+        }
+        Ok(ExitCode::from(u8::from(!is_delivered)))
+    }
+}
+
+/// Every request that is about a Secret; and, if there is none, the entries that would be.
+async fn about_secret(look: &Look, namespace: &str, secret: &str) -> Result<(Vec<Chain>, Vec<EntryFound>), Failure> {
+    let seen = look.see().await;
+    let requests = seen.requests.clone().map_err(|why| {
+        Failure::environment(format!("requests can't be listed: {why}"))
+            .hint("of what a tenant asked, its own objects tell: tenure get fluxaccesses -n NAMESPACE")
+    })?;
+    let about = requests
+        .into_iter()
+        .filter(|request| chain::is_about(request, namespace, secret, PLATFORM_NAMESPACE));
+    let pairs: Vec<_> = about
+        .take(MOST_NAMESPACES)
+        .map(|request| (request, namespace.to_owned()))
+        .collect();
+    if !pairs.is_empty() {
+        return Ok((explain_all(look, &seen, pairs).await, Vec::new()));
+    }
+    let entries = match look.list_asked::<FluxAccess>(namespace).await {
+        Ok(accesses) => chain::find_entries(&accesses, namespace, secret, PLATFORM_NAMESPACE),
+        Err(why) => {
+            output::print_note(format!(
+                "note: what is asked for could not be looked at: {}",
+                visible_line(&why)
+            ));
+            Vec::new()
+        }
+    };
+    Ok((Vec::new(), entries))
+}
+
+async fn explain_all(look: &Look, seen: &Seen, pairs: Vec<(FluxAccessRequest, String)>) -> Vec<Chain> {
+    let looks = pairs.into_iter().map(|(request, namespace)| async move {
+        let place = look_at(look, seen, &request, namespace).await;
+        chain::explain(seen, &request, &place)
+    });
+    futures::stream::iter(looks).buffered(AT_ONCE).collect().await
+}
+
+async fn look_at(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespace: String) -> Place {
+    let asked = &request.spec.asked_in;
+    let target = name_target(&request.spec.provider, request.spec.target.id);
+    let secret = Named {
+        namespace: namespace.clone(),
+        name: request.spec.secret_name.clone(),
+    };
+    let found: Looked<Option<Value>> = look.find(&write_object("secrets", &secret), ONLY_METADATA).await;
+    let label = |object: Value| {
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+        let label = labels.and_then(|labels| labels.get(REQUEST_LABEL));
+        label.and_then(Value::as_str).map(str::to_owned)
+    };
+    Place {
+        asked: match asked.kind.as_str() {
+            "Agent" => Ok(None),
+            _ => {
+                let path = Look::write_asked(&asked.namespace, &asked.name);
+                look.find(&path, "application/json").await
+            }
+        },
+        target: look.find(&Look::write_target(&target), "application/json").await,
+        lacking: find_lacking(look, seen, request, &namespace).await,
+        secret: found.map(|found| found.map(label)),
+        namespace,
+    }
+}
+
+/// What the account that writes Secrets lacks in a namespace.
+async fn find_lacking(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespace: &str) -> Looked<Vec<String>> {
+    let mut providers = seen.providers.iter().flatten();
+    let provider = providers.find(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
+    let Some(account) = provider.and_then(|one| one.spec.writer_service_account_name.as_deref()) else {
+        return Ok(Vec::new());
+    };
+    let mut lacking = Vec::new();
+    for (verb, group, resource) in WRITES {
+        let question = Question {
+            verb,
+            group,
+            resource,
+            namespace,
+            name: "",
+        };
+        let may = caller::may_account(&look.client, (PLATFORM_NAMESPACE, account), &question).await;
+        match may {
+            Ok(true) => {}
+            Ok(false) => lacking.push(format!("{verb} {resource}")),
+            Err(failure) => return Err(failure.message),
+        }
+    }
+    Ok(lacking)
+}
+
+fn print(chains: &[Chain], entries: &[EntryFound], left_out: usize) {
+    if chains.is_empty() {
+        output::print_line("no request is about it, as far as you may look");
+    }
+    for chain in chains {
+        let name = format!("{}/{}", chain.namespace, chain.secret);
+        let is_there = if chain.is_delivered {
+            output::good("delivered")
+        } else {
+            output::bad("not delivered")
+        };
+        let request = visible_line(&chain.request);
+        output::print_line(format!(
+            "{}  {is_there}, FluxAccessRequest {request}",
+            output::bold(&visible_line(&name))
+        ));
+        for step in &chain.steps {
+            let sign = match step.standing {
+                Standing::Holds => output::good("✓"),
+                Standing::Waits => output::faint("…"),
+                Standing::Fails => output::bad("✗"),
+                Standing::Unknown => output::faint("?"),
+            };
+            output::print_line(format!("  {sign} {:<10} {}", step.step, visible_line(&step.says)));
+        }
+    }
+    for entry in entries {
+        let said = match (&entry.problem, &entry.request) {
+            (Some(problem), _) => problem.clone(),
+            (None, Some(request)) => format!("FluxAccessRequest {request} was made of it"),
+            (None, None) => "no request was made of it yet".to_owned(),
+        };
+        let line = format!("FluxAccess {} {}: {said}", entry.object, entry.entry);
+        output::print_line(visible_line(&line));
+    }
+    if left_out > 0 {
+        output::print_line(format!(
+            "and {left_out} namespaces more; NAMESPACE/SECRET asks about one"
+        ));
+    }
+}
