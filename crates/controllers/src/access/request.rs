@@ -12,7 +12,8 @@ use tenure_api::access::request::CredentialPhase;
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger, read_order};
+use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger};
+use tenure_planner::access::order;
 use tenure_planner::access::rotation::{
     Answer, Happening, NamespaceSeen, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
 };
@@ -155,7 +156,7 @@ impl RequestReconciler {
             role: actor.role,
             rotate,
             wanted,
-            order: read_order(request),
+            order: order::find(request.metadata.annotations.as_ref(), namespace, ledger.handled_order.as_deref()),
             ledger,
             namespace: self.desk.find_namespace(namespace),
             secret,

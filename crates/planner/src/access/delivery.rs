@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tenure_api::access::request::{CredentialLedger, CredentialPhase, NextCredential};
-use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, LEAK_PREFIX, REQUEST_LABEL, ROTATE};
+use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, REQUEST_LABEL};
 use tenure_api::metadata::{CREDENTIAL_ACCESS, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectView, Time};
 use tenure_tenancy::access::approval::Verdict;
@@ -221,24 +221,6 @@ pub fn decide_wanted(case: Case<'_>, namespace: &str) -> Wanted {
     }
 }
 
-/// Somebody's order to replace the credentials of a request now.
-#[must_use]
-pub fn read_order(request: &FluxAccessRequest) -> Option<Order> {
-    let id = request
-        .metadata
-        .annotations
-        .as_ref()?
-        .get(ROTATE)
-        .filter(|id| !id.is_empty())?;
-    // It is kept in each ledger.
-    let id: String = id.chars().take(128).collect();
-    Some(Order {
-        cause: "it was ordered".to_owned(),
-        is_leak: id.starts_with(LEAK_PREFIX),
-        id,
-    })
-}
-
 /// By when an order to the host has to be given up: before anybody looks for what it made.
 #[must_use]
 pub fn order_deadline(next: &NextCredential) -> jiff::Timestamp {
@@ -427,18 +409,8 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_read_and_no_longer_than_it_may_be() {
-        let mut request = request();
-        assert_eq!(read_order(&request), None);
-        for (value, is_leak) in [
-            ("2026-01-01", false),
-            ("leak/2026-01-01", true),
-            (&*"x".repeat(10_000), false),
-        ] {
-            request.metadata.annotations = Some([(ROTATE.to_owned(), value.to_owned())].into());
-            let order = read_order(&request).unwrap();
-            assert!(order.is_leak == is_leak && order.id.len() <= 128);
-        }
+    fn a_secret_has_the_form_of_its_role() {
+        let request = request();
         assert_eq!(read_role(&request.spec), Some(Role::ReadRegistry));
         assert_eq!(
             Form::of(CredentialKind::DeployToken, Role::ReadRegistry).secret_type(),
