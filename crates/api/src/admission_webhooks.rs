@@ -266,10 +266,7 @@ impl Topic {
     /// leaves anything behind, however often it is asked.
     fn side_effects(self, phase: Phase) -> &'static str {
         match (self, phase) {
-            (
-                Self::Tenants | Self::Managed | Self::Packages | Self::Asked | Self::Access | Self::Minting,
-                _,
-            )
+            (Self::Tenants | Self::Managed | Self::Packages | Self::Asked | Self::Access | Self::Minting, _)
             | (_, Phase::Mutating) => "None",
             (_, Phase::Validating) => "NoneOnDryRun",
         }

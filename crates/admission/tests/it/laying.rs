@@ -37,16 +37,3 @@ pub(crate) fn lay_over(mut stored: Value, wanted: &Value) -> Value {
     }
     stored
 }
-
-/// `VERB RESOURCE[/NAME]` as a rule.
-pub(crate) fn rule_of(right: &str) -> Value {
-    let (verb, what) = right.split_once(' ').unwrap();
-    let (resource, name) = what
-        .split_once('/')
-        .map_or((what, None), |(resource, name)| (resource, Some(name)));
-    let mut rule = json!({ "apiGroups": ["*"], "resources": [resource], "verbs": [verb] });
-    if let Some(name) = name {
-        rule["resourceNames"] = json!([name]);
-    }
-    rule
-}

@@ -10,7 +10,7 @@ use tenure_tenancy::{Facts, Settings};
 use tenure_testkit::{Cluster, SOON, eventually};
 
 use crate::accesses;
-use crate::laying::{lay_over, merge, rule_of};
+use crate::laying::{lay_over, merge};
 use crate::packages;
 use crate::roles;
 use crate::stand_ins;

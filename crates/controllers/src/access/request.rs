@@ -156,7 +156,11 @@ impl RequestReconciler {
             role: actor.role,
             rotate,
             wanted,
-            order: order::find(request.metadata.annotations.as_ref(), namespace, ledger.handled_order.as_deref()),
+            order: order::find(
+                request.metadata.annotations.as_ref(),
+                namespace,
+                ledger.handled_order.as_deref(),
+            ),
             ledger,
             namespace: self.desk.find_namespace(namespace),
             secret,

@@ -13,7 +13,7 @@ use tenure_api::{ObjectView, Time};
 use tenure_tenancy::access::approval::Verdict;
 
 use super::host::{CredentialKind, HostKind, Role};
-use super::rotation::{Order, Wanted};
+use super::rotation::Wanted;
 
 /// The type of a Secret that images are pulled with.
 pub const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";

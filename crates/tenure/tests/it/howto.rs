@@ -163,7 +163,7 @@ async fn the_owner_of_a_project_answers_who_asks() {
         .output()
         .unwrap();
     assert!(installed.status.success(), "{installed:?}");
-    for object in tenure_tenancy::admission::policy::list_policies("tenure-system") {
+    for object in tenure_tenancy::admission::policy::list_policies(&tenure_tenancy::Settings::default()) {
         let plural = match object["kind"].as_str().unwrap() {
             "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
             _ => "validatingadmissionpolicybindings",

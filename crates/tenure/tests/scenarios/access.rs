@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tenure_api::access::FluxAccessRequestSpec;
 use tenure_planner::access::request::{hash_spec, name_request};
+use tenure_tenancy::Settings;
 use tenure_tenancy::admission::policy;
 
 use crate::world::{Cluster, PATIENCE};
@@ -140,14 +141,14 @@ async fn set() -> Cluster {
         .await;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "access-staging", "namespace": PLATFORM}, "stringData": {"a": CANARY}});
     admin.apply(secret).await;
-    for object in policy::list_policies(PLATFORM) {
+    for object in policy::list_policies(&Settings::default()) {
         admin.apply(object).await;
     }
     cluster
 }
 
 async fn clear(cluster: Cluster) {
-    for object in policy::list_policies(PLATFORM) {
+    for object in policy::list_policies(&Settings::default()) {
         cluster.admin.delete(&object).await;
     }
     for kind in [

@@ -114,12 +114,9 @@ pub fn list(seen: &Seen, request: &FluxAccessRequest) -> Looked<Vec<Receiver>> {
         check_receiver(asker, reach, group, receiver, installation).map_err(|denial| denial.message)
     };
     let all: BTreeSet<&str> = by_name.keys().copied().collect();
-    let may_reach = |claim: &Claim<'_>, namespace: &str| {
-        let position = claims.iter().position(|one| std::ptr::eq(one.entry, claim.entry));
-        match position.and_then(|position| requests.get(position)) {
-            Some(request) => check(request, namespace),
-            None => Err(String::new()),
-        }
+    let may_reach = |position: usize, _: &Claim<'_>, namespace: &str| match requests.get(position) {
+        Some(request) => check(request, namespace),
+        None => Err(String::new()),
     };
     let assigned = assign(&claims, &all, &seen.platform, may_reach);
     let mut names: BTreeSet<&str> = BTreeSet::new();
