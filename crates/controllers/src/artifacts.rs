@@ -81,7 +81,7 @@ impl Depot {
             lane: lane.to_owned(),
             memory: self.fetches.clone(),
             unpacking: self.unpacking.clone(),
-            trees: self.budgets.trees().room(),
+            trees: self.trees.budget().room(),
         }
     }
 

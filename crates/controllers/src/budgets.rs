@@ -20,6 +20,7 @@ impl Share {
             all: self.all,
             lane_setting: settings.0,
             all_setting: settings.1,
+            is_half: false,
         })
     }
 }

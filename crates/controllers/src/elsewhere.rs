@@ -53,6 +53,7 @@ impl Default for ElsewhereBudgets {
                 all,
                 lane_setting: "the bound of a tenant",
                 all_setting: "the bound of all tenants",
+                is_half: false,
             })
         };
         Self {

@@ -90,6 +90,7 @@ impl Default for Hooks {
             all: 32 << 20,
             lane_setting: "the room of one tenant",
             all_setting: "the room of all tenants",
+            is_half: false,
         };
         Self {
             shared: Arc::new(Shared {

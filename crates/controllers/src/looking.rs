@@ -155,6 +155,7 @@ impl LookingRoom {
                 needed: all,
                 allowed: room.all,
                 setting: room.all_setting,
+                is_half: false,
             });
         };
         if held.bytes() < all {
@@ -189,6 +190,7 @@ mod tests {
             all,
             lane_setting: "--lane",
             all_setting: "--all",
+            is_half: false,
         })
     }
 

@@ -98,6 +98,7 @@ impl Renderings {
                 all,
                 lane_setting: ONE_SETTING,
                 all_setting: ALL_SETTING,
+                is_half: false,
             })
         };
         // A quarter is for the small ones; with less than one large rendering needs, there is room for one.

@@ -47,7 +47,7 @@ impl SharedRoom {
 
     /// How a lane deals with its share of it.
     pub(crate) fn terms(self, budget: &ByteBudget) -> RoomTerms {
-        let room = budget.room();
+        let room = budget.whole();
         let stays = self == Self::Archives;
         let most = room.lane.min(room.all);
         let kept = if stays {

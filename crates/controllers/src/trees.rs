@@ -246,6 +246,7 @@ mod tests {
                 all: 3 * tree,
                 lane_setting: "--trees-per-tenant",
                 all_setting: "--trees",
+                is_half: false,
             });
             Self {
                 folder,

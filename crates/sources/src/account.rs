@@ -41,6 +41,7 @@ impl Room {
             all: u64::MAX,
             lane_setting: "(unlimited)",
             all_setting: "(unlimited)",
+            is_half: false,
         }
     }
 }

@@ -68,6 +68,7 @@ mod tests {
             all: bytes,
             lane_setting: "--lane",
             all_setting: "--all",
+            is_half: false,
         };
         ArtifactStore::open(folder, ByteBudget::new(room)).unwrap()
     }

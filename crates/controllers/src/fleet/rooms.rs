@@ -240,6 +240,7 @@ mod tests {
             all: 100,
             lane_setting: "--lane",
             all_setting: "--all",
+            is_half: false,
         })
     }
 

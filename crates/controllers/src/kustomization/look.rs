@@ -61,6 +61,7 @@ mod tests {
             all: bytes,
             lane_setting: "--lane",
             all_setting: "--all",
+            is_half: false,
         }));
         room.take("team", Instant::now()).await;
         room

@@ -13,6 +13,7 @@ use tenure_cluster::Connection;
 use tenure_planner::lane_process::room::RoomFact;
 use tenure_sources::StorageError;
 use tenure_tenancy::identity;
+use tenure_tenancy::lane::{Lane, decide_lane};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
@@ -131,13 +132,14 @@ impl LaneProcess {
         let (line, out) = Line::new();
         let line = Arc::new(line);
         let dialer = HubDialer::new(DialLine::of(StandardDatagram::from(self.dial_line)).map_err(broken)?);
+        let whose = decide_lane(&self.orders.placement, &self.orders.namespace);
         let config = make_config(*self.orders, &line, &dialer)?;
         let end = CancellationToken::new();
         let lane_kinds = kinds::list_kinds().lane;
         let mut means = Means::new(config)?;
         means.reach_through(Arc::clone(&dialer) as _);
         let enclave = Enclave::new(means, lane_kinds, (&line, &dialer), end.clone());
-        let rooms = RoomShares::begin(&enclave.means, &line);
+        let rooms = RoomShares::begin(&enclave.means, &line, whose == Lane::Pool);
         if !gaps.is_empty() {
             line.tell(FromLane::Gaps(gaps)).await;
         }

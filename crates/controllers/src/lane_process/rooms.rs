@@ -22,12 +22,13 @@ pub(super) struct RoomShares {
 }
 
 impl RoomShares {
-    /// From here on nothing is held but what the hub grants. Must be called before anything is.
-    pub(super) fn begin(means: &Arc<Means>, line: &Arc<Line>) -> Self {
+    /// From here on nothing is held but what the hub grants; where it is granted to namespaces that have nothing to do with each other (`has_many`), one of them
+    /// has half of that at most. Must be called before anything is.
+    pub(super) fn begin(means: &Arc<Means>, line: &Arc<Line>, has_many: bool) -> Self {
         let (settle, settled) = watch::channel(false);
         let mut told = BTreeMap::new();
         for room in SharedRoom::ALL {
-            means.room(room).follow_share();
+            means.room(room).follow_share(has_many);
             let (tell, facts) = mpsc::unbounded_channel();
             told.insert(room, tell);
             let (means, line, settle) = (Arc::clone(means), Arc::clone(line), settle.clone());

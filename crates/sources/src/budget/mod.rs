@@ -37,13 +37,15 @@ pub struct Room {
     pub lane_setting: &'static str,
     /// The setting of `all`.
     pub all_setting: &'static str,
+    /// Whether `lane` is half of what its setting says, since several share that.
+    pub is_half: bool,
 }
 
 /// Why there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OverBudget {
     /// There never will be: it is more than one lane, or all of them, may hold.
-    #[error("{what} take {} or more, and {} is what {setting} allows", describe_bytes(*.needed), describe_bytes(*.allowed))]
+    #[error("{what} take {} or more, and {} is {}", describe_bytes(*.needed), describe_bytes(*.allowed), describe_setting(.setting, *.is_half))]
     TooLarge {
         /// What the bytes are.
         what: &'static str,
@@ -53,9 +55,11 @@ pub enum OverBudget {
         allowed: u64,
         /// The setting that allows no more.
         setting: &'static str,
+        /// Whether `allowed` is half of that, as several share it.
+        is_half: bool,
     },
     /// Not now: others hold it.
-    #[error("no room for {} of {what} beside what is held already ({setting} allows {})", describe_bytes(*.needed), describe_bytes(*.allowed))]
+    #[error("no room for {} of {what} beside what is held already ({} is {})", describe_bytes(*.needed), describe_bytes(*.allowed), describe_setting(.setting, *.is_half))]
     Full {
         /// What the bytes are.
         what: &'static str,
@@ -65,7 +69,17 @@ pub enum OverBudget {
         allowed: u64,
         /// The setting that allows no more.
         setting: &'static str,
+        /// Whether `allowed` is half of that, as several share it.
+        is_half: bool,
     },
+}
+
+fn describe_setting(setting: &str, is_half: bool) -> String {
+    if is_half {
+        format!("half of what {setting} allows, which namespaces of no tenant share")
+    } else {
+        format!("what {setting} allows")
+    }
 }
 
 impl OverBudget {
@@ -82,7 +96,8 @@ pub struct ByteBudget {
 }
 
 struct Shared {
-    room: Room,
+    /// What there is where nobody shares it.
+    whole: Room,
     state: Mutex<State>,
     /// What is held, or waited for, has changed.
     changed: Notify,
@@ -93,6 +108,8 @@ struct State {
     held: u64,
     /// What may be held, where that is not simply what the room allows.
     share: Option<u64>,
+    /// Whether one lane may hold no more than half of a lane's room: there are several here, and all of them together have no more than that.
+    is_halved: bool,
     next: u64,
     lanes: HashMap<Arc<str>, Lane>,
     /// The lanes whose first request fits into their own room, by their turn.
@@ -121,13 +138,17 @@ impl Room {
     /// # Errors
     /// [`OverBudget::TooLarge`] when not.
     pub(crate) fn check(&self, bytes: u64) -> Result<(), OverBudget> {
-        for (allowed, setting) in [(self.lane, self.lane_setting), (self.all, self.all_setting)] {
+        for (allowed, setting, is_half) in [
+            (self.lane, self.lane_setting, self.is_half),
+            (self.all, self.all_setting, false),
+        ] {
             if bytes > allowed {
                 return Err(OverBudget::TooLarge {
                     what: self.what,
                     needed: bytes,
                     allowed,
                     setting,
+                    is_half,
                 });
             }
         }
@@ -140,16 +161,18 @@ impl ByteBudget {
     pub fn new(room: Room) -> Self {
         Self {
             shared: Arc::new(Shared {
-                room,
+                whole: room,
                 state: Mutex::default(),
                 changed: Notify::new(),
             }),
         }
     }
 
-    /// From now on nothing is allowed but what is granted.
-    pub fn follow_share(&self) {
-        self.shared.lock().share.get_or_insert(0);
+    /// From now on nothing is allowed but what is granted. Where several lanes share what one may have (`has_many`), each has half of that at most.
+    pub fn follow_share(&self, has_many: bool) {
+        let mut state = self.shared.lock();
+        state.share.get_or_insert(0);
+        state.is_halved = has_many;
     }
 
     /// So much more may be held.
@@ -180,7 +203,7 @@ impl ByteBudget {
             Some(lane.waiting.first_key_value()?.1.bytes)
         };
         Demand {
-            share: state.allowed(&self.shared.room),
+            share: state.allowed(&self.shared.whole),
             held: state.held,
             first: first(),
         }
@@ -189,7 +212,7 @@ impl ByteBudget {
     /// Whether what is waited for would fit if the share were all that the room allows.
     pub fn is_short_of_share(&self) -> bool {
         let state = self.shared.lock();
-        state.allowed(&self.shared.room) < self.shared.room.all && !state.turns.is_empty()
+        state.allowed(&self.shared.whole) < self.shared.whole.all && !state.turns.is_empty()
     }
 
     /// Waits until what is held, or waited for, has changed since this was last asked. For one who asks.
@@ -197,9 +220,14 @@ impl ByteBudget {
         self.shared.changed.notified().await;
     }
 
-    /// How much it allows.
+    /// How much it allows those who are here.
     pub fn room(&self) -> Room {
-        self.shared.room
+        self.shared.lock().room(&self.shared.whole)
+    }
+
+    /// The same, to one lane where it shares that with nobody.
+    pub fn whole(&self) -> Room {
+        self.shared.whole
     }
 
     /// Takes bytes for a lane, waiting for room until `deadline`. They are given back when [`Held`] is dropped; a wait that is dropped
@@ -208,13 +236,14 @@ impl ByteBudget {
     /// # Errors
     /// [`OverBudget::TooLarge`] at once when there never is room; [`OverBudget::Full`] when there was none in time.
     pub async fn acquire(&self, lane: &str, bytes: u64, deadline: Instant) -> Result<Held, OverBudget> {
-        self.shared.room.check(bytes)?;
         let (answer, granted) = oneshot::channel();
         let lane: Arc<str> = lane.into();
         let ticket = {
             let mut state = self.shared.lock();
+            let room = state.room(&self.shared.whole);
+            room.check(bytes)?;
             let ticket = state.ticket();
-            state.enqueue(Arc::clone(&lane), ticket, Waiter { bytes, answer }, &self.shared.room);
+            state.enqueue(Arc::clone(&lane), ticket, Waiter { bytes, answer }, &room);
             ticket
         };
         let _waiting = Waiting {
@@ -236,12 +265,12 @@ impl ByteBudget {
     /// # Errors
     /// [`OverBudget::TooLarge`] when there never is room, [`OverBudget::Full`] when there is none now.
     pub fn try_acquire(&self, lane: &str, bytes: u64) -> Result<Held, OverBudget> {
-        self.shared.room.check(bytes)?;
         let mut state = self.shared.lock();
-        let room = &self.shared.room;
-        let is_share = state.allowed(room) < room.all;
+        let room = state.room(&self.shared.whole);
+        room.check(bytes)?;
+        let is_share = state.allowed(&room) < room.all;
         let is_busy = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty()) || state.is_kept();
-        if (is_busy && !is_share) || !state.fits(lane, bytes, room) {
+        if (is_busy && !is_share) || !state.fits(lane, bytes, &room) {
             drop(state);
             return Err(self.full(lane, bytes));
         }
@@ -281,18 +310,20 @@ impl ByteBudget {
     }
 
     fn full(&self, lane: &str, bytes: u64) -> OverBudget {
-        let room = &self.shared.room;
-        let own = self.held_by(lane).saturating_add(bytes) > room.lane;
-        let (allowed, setting) = if own {
-            (room.lane, room.lane_setting)
+        let state = self.shared.lock();
+        let room = state.room(&self.shared.whole);
+        let held = state.lanes.get(lane).map_or(0, |lane| lane.held);
+        let (allowed, setting, is_half) = if held.saturating_add(bytes) > room.lane {
+            (room.lane, room.lane_setting, room.is_half)
         } else {
-            (room.all, room.all_setting)
+            (room.all, room.all_setting, false)
         };
         OverBudget::Full {
             what: room.what,
             needed: bytes,
             allowed,
             setting,
+            is_half,
         }
     }
 }
@@ -301,7 +332,7 @@ impl fmt::Debug for ByteBudget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ByteBudget")
-            .field("room", &self.shared.room)
+            .field("room", &self.shared.whole)
             .field("held", &self.held())
             .finish_non_exhaustive()
     }
@@ -317,7 +348,8 @@ impl Shared {
         let mut granted = Vec::new();
         {
             let mut state = self.lock();
-            while let Some((lane, waiter)) = state.grant(&self.room) {
+            let room = state.room(&self.whole);
+            while let Some((lane, waiter)) = state.grant(&room) {
                 granted.push((lane, waiter));
             }
         }
@@ -334,12 +366,25 @@ impl Shared {
     }
 
     fn give_back(self: &Arc<Self>, lane: &Arc<str>, bytes: u64) {
-        self.lock().give_back(lane, bytes, &self.room);
+        let mut state = self.lock();
+        let room = state.room(&self.whole);
+        state.give_back(lane, bytes, &room);
+        drop(state);
         self.settle();
     }
 }
 
 impl State {
+    /// What there is for those who are here.
+    fn room(&self, whole: &Room) -> Room {
+        let lane = if self.is_halved { whole.lane / 2 } else { whole.lane };
+        Room {
+            lane,
+            is_half: self.is_halved,
+            ..*whole
+        }
+    }
+
     fn ticket(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -467,7 +512,10 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.shared.lock().give_up(self.lane, self.ticket, &self.shared.room);
+        let mut state = self.shared.lock();
+        let room = state.room(&self.shared.whole);
+        state.give_up(self.lane, self.ticket, &room);
+        drop(state);
         self.shared.settle();
     }
 }
@@ -516,7 +564,9 @@ impl Held {
         let budget = ByteBudget {
             shared: Arc::clone(&self.shared),
         };
-        self.shared.room.check(bytes)?;
+        let state = self.shared.lock();
+        state.room(&self.shared.whole).check(bytes)?;
+        drop(state);
         let mut added = budget.try_acquire(&self.lane, more)?;
         self.bytes += added.bytes;
         added.bytes = 0;

@@ -23,6 +23,7 @@ fn budget(lane: u64, all: u64) -> ByteBudget {
         all,
         lane_setting: "--things-per-tenant",
         all_setting: "--things",
+        is_half: false,
     })
 }
 
@@ -197,7 +198,7 @@ async fn a_large_request_is_passed_a_few_times_only() {
 #[tokio::test]
 async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
     let budget = budget(60, 100);
-    budget.follow_share();
+    budget.follow_share(false);
     assert!(budget.try_acquire("a", 1).unwrap_err().transient());
     let mut first = ask(&budget, "a", 20).await;
     let demand = |share, held, first| Demand { share, held, first };
@@ -225,7 +226,7 @@ async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
 #[tokio::test]
 async fn whoever_follows_a_part_hears_of_every_change() {
     let budget = budget(60, 100);
-    budget.follow_share();
+    budget.follow_share(false);
     budget.add_share(50);
     budget.changed().await;
     let mut held = budget.try_acquire("a", 10).unwrap();
@@ -256,7 +257,7 @@ async fn what_is_joined_is_given_back_once() {
 #[tokio::test]
 async fn who_waits_for_a_larger_share_keeps_nobody_from_what_is_there() {
     let budget = budget(100, 100);
-    budget.follow_share();
+    budget.follow_share(false);
     budget.add_share(20);
     let mut fetch = budget.try_acquire("green", 10).unwrap();
     let mut waiting = ask(&budget, "green", 50).await;
@@ -272,4 +273,27 @@ async fn who_waits_for_a_larger_share_keeps_nobody_from_what_is_there() {
     budget.add_share(20);
     let _waiting = ask(&budget, "green", 40).await;
     assert!(fetch.try_grow_to(20).is_err());
+}
+
+/// Namespaces of nobody are in one process, which has what one tenant may have.
+#[tokio::test]
+async fn where_several_share_what_one_may_have_each_has_half_of_it() {
+    let budget = budget(60, 100);
+    budget.follow_share(true);
+    budget.add_share(60);
+    let refused = budget.acquire("a", 31, later()).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "things take 31 bytes or more, and 30 bytes is half of what --things-per-tenant allows, which namespaces of no tenant share"
+    );
+    let mut all_of_one = budget.acquire("a", 30, later()).await.unwrap();
+    assert!(all_of_one.try_grow_to(31).is_err());
+    let full = budget.try_acquire("a", 1).unwrap_err();
+    assert!(full.transient() && full.to_string().contains("half"), "{full}");
+    // One of it that waits keeps nobody from the other half, and is not asked for of the hub.
+    let _waiting = ask(&budget, "a", 10).await;
+    assert_eq!(budget.demand().first, None);
+    let of_another = budget.acquire("b", 30, later()).await.unwrap();
+    assert_eq!((budget.whole().lane, budget.room().lane), (60, 30));
+    drop((all_of_one, of_another));
 }

@@ -457,6 +457,7 @@ fn an_account_that_is_full_is_told_by_its_setting() {
             all: 1 << 10,
             lane_setting: "--fetches-per-tenant",
             all_setting: "--fetches",
+            is_half: false,
         }),
         ..Account::unlimited()
     };

@@ -16,6 +16,7 @@ fn budget(lane: u64, all: u64) -> ByteBudget {
         all,
         lane_setting: "--things-per-tenant",
         all_setting: "--things",
+        is_half: false,
     })
 }
 

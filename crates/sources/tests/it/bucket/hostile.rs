@@ -87,6 +87,7 @@ async fn what_has_no_end_is_ended() {
         all: 8 << 20,
         lane_setting: "--lane",
         all_setting: "--all",
+        is_half: false,
     });
     let (error, message) = stand.refuse(stand.ask()).await;
     assert!(matches!(error, BucketError::OverBudget(_)), "{message}");

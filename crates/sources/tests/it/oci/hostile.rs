@@ -101,6 +101,7 @@ async fn what_has_no_end_is_ended() {
         all: 8 << 20,
         lane_setting: "--lane",
         all_setting: "--all",
+        is_half: false,
     });
     let (error, message) = stand.refuse(stand.ask(json!({}))).await;
     assert!(matches!(error, OciError::OverBudget(_)), "{message}");
