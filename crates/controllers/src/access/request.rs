@@ -353,7 +353,9 @@ impl Reconciler for RequestReconciler {
                 return true;
             };
             let waits = place.plan.as_ref().is_some_and(is_unproven);
-            place.again.is_none_or(|again| again <= now)
+            // What was answered to the last step is not left until there is time for the next.
+            place.answer.is_some()
+                || place.again.is_none_or(|again| again <= now)
                 || (waits && list_sources(&self.desk, &request.spec.secret_name, namespace) != place.sources)
         };
         let due: Vec<String> = names.iter().filter(is_due).take(WIDTH).cloned().collect();
