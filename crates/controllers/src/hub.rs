@@ -273,7 +273,12 @@ impl Hub {
 
     /// The Secret of a namespace with which the project at a URL is fetched, where its access was approved and delivered.
     pub(crate) fn find_access_secret(&self, namespace: &str, url: &str) -> Option<String> {
-        self.access.get()?.upgrade()?.find_secret(namespace, url)
+        self.access()?.find_secret(namespace, url)
+    }
+
+    /// Who knows of access, where it is reconciled here.
+    pub(crate) fn access(&self) -> Option<Arc<dyn AccessBoard>> {
+        self.access.get()?.upgrade()
     }
 
     /// Sets who runs the processes of lanes; once, before anything is watched.

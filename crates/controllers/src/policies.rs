@@ -10,6 +10,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
+use tenure_api::access::AccessProvider;
 use tenure_api::metadata::{HAND_EDITS, MINTABLE_FACT, SURFACE_LABEL, TENURE_CONTROLLER};
 use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface, reason};
 use tenure_cluster::{
@@ -255,6 +256,11 @@ fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
 
 /// Whether something in a namespace of no tenant acts as an account that doesn't stand there; or has gone, and with it perhaps an account.
 fn is_account_unknown(hub: &Hub, changed: &Key) -> bool {
+    if changed.kind == AccessProvider::KIND {
+        let accounts = hub.access().and_then(|board| board.find_accounts(&changed.name));
+        let is_unknown = |account: &String| !hub.is_mintable(&changed.namespace, account);
+        return accounts.is_none_or(|accounts| accounts.iter().any(is_unknown));
+    }
     let placement = hub.place_seen(&changed.namespace);
     let Some(named) = find_named(hub, changed) else {
         return Mintable::find_account(&placement, &changed.namespace, None).is_some();
@@ -299,6 +305,9 @@ fn collect_mintable(hub: &Hub, facts: &Facts) -> Mintable {
     let platform = &facts.settings().platform_namespace;
     for surface in hub.caches.of::<Surface>().in_namespace(platform) {
         mintable.add(facts, platform, surface.spec.service_account_name.as_deref());
+    }
+    for account in hub.access().iter().flat_map(|board| board.list_accounts()) {
+        mintable.add(facts, platform, Some(&account));
     }
     mintable
 }

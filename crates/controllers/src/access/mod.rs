@@ -296,7 +296,27 @@ impl Desk {
     }
 }
 
+/// Who reads the host's credential, and who writes what is made, where that is said.
+fn list_accounts_of(provider: &AccessProvider) -> Vec<String> {
+    let spec = &provider.spec;
+    let authoriser = spec
+        .authoriser
+        .iter()
+        .map(|authoriser| &authoriser.service_account_name);
+    authoriser.chain(&spec.writer_service_account_name).cloned().collect()
+}
+
 impl AccessBoard for Desk {
+    fn find_accounts(&self, provider: &str) -> Option<Vec<String>> {
+        let provider = self.caches.of::<AccessProvider>().get(self.platform(), provider)?;
+        Some(list_accounts_of(&provider))
+    }
+
+    fn list_accounts(&self) -> Vec<String> {
+        let all = self.caches.of::<AccessProvider>().in_namespace(self.platform());
+        all.iter().flat_map(|provider| list_accounts_of(provider)).collect()
+    }
+
     fn find_secret(&self, namespace: &str, url: &str) -> Option<String> {
         let platform = self.platform();
         let all = self.caches.of::<FluxAccessRequest>().in_namespace(platform);
