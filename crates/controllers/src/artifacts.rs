@@ -42,7 +42,6 @@ pub(crate) struct Depot {
     trees: Arc<TreeCache>,
     fetches: ByteBudget,
     unpacking: ByteBudget,
-    budgets: Budgets,
 }
 
 impl Depot {
@@ -66,7 +65,6 @@ impl Depot {
             folder: folder.to_owned(),
             fetches: budgets.fetches(),
             unpacking: budgets::make_unpacking(),
-            budgets,
         }
     }
 
