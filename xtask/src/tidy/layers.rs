@@ -146,6 +146,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-cluster",
             "tenure-controllers",
             "tenure-git-server",
+            "tenure-forge-server",
             "tenure-store",
             "tenure-apiserver",
         ],

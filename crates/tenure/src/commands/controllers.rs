@@ -187,10 +187,10 @@ impl Flags {
 }
 
 impl ControllerSettings {
-    /// Nothing but the defaults, and one address that sources may reach.
-    pub(crate) fn allow_source(address: &str) -> Result<Self, Failure> {
+    /// Nothing but the defaults, and addresses that sources may reach.
+    pub(crate) fn allow_sources(addresses: &[String]) -> Result<Self, Failure> {
         Ok(Self {
-            allowed_sources: parse_allowances("--allow-source", &[address.to_owned()])?,
+            allowed_sources: parse_allowances("--allow-source", addresses)?,
             ..Self::of(Switches::default(), None)
         })
     }

@@ -51,6 +51,25 @@ fn the_story_of_tenancy_holds() {
     assert!(!account.contains("NOT SEEN"), "{account}");
 }
 
+/// Access to a private project: every step holds, and no value of a credential is told.
+#[test]
+fn the_story_of_access_holds() {
+    let output = tenure(&["demo", "access", "--once"]).output().unwrap();
+    let account = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{account}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for said in ["(access)", "it has cloned", "runs on", "payments/ledger"] {
+        assert!(account.contains(said), "{said}: {account}");
+    }
+    assert!(!account.contains("NOT SEEN"), "{account}");
+    for value in ["gldt-", "glpat-"] {
+        assert!(!account.contains(value), "{account}");
+    }
+}
+
 /// A folder that holds something is somebody's.
 #[test]
 fn the_demo_does_not_touch_what_is_there() {

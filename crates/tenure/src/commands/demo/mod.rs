@@ -1,7 +1,8 @@
-//! `tenure demo`: the whole story on one machine, on real Git repositories that it makes, or, as `tenure demo tenancy`, the one of who may write
-//! what. Owns one folder, two listeners on loopback and nothing else; refuses to report what it did not see.
+//! `tenure demo`: the whole story on one machine, on real Git repositories that it makes; as `tenure demo tenancy`, the one of who may write
+//! what; as `tenure demo access`, the one of a private project. Owns one folder, two listeners on loopback and nothing else; refuses to report what it did not see.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -9,7 +10,9 @@ use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
 use crate::output;
+use crate::plane::Plane;
 
+mod access;
 mod account;
 mod chapters;
 mod escapes;
@@ -28,9 +31,12 @@ enum Story {
     Gitops,
     /// Who may write what: an owner's namespaces, a quota, an edit by hand of what Git manages, each with the reason as it is read.
     Tenancy,
+    /// Access to a private project: asked for, approved by its owner, delivered, replaced after a leak and taken back, at a host in memory that speaks as
+    /// GitLab does.
+    Access,
 }
 
-/// Show a story on one machine, on real Git repositories: the whole one, or who may write what.
+/// Show a story on one machine, on real Git repositories: the whole one, who may write what, or access to a private project.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Which story.
@@ -79,9 +85,23 @@ impl Demo {
             Story::Tenancy => {
                 "Who may write what is decided by identity, before it is stored. These are two tenants and their rules."
             }
+            Story::Access => {
+                "A credential for a private project is asked for, approved once by who owns the project, and lives only where it is used."
+            }
         }));
-        let ended = super::up::wait_for_end();
-        tokio::pin!(ended);
+        let mut ended = pin!(super::up::wait_for_end());
+        if self.story == Story::Access {
+            let world = tokio::select! {
+                world = access::World::start(folder, self.port) => world?,
+                ended = &mut ended => return ended.map(|()| interrupted()),
+            };
+            let code = tokio::select! {
+                code = self.tell_of_access(&world, folder) => code,
+                ended = &mut ended => ended.map(|()| interrupted()),
+            };
+            world.plane.stop().await;
+            return code;
+        }
         let world = tokio::select! {
             world = World::start(folder, self.port) => world?,
             ended = &mut ended => return ended.map(|()| interrupted()),
@@ -106,50 +126,67 @@ impl Demo {
         ));
         chapters::platform(world, &mut account).await;
         chapters::applications(world, &mut account).await;
-        match self.story {
-            Story::Gitops => {
-                chapters::image_change(world, &mut account).await;
-                chapters::drift(world, &mut account).await;
-                chapters::escapes(world, &mut account).await;
-                chapters::removal(world, &mut account).await;
-            }
-            Story::Tenancy => {
-                let alice = world.plane.client_as("alice").await?;
-                tenancy::owners(world, &alice, &mut account).await;
-                tenancy::bounds(world, &alice, &mut account).await;
-                tenancy::hand_edits(world, &alice, &mut account).await;
-                let dora = world.plane.client_as("dora").await?;
-                tenancy::packages(world, &dora, &mut account).await;
-                tenancy::departure(world, &mut account).await;
-            }
-        }
-
-        let (held, of) = account.count();
-        output::print_line("");
-        output::print_line(output::bold("What was seen"));
-        output::print_line(account.summary());
-        output::print_line("");
-        output::print_line(format!("{held} of {of} steps held, in {}.", seconds(started.elapsed())));
-        let code = if account.all_held() {
-            ExitCode::SUCCESS
+        if self.story == Story::Tenancy {
+            let alice = world.plane.client_as("alice").await?;
+            tenancy::owners(world, &alice, &mut account).await;
+            tenancy::bounds(world, &alice, &mut account).await;
+            tenancy::hand_edits(world, &alice, &mut account).await;
+            let dora = world.plane.client_as("dora").await?;
+            tenancy::packages(world, &dora, &mut account).await;
+            tenancy::departure(world, &mut account).await;
         } else {
-            ExitCode::from(1)
-        };
+            chapters::image_change(world, &mut account).await;
+            chapters::drift(world, &mut account).await;
+            chapters::escapes(world, &mut account).await;
+            chapters::removal(world, &mut account).await;
+        }
+        let code = conclude(&account, started);
         if self.once {
             return Ok(code);
         }
         // Both end with Ctrl-C, which the caller waits for.
-        match self.story {
-            Story::Gitops => {
-                invite(world, &account)?;
-                chapters::report_pushes(world, &account).await;
-            }
-            Story::Tenancy => {
-                invite_owner(world, &account)?;
-                std::future::pending::<()>().await;
-            }
+        if self.story == Story::Tenancy {
+            invite_owner(&world.plane, &account)?;
+            std::future::pending::<()>().await;
+        } else {
+            invite(world, &account)?;
+            chapters::report_pushes(world, &account).await;
         }
         Ok(code)
+    }
+
+    async fn tell_of_access(&self, world: &access::World, folder: &Path) -> Result<ExitCode, Failure> {
+        let started = Instant::now();
+        let mut account = Account::default();
+        account.say(&format!(
+            "control plane  {}  ready in {}\nhost           {}  (in memory; it speaks as GitLab does, and a real git serves its projects)\nfolder         {}",
+            world.plane.url(),
+            seconds(world.plane.ready()),
+            world.host(),
+            folder.display(),
+        ));
+        access::tell(world, &mut account).await;
+        let code = conclude(&account, started);
+        if !self.once {
+            invite_asker(&world.plane, &account)?;
+            std::future::pending::<()>().await;
+        }
+        Ok(code)
+    }
+}
+
+/// Prints what was seen, and whether all of it was.
+fn conclude(account: &Account, started: Instant) -> ExitCode {
+    let (held, of) = account.count();
+    output::print_line("");
+    output::print_line(output::bold("What was seen"));
+    output::print_line(account.summary());
+    output::print_line("");
+    output::print_line(format!("{held} of {of} steps held, in {}.", seconds(started.elapsed())));
+    if account.all_held() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
     }
 }
 
@@ -180,8 +217,8 @@ fn invite(world: &World, account: &Account) -> Result<(), Failure> {
 }
 
 /// The same, as the owner of a tenant.
-fn invite_owner(world: &World, account: &Account) -> Result<(), Failure> {
-    let kubeconfig = world.plane.admin_kubeconfig()?.display().to_string();
+fn invite_owner(plane: &Plane, account: &Account) -> Result<(), Failure> {
+    let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
     output::print_line("");
     output::print_line(output::bold("Your turn"));
     account.say(&format!(
@@ -189,6 +226,23 @@ fn invite_owner(world: &World, account: &Account) -> Result<(), Failure> {
          kubectl --as alice create namespace alpha-more                      one more than alpha may have\n\
          kubectl --as alice -n alpha set env deployment/shop MODE=fast       Git manages it\n\
          kubectl get tenants.capsule.clastix.io alpha -o yaml                what it says, and which namespaces are its\n\
+         \n\
+         (the control plane stays up until Ctrl-C)",
+    ));
+    Ok(())
+}
+
+/// The same, as who asks for access.
+fn invite_asker(plane: &Plane, account: &Account) -> Result<(), Failure> {
+    let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
+    output::print_line("");
+    output::print_line(output::bold("Your turn"));
+    account.say(&format!(
+        "export KUBECONFIG={kubeconfig}\n\
+         tenure access list                                                  what is asked, and how it was answered\n\
+         tenure access why NAME                                              why a Secret is where it is, or isn't\n\
+         tenure access approve NAME                                          once more\n\
+         tenure access audit                                                 which credentials sources use, and who reads them\n\
          \n\
          (the control plane stays up until Ctrl-C)",
     ));

@@ -34,7 +34,7 @@ fn describe_namespace(name: &str, tenant: Option<&str>) -> Value {
 }
 
 /// What was tried, and the same thing within the rights of whoever tried it.
-fn judge(attempt: Result<Answer, String>, rule: &str, control: Result<Answer, String>) -> Seen {
+pub(super) fn judge(attempt: Result<Answer, String>, rule: &str, control: Result<Answer, String>) -> Seen {
     match (attempt, control) {
         (Err(error), _) | (_, Err(error)) => Seen::Missing(error),
         (Ok(attempt), _) if !attempt.is_denied_by(rule) => {

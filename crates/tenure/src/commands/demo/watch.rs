@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
+use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tenure_api::ObjectView;
 
@@ -16,6 +17,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ConfigMap,
+    Secret,
     Service,
     Deployment,
     ClusterRole,
@@ -25,12 +27,15 @@ pub(super) enum Kind {
     Surface,
     Tenant,
     Namespace,
+    AccessProvider,
+    FluxAccessRequest,
 }
 
 impl Kind {
     fn resource(self) -> ApiResource {
         let (group, version, kind, plural) = match self {
             Self::ConfigMap => ("", "v1", "ConfigMap", "configmaps"),
+            Self::Secret => ("", "v1", "Secret", "secrets"),
             Self::Service => ("", "v1", "Service", "services"),
             Self::Deployment => ("apps", "v1", "Deployment", "deployments"),
             Self::ClusterRole => ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
@@ -40,6 +45,8 @@ impl Kind {
             Self::Surface => ("tenure.dev", "v1alpha1", "Surface", "surfaces"),
             Self::Tenant => ("capsule.clastix.io", "v1beta2", "Tenant", "tenants"),
             Self::Namespace => ("", "v1", "Namespace", "namespaces"),
+            Self::AccessProvider => ("tenure.dev", "v1alpha1", "AccessProvider", "accessproviders"),
+            Self::FluxAccessRequest => ("tenure.dev", "v1alpha1", "FluxAccessRequest", "fluxaccessrequests"),
         };
         let api_version = if group.is_empty() {
             version.to_owned()
@@ -97,6 +104,33 @@ pub(super) async fn until<T>(
             || format!("{name} is not there"),
             |object| format!("{name}: {}", message(object)),
         )),
+    }
+}
+
+/// Watches all objects of a kind until `wanted` answers to one of them; else what was seen.
+pub(super) async fn until_any<T>(
+    api: Api<DynamicObject>,
+    patience: Duration,
+    mut wanted: impl FnMut(&Value) -> Option<T>,
+) -> Result<T, String> {
+    let mut seen = 0;
+    let watching = async {
+        let mut changes = std::pin::pin!(kube::runtime::watcher(api, kube::runtime::watcher::Config::default()));
+        while let Some(change) = changes.next().await {
+            let Ok(Event::Apply(object) | Event::InitApply(object)) = change else {
+                continue;
+            };
+            seen += 1;
+            let object = serde_json::to_value(object).unwrap_or_default();
+            if let Some(answer) = wanted(&object) {
+                return Some(answer);
+            }
+        }
+        None
+    };
+    match tokio::time::timeout(patience, watching).await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) | Err(_) => Err(format!("none of {seen} that were seen")),
     }
 }
 

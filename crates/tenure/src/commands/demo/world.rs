@@ -86,7 +86,7 @@ impl World {
             repository_port: 0,
             hook_address: None,
             artifacts: ArtifactSettings::default(),
-            controllers: ControllerSettings::allow_source(&git_address)?,
+            controllers: ControllerSettings::allow_sources(std::slice::from_ref(&git_address))?,
             bare: false,
             settings: Default::default(),
         })
@@ -127,26 +127,8 @@ impl World {
                     "path": "tenants", "interval": "2s"}]}}),
         ];
         for manifest in manifests {
-            self.apply(&manifest).await?;
+            apply(&self.admin, &manifest).await?;
         }
-        Ok(())
-    }
-
-    async fn apply(&self, manifest: &serde_json::Value) -> Result<(), Failure> {
-        let text = |path: &str| tenure_api::ObjectView::of(manifest).read_text(path);
-        let served = crate::resources::served(&self.admin).await?;
-        let resource = crate::resources::find(&served, text("/kind"))?;
-        let api: kube::Api<kube::api::DynamicObject> = if resource.namespaced {
-            kube::Api::namespaced_with(self.admin.clone(), text("/metadata/namespace"), &resource.api())
-        } else {
-            kube::Api::all_with(self.admin.clone(), &resource.api())
-        };
-        api.patch(
-            text("/metadata/name"),
-            &PatchParams::apply(ADMINISTRATOR),
-            &Patch::Apply(manifest),
-        )
-        .await?;
         Ok(())
     }
 
@@ -189,11 +171,30 @@ impl World {
     }
 }
 
+/// Applies an object as the demo's administrator.
+pub(super) async fn apply(admin: &kube::Client, manifest: &serde_json::Value) -> Result<(), Failure> {
+    let text = |path: &str| tenure_api::ObjectView::of(manifest).read_text(path);
+    let served = crate::resources::served(admin).await?;
+    let resource = crate::resources::find(&served, text("/kind"))?;
+    let api: kube::Api<kube::api::DynamicObject> = if resource.namespaced {
+        kube::Api::namespaced_with(admin.clone(), text("/metadata/namespace"), &resource.api())
+    } else {
+        kube::Api::all_with(admin.clone(), &resource.api())
+    };
+    api.patch(
+        text("/metadata/name"),
+        &PatchParams::apply(ADMINISTRATOR),
+        &Patch::Apply(manifest),
+    )
+    .await?;
+    Ok(())
+}
+
 /// The address of the Git server is known only when it listens.
 fn with_address(text: &str, address: &str) -> String {
     text.replace("GIT_SERVER", address)
 }
 
-fn git_failure(error: &tenure_git_server::GitServerError) -> Failure {
+pub(super) fn git_failure(error: &tenure_git_server::GitServerError) -> Failure {
     Failure::environment(chain(error)).hint("is git installed and on PATH?")
 }

@@ -1,0 +1,293 @@
+//! What happens, chapter by chapter. Each step is a change by somebody and what was seen of it, at the control plane or at the host.
+
+use http::Method;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccessRequest};
+use tenure_planner::access::order::Written;
+
+use super::super::account::{Account, Seen};
+use super::super::tenancy::judge;
+use super::super::watch::{Kind, PATIENCE, condition, is_ready, is_refused, until, until_any};
+use super::super::world::apply;
+use super::{FOREIGN, PLATFORM, PROJECT, World, describe_host, describe_wish};
+use crate::answers::send;
+
+const GRANTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessgrants";
+const REQUESTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests";
+
+/// A tenant wants to deploy from the project.
+pub(super) async fn wish(world: &World, account: &mut Account) {
+    account.chapter("A tenant wants to deploy from a private project");
+    account
+        .step("alpha's Surface names the project, and nobody lets it in", async {
+            let [tenant, surface] = describe_wish(&world.forge.git().http_url(PROJECT));
+            if let Err(error) = apply(&world.admin, &tenant).await {
+                return Seen::Missing(error.message);
+            }
+            if let Err(seen) = until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, is_ready).await {
+                return Seen::Missing(seen);
+            }
+            if let Err(error) = apply(&world.admin, &surface).await {
+                return Seen::Missing(error.message);
+            }
+            let source = Kind::GitRepository.api(&world.admin, Some("alpha"));
+            see(until(source, "shop-web", PATIENCE, is_refused).await)
+        })
+        .await;
+}
+
+/// An administrator names the host.
+pub(super) async fn host(world: &World, account: &mut Account) {
+    account.chapter("An administrator names the host, once");
+    account
+        .step("one account reads the authoriser's credential, and it works", async {
+            if let Err(error) = world.apply_all(&describe_host(world)).await {
+                return Seen::Missing(error.message);
+            }
+            let works = |object: Option<&Value>| {
+                let (status, _, message) = condition(object?, "AuthoriserWorks")?;
+                (status == "True").then(|| message.to_owned())
+            };
+            let provider = Kind::AccessProvider.api(&world.admin, Some(PLATFORM));
+            see(until(provider, "work", PATIENCE, works).await)
+        })
+        .await;
+}
+
+/// What is asked for.
+pub(super) async fn question(world: &World, account: &mut Account) -> Option<FluxAccessRequest> {
+    account.chapter("The agent's configuration asks");
+    let mut found = None;
+    account
+        .step(&format!("for {PROJECT}: a request waits for its owner"), async {
+            let waits = |object: &Value| {
+                let request: FluxAccessRequest = serde_json::from_value(object.clone()).ok()?;
+                (request.status.as_ref()?.state.as_deref() == Some("Pending")).then_some(request)
+            };
+            let requests = Kind::FluxAccessRequest.api(&world.admin, Some(PLATFORM));
+            match until_any(requests, PATIENCE, waits).await {
+                Ok(request) => {
+                    let spec = &request.spec;
+                    let said = format!(
+                        "{} asks to {} {} {} in {}",
+                        spec.requested_by,
+                        spec.role,
+                        spec.target.path,
+                        world.target(),
+                        spec.namespaces.join(", ")
+                    );
+                    found = Some(request);
+                    Seen::Held(said)
+                }
+                Err(seen) => Seen::Missing(seen),
+            }
+        })
+        .await;
+    account
+        .step(&format!("for {FOREIGN} as well: refused, alone"), async {
+            let refused = |object: Option<&Value>| {
+                let provider = ObjectView::of(object?);
+                let problem = provider.list_views("/status/problems").next()?;
+                Some(format!(
+                    "{}:{} {}: {}",
+                    problem.read_text("/file"),
+                    problem.find_number("/line").unwrap_or_default(),
+                    problem.read_text("/entry"),
+                    problem.read_text("/message")
+                ))
+            };
+            let provider = Kind::AccessProvider.api(&world.admin, Some(PLATFORM));
+            see(until(provider, "work", PATIENCE, refused).await)
+        })
+        .await;
+    found
+}
+
+/// The project's owner answers.
+pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, account: &mut Account) {
+    account.chapter("The project's owner answers, once");
+    account.say(&format!(
+        "alice may approve {}; mallory may write grants, too, as far as RBAC goes.",
+        world.target()
+    ));
+    account
+        .step("mallory approves in alice's name: denied; alice approves", async {
+            let Some(request) = request else { return nothing_asked() };
+            let grant = |by: &str| describe_grant(world, request, by);
+            let attempt = send(&world.mallory, Method::POST, GRANTS, &grant("alice")).await;
+            judge(
+                attempt,
+                "access",
+                send(&world.alice, Method::POST, GRANTS, &grant("alice")).await,
+            )
+        })
+        .await;
+    account
+        .step("a credential is made for alpha alone, and is seen in use", async {
+            let Some(request) = request else { return nothing_asked() };
+            let in_use = |object: Option<&Value>| {
+                let is_true = |kind: &str| condition(object?, kind).filter(|(status, ..)| *status == "True");
+                is_true("Ready").and(is_true("Verified")).map(|_| ())
+            };
+            if let Err(seen) = until(requests(world), name(request), PATIENCE, in_use).await {
+                return Seen::Missing(seen);
+            }
+            describe_live(world, &[])
+        })
+        .await;
+    account
+        .step("the Surface deploys, with no further edit", async {
+            let surface = Kind::Surface.api(&world.admin, Some("alpha"));
+            if let Err(seen) = until(surface, "shop", PATIENCE, is_ready).await {
+                return Seen::Missing(seen);
+            }
+            let is_there = |object: Option<&Value>| {
+                let title = ObjectView::of(object?).read_text("/data/title").to_owned();
+                (!title.is_empty()).then(|| format!("ConfigMap web says: {title}"))
+            };
+            let deployed = Kind::ConfigMap.api(&world.admin, Some("alpha"));
+            see(until(deployed, "web", PATIENCE, is_there).await)
+        })
+        .await;
+}
+
+/// The credential is known to others.
+pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, account: &mut Account) {
+    account.chapter("A laptop is stolen");
+    account.say("Two replacements are ten minutes apart: the demo makes the record an hour older.");
+    account
+        .step(
+            "alice orders a new one: it is in use, and the old one is dead at the host",
+            async {
+                let Some(request) = request else { return nothing_asked() };
+                let before: Vec<u64> = world.forge.live().iter().map(|live| live.id).collect();
+                let path = format!("{REQUESTS}/{}", name(request));
+                if let Err(seen) = make_older(world, &path).await {
+                    return Seen::Missing(seen);
+                }
+                let order = Written {
+                    namespace: None,
+                    by: "alice".to_owned(),
+                    at: Timestamp::now(),
+                    is_leak: true,
+                    cause: "a laptop was stolen".to_owned(),
+                };
+                let (key, value) = order.write();
+                let patch = json!({ "metadata": { "annotations": { key: value } } });
+                match send(&world.alice, Method::PATCH, &path, &patch).await {
+                    Ok(answer) if answer.is_done() => {}
+                    Ok(answer) => return Seen::Missing(answer.describe()),
+                    Err(error) => return Seen::Missing(error),
+                }
+                let is_done = |object: Option<&Value>| {
+                    let request: FluxAccessRequest = serde_json::from_value(object?.clone()).ok()?;
+                    let ledgers = request.status.iter().flat_map(|status| &status.credentials);
+                    let has_one = ledgers.clone().all(|ledger| ledger.retiring.is_empty());
+                    (!order.is_open(&request) && has_one).then_some(())
+                };
+                if let Err(seen) = until(requests(world), name(request), PATIENCE, is_done).await {
+                    return Seen::Missing(seen);
+                }
+                describe_live(world, &before)
+            },
+        )
+        .await;
+}
+
+/// It is taken back.
+pub(super) async fn end(world: &World, request: Option<&FluxAccessRequest>, account: &mut Account) {
+    account.chapter("The owner takes it back");
+    account
+        .step(
+            "alice deletes her grant: the Secret goes, and nothing lives at the host",
+            async {
+                let Some(request) = request else { return nothing_asked() };
+                match send(&world.alice, Method::DELETE, &format!("{GRANTS}/alice"), &Value::Null).await {
+                    Ok(answer) if answer.is_done() => {}
+                    Ok(answer) => return Seen::Missing(answer.describe()),
+                    Err(error) => return Seen::Missing(error),
+                }
+                let gone = |object: Option<&Value>| object.is_none().then_some(());
+                let secret = Kind::Secret.api(&world.admin, Some("alpha"));
+                if let Err(seen) = until(secret, DEFAULT_SECRET_NAME, PATIENCE, gone).await {
+                    return Seen::Missing(format!("the Secret is still there: {seen}"));
+                }
+                let over = |object: Option<&Value>| {
+                    let request: FluxAccessRequest = serde_json::from_value(object?.clone()).ok()?;
+                    request.status?.credentials.is_empty().then_some(())
+                };
+                if let Err(seen) = until(requests(world), name(request), PATIENCE, over).await {
+                    return Seen::Missing(seen);
+                }
+                match world.forge.live().as_slice() {
+                    [] => Seen::Held("Secret and token are gone; what was deployed runs on".to_owned()),
+                    live => Seen::Missing(format!("these live on: {live:?}")),
+                }
+            },
+        )
+        .await;
+}
+
+fn requests(world: &World) -> kube::Api<kube::api::DynamicObject> {
+    Kind::FluxAccessRequest.api(&world.admin, Some(PLATFORM))
+}
+
+fn name(request: &FluxAccessRequest) -> &str {
+    request.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn nothing_asked() -> Seen {
+    Seen::Missing("nothing was asked for".to_owned())
+}
+
+fn see(seen: Result<String, String>) -> Seen {
+    match seen {
+        Ok(said) => Seen::Held(said),
+        Err(said) => Seen::Missing(said),
+    }
+}
+
+/// One token lives at the host, for reading, that was used, and none of these.
+fn describe_live(world: &World, before: &[u64]) -> Seen {
+    let live = world.forge.live();
+    match live.as_slice() {
+        [one] if !one.may_write && one.last_used_at.is_some() && !before.contains(&one.id) => Seen::Held(format!(
+            "at the host lives deploy token {} alone, {}, for reading; it has cloned",
+            one.id, one.name
+        )),
+        _ => Seen::Missing(format!("at the host: {live:?}")),
+    }
+}
+
+fn describe_grant(world: &World, request: &FluxAccessRequest, by: &str) -> Value {
+    json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessGrant", "metadata": { "name": by, "namespace": PLATFORM },
+        "spec": {
+            "requestRef": { "name": name(request), "uid": request.metadata.uid }, "target": world.target(),
+            "specHash": request.spec.spec_hash, "requestedBy": request.spec.requested_by,
+            "decision": "Approved", "approvedBy": by, "reason": "our own deployment"
+        }
+    })
+}
+
+/// Makes what is recorded of the credentials an hour older.
+async fn make_older(world: &World, path: &str) -> Result<(), String> {
+    let read = send(&world.admin, Method::GET, path, &Value::Null).await?;
+    let mut credentials = read.object.pointer("/status/credentials").cloned().unwrap_or_default();
+    for ledger in credentials.as_array_mut().into_iter().flatten() {
+        let begun = ledger.pointer_mut("/current/begunAt");
+        let Some(begun) = begun else { continue };
+        let at: Option<Timestamp> = begun.as_str().and_then(|at| at.parse().ok());
+        let earlier = at.and_then(|at| at.checked_sub(SignedDuration::from_hours(1)).ok());
+        *begun = json!(earlier.ok_or("the ledger has no time")?.to_string());
+    }
+    let patch = json!({ "status": { "credentials": credentials } });
+    let answer = send(&world.admin, Method::PATCH, &format!("{path}/status"), &patch).await?;
+    if answer.is_done() {
+        Ok(())
+    } else {
+        Err(answer.describe())
+    }
+}
