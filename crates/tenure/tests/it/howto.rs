@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_git_server::{GitServer, Options, SshOptions};
+use tenure_testkit::{SOON, eventually};
 
 use crate::process::{free_port, named};
 
@@ -27,6 +29,15 @@ fn shell_blocks(page: &str) -> String {
 
 fn read_page(name: &str) -> String {
     std::fs::read_to_string(format!("{}/../../docs/howto/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The kubeconfig of somebody else, made of an administrator's.
+fn write_kubeconfig(admins: &Path, theirs: &Path, user: &str) {
+    let mut config = kube::config::Kubeconfig::read_from(admins).unwrap();
+    for named in &mut config.auth_infos {
+        named.auth_info.as_mut().unwrap().impersonate = Some(user.to_owned());
+    }
+    std::fs::write(theirs, serde_json::to_string(&config).unwrap()).unwrap();
 }
 
 fn has_program(name: &str) -> bool {
@@ -147,7 +158,6 @@ fn namespaces_that_are_there_already_become_a_tenants() {
     }
 }
 
-/// The owner of a project, on a cluster where policies judge and nobody reconciles: the request is written here as the controllers make it.
 #[tokio::test]
 async fn the_owner_of_a_project_answers_who_asks() {
     if !has_program("kubectl") {
@@ -185,12 +195,7 @@ async fn the_owner_of_a_project_answers_who_asks() {
     let path = format!("/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests/{name}");
     crate::commands::apply(&data, request, &path).await;
     // Hers.
-    let mut hers = kube::config::Kubeconfig::read_from(&kubeconfig).unwrap();
-    for named in &mut hers.auth_infos {
-        named.auth_info.as_mut().unwrap().impersonate = Some("olga".to_owned());
-    }
-    let file = folder.path().join("olga.kubeconfig");
-    std::fs::write(file, serde_json::to_string(&hers).unwrap()).unwrap();
+    write_kubeconfig(&kubeconfig, &folder.path().join("olga.kubeconfig"), "olga");
     let said = run_script(
         folder.path(),
         &shell_blocks(&read_page("answer-access-requests.md")),
@@ -213,6 +218,84 @@ async fn the_owner_of_a_project_answers_who_asks() {
     ] {
         assert!(said.contains(words), "no {words:?} in:\n{said}");
     }
+}
+
+/// From the host's name to the end of the credential, with a host that speaks as GitLab does, and a person who answers with a kubeconfig of her own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn access_to_a_private_project_at_a_host() {
+    if !has_program("kubectl") {
+        println!("skipped: there is no kubectl on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let forge = ForgeServer::start(folder.path().join("host"), Kind::Gitlab)
+        .await
+        .unwrap();
+    forge.add_group("group-1");
+    let project = forge.add_project("group-1/app").await.unwrap();
+    forge
+        .git()
+        .repository("group-1/app")
+        .unwrap()
+        .commit([("a.yaml", "")], "first")
+        .await
+        .unwrap();
+    let bot = forge.add_person("bot");
+    forge.set_level(bot, Owner::Project(project), 40);
+    let token = forge.authorise(bot, &["api"], None);
+    let page = read_page("access-to-a-git-host.md")
+        .replace("https://gitlab.example.org", forge.url())
+        .replace("work-42", &format!("work-{project}"));
+    // What the page says that the agent's configuration has.
+    let configuration = page
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .unwrap();
+    let git = GitServer::start(folder.path().join("git"), Options::default())
+        .await
+        .unwrap();
+    let agents = git.create("agents").await.unwrap();
+    agents
+        .commit([(".gitlab/agents/prod/config.yaml", configuration)], "prod asks")
+        .await
+        .unwrap();
+    let data = folder.path().join("cluster");
+    let sources = [
+        forge.url().to_owned(),
+        format!("http://{}", forge.git().http_address()),
+        format!("http://{}", git.http_address()),
+    ];
+    let flags: Vec<&str> = sources.iter().flat_map(|source| ["--allow-source", source]).collect();
+    let _up = crate::process::Up::start(&data, &flags);
+    let kubeconfig = data.join("kubeconfig");
+    write_kubeconfig(&kubeconfig, &folder.path().join("alice.kubeconfig"), "alice");
+    let before = format!(
+        "kubectl create namespace team-a\nkubectl apply -f - <<'YAML'\napiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\n\
+         metadata: {{name: agents, namespace: tenure-system}}\nspec: {{url: {}, interval: 1m, ref: {{branch: main}}}}\nYAML\n",
+        git.http_url("agents")
+    );
+    let said = run_script(folder.path(), &(before + &shell_blocks(&page)), |command| {
+        command.env("KUBECONFIG", &kubeconfig).env("GITLAB_TOKEN", &token);
+    });
+    for words in [
+        "accessprovider.tenure.dev/work condition met",
+        "group-1/app",
+        "Pending",
+        ": approved",
+        "condition met",
+        ": deleted",
+    ] {
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+    assert!(!said.contains(&token), "{said}");
+    let none_lives = eventually(SOON, || async {
+        match forge.live() {
+            live if live.is_empty() => Ok(()),
+            live => Err(format!("{live:?}")),
+        }
+    });
+    none_lives.await.unwrap();
 }
 
 /// The customizer in both profiles, off, on and taken away, as the page says, with the repository that stands in the docs.
