@@ -93,6 +93,7 @@ impl Bed {
                 "rules": [
                     { "apiGroups": ["tenure.dev"], "resources": ["fluxaccesstargets"], "resourceNames": [self.target()], "verbs": ["approve"] },
                     { "apiGroups": ["tenure.dev"], "resources": ["fluxaccessgrants"], "verbs": ["create", "delete", "get"] },
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccessrequests"], "verbs": ["patch"] },
                 ]
             }),
             json!({
@@ -216,20 +217,23 @@ impl Bed {
             .unwrap();
     }
 
-    /// Orders new credentials, and waits until that was done.
+    /// Orders new credentials as alice, who may, and waits until that was done.
     async fn replace(&self, is_leak: bool) -> Value {
         let request = self.request("is there", |_| true).await;
         let name = request["metadata"]["name"].as_str().unwrap();
         let order = Written {
             namespace: None,
-            by: "olga".to_owned(),
+            by: "alice".to_owned(),
             at: jiff::Timestamp::now(),
             is_leak,
             cause: "a laptop was stolen".to_owned(),
         };
         let (key, value) = order.write();
         let patch = json!({ "metadata": { "annotations": { key: value } } });
-        self.admin().patch(REQUEST, (PLATFORM, name), patch).await.unwrap();
+        let alice = self.admin().impersonating("alice").unwrap();
+        eventually(SOON, || alice.patch(REQUEST, (PLATFORM, name), patch.clone()))
+            .await
+            .unwrap();
         let is_done = |request: &Value| !order.is_open(&serde_json::from_value(request.clone()).unwrap());
         self.request("was replaced", is_done).await
     }

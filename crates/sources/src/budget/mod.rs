@@ -45,7 +45,7 @@ pub struct Room {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OverBudget {
     /// There never will be: it is more than one lane, or all of them, may hold.
-    #[error("{what} take {} or more, and {} is {}", describe_bytes(*.needed), describe_bytes(*.allowed), describe_setting(.setting, *.is_half))]
+    #[error("{what} take {} or more, and {}", describe_bytes(*.needed), describe_part(.setting, *.allowed, *.is_half))]
     TooLarge {
         /// What the bytes are.
         what: &'static str,
@@ -59,7 +59,7 @@ pub enum OverBudget {
         is_half: bool,
     },
     /// Not now: others hold it.
-    #[error("no room for {} of {what} beside what is held already ({} is {})", describe_bytes(*.needed), describe_bytes(*.allowed), describe_setting(.setting, *.is_half))]
+    #[error("no room for {} of {what} beside what is held already ({})", describe_bytes(*.needed), describe_allowance(.setting, *.allowed, *.is_half))]
     Full {
         /// What the bytes are.
         what: &'static str,
@@ -74,11 +74,20 @@ pub enum OverBudget {
     },
 }
 
-fn describe_setting(setting: &str, is_half: bool) -> String {
+fn describe_part(setting: &str, allowed: u64, is_half: bool) -> String {
+    let allowed = describe_bytes(allowed);
     if is_half {
-        format!("half of what {setting} allows, which namespaces of no tenant share")
+        format!("{allowed} is half of what {setting} allows, which namespaces of no tenant share")
     } else {
-        format!("what {setting} allows")
+        format!("{allowed} is what {setting} allows")
+    }
+}
+
+fn describe_allowance(setting: &str, allowed: u64, is_half: bool) -> String {
+    if is_half {
+        describe_part(setting, allowed, is_half)
+    } else {
+        format!("{setting} allows {}", describe_bytes(allowed))
     }
 }
 
