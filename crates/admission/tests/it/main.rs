@@ -13,10 +13,13 @@ mod accesses;
 mod beside_policies;
 mod door;
 mod embedded;
+mod expressions;
 mod hosts;
 mod keeping;
 mod laying;
+mod managed;
 mod packages;
+mod paths;
 mod places;
 mod policies;
 mod quotas;
@@ -26,6 +29,7 @@ mod roles;
 mod stage;
 #[allow(dead_code, reason = "the policies' scenarios take them away again")]
 mod stand_ins;
+mod sums;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;

@@ -15,6 +15,8 @@ pub(crate) fn write_all() -> Value {
                 "namespaces", "namespaces/status", "namespaces/finalize", "pods", "pods/ephemeralcontainers", "secrets",
                 "configmaps", "serviceaccounts/token", "persistentvolumeclaims", "services", "services/status"
             ] },
+            { "apiGroups": ["apps"], "verbs": all, "resources": ["deployments", "deployments/scale", "deployments/status"] },
+            { "apiGroups": ["rbac.authorization.k8s.io"], "verbs": all, "resources": ["clusterroles"] },
             { "apiGroups": ["networking.k8s.io"], "verbs": all, "resources": ["ingresses", "ingresses/status"] },
             { "apiGroups": ["capsule.clastix.io"], "verbs": all, "resources": ["tenants", "tenants/status"] },
             {

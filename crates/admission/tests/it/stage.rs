@@ -11,10 +11,13 @@ use tenure_testkit::{Cluster, SOON, eventually};
 
 use crate::accesses;
 use crate::laying::{lay_over, merge};
+use crate::managed;
 use crate::packages;
+use crate::paths::locate;
 use crate::roles;
 use crate::stand_ins;
-use crate::table::{Actor, Case, FLUX, Object, PACKAGES, PACKAGES_VERSION, Sent, Table, find_kind};
+use crate::sums;
+use crate::table::{Actor, Case, Object, Sent, Table, find_kind};
 
 /// What came of a case.
 #[derive(Debug)]
@@ -60,6 +63,7 @@ impl Stage {
         stage.record_namespaces().await;
         stage.make_actors().await;
         stage.make_objects().await;
+        stage.count_quotas().await;
         stage
     }
 
@@ -145,6 +149,11 @@ impl Stage {
         asked.await.unwrap();
     }
 
+    /// A uid as it came to be, by the one in the table.
+    pub(crate) fn uid_of(&self, told: &str) -> &str {
+        &self.uids[told]
+    }
+
     /// Somebody of the table.
     pub(crate) fn actor(&self, name: &str) -> &Actor {
         &self.table.actors[name]
@@ -179,6 +188,9 @@ impl Stage {
                 }
             });
             merge(&mut object["spec"], &json!(tenant.bounds));
+            if !tenant.quotas.is_empty() {
+                object["spec"]["resourceQuotas"] = sums::write_quotas(tenant);
+            }
             if let Some(quota) = tenant.namespace_quota {
                 object["spec"]["namespaceOptions"]["quota"] = json!(quota);
             }
@@ -221,6 +233,9 @@ impl Stage {
                 // As the controllers mark it; others are asked about by another webhook.
                 object["metadata"]["labels"]["tenure.dev/bounded"] = json!("true");
             }
+            if sums::find_counted(&self.table, namespace).is_some() {
+                object["metadata"]["labels"]["tenure.dev/counted"] = json!("true");
+            }
             self.cluster.admin.create(object).await.unwrap();
         }
     }
@@ -250,6 +265,10 @@ impl Stage {
             let (version, _) = find_kind(kind);
             let mut object = object.clone();
             object["apiVersion"] = json!(version);
+            if managed::is_applied(&object) {
+                admin.apply_as("kustomize-controller", object).await.unwrap();
+                continue;
+            }
             if object["metadata"].get("namespace").is_none() {
                 // A class: it may be there from an earlier time.
                 admin.apply(object).await.unwrap();
@@ -258,6 +277,7 @@ impl Stage {
             let status = object.as_object_mut().unwrap().remove("status");
             let target = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap().to_owned();
             let (namespace, name) = (target("/metadata/namespace"), target("/metadata/name"));
+            let is_leaving = managed::keep_if_leaving(&mut object);
             admin.create(object).await.unwrap();
             if let Some(status) = status {
                 let patch = json!({ "status": status });
@@ -265,6 +285,9 @@ impl Stage {
                     .patch_status((version, kind), (&namespace, &name), patch)
                     .await
                     .unwrap();
+            }
+            if is_leaving {
+                admin.delete((version, kind), (&namespace, &name)).await.unwrap();
             }
         }
     }
@@ -318,33 +341,7 @@ impl Stage {
         let (operation, object) = case.action();
         let (_, resource, name) = object.what();
         let namespace = object.namespace.as_deref();
-        let in_namespace = |root: &str| match namespace {
-            Some(namespace) => format!("{root}/namespaces/{namespace}"),
-            None => root.to_owned(),
-        };
-        let flux = FLUX.iter().find(|(_, _, plural)| *plural == resource);
-        let package = PACKAGES.iter().find(|(_, plural)| *plural == resource);
-        let of_packages = package.map(|(kind, _)| (PACKAGES_VERSION, *kind, format!("/apis/{PACKAGES_VERSION}")));
-        let (api_version, kind, root) = of_packages.unwrap_or_else(|| match (resource, flux) {
-            ("namespaces", _) => ("v1", "Namespace", "/api/v1".to_owned()),
-            ("tenants", _) => (
-                "capsule.clastix.io/v1beta2",
-                "Tenant",
-                "/apis/capsule.clastix.io/v1beta2".to_owned(),
-            ),
-            (_, Some((kind, version, _))) => (*version, *kind, in_namespace(&format!("/apis/{version}"))),
-            ("pods", None) => ("v1", "Pod", in_namespace("/api/v1")),
-            ("secrets", None) => ("v1", "Secret", in_namespace("/api/v1")),
-            ("configmaps", None) => ("v1", "ConfigMap", in_namespace("/api/v1")),
-            ("persistentvolumeclaims", None) => ("v1", "PersistentVolumeClaim", in_namespace("/api/v1")),
-            ("services", None) => ("v1", "Service", in_namespace("/api/v1")),
-            ("ingresses", None) => (
-                "networking.k8s.io/v1",
-                "Ingress",
-                in_namespace("/apis/networking.k8s.io/v1"),
-            ),
-            _ => ("v1", "ServiceAccount", in_namespace("/api/v1")),
-        });
+        let (api_version, kind, root) = locate(resource, namespace);
         let part = match case.subresource() {
             "" => String::new(),
             part => format!("/{part}"),
@@ -355,6 +352,7 @@ impl Stage {
         let mut target = format!("{root}/{resource}/{name}{part}");
         let mut body = self.write(api_version, kind, &object.to_value(name));
         accesses::complete(kind, &mut body);
+        managed::complete(kind, &mut body);
         let method = match operation {
             _ if case.token.is_some() => {
                 self.make_account(namespace.unwrap(), name).await;
@@ -387,6 +385,7 @@ impl Stage {
             if operation == "UPDATE" {
                 before = self.write(api_version, kind, &case.from.to_value(name));
                 accesses::complete(kind, &mut before);
+                managed::complete(kind, &mut before);
                 before["metadata"]["namespace"] = json!(namespace);
                 if resource == "secrets" {
                     before["type"] = json!("kubernetes.io/service-account-token");
@@ -415,21 +414,24 @@ impl Stage {
                 }
             };
             let made = made.unwrap();
-            if operation == "UPDATE" && matches!(resource, "pods" | "services") {
+            if operation == "UPDATE" && matches!(resource, "pods" | "services" | "deployments" | "clusterroles") {
                 // As somebody who read it first.
                 let mut read = made.clone();
                 merge(&mut read, &body);
                 body = read;
             }
-            if resource == "pods" {
-                // Whoever schedules it is quicker.
+            if matches!(resource, "pods" | "deployments") {
+                // Whoever schedules it, or makes its Pods, is quicker.
                 body["metadata"].as_object_mut().unwrap().remove("resourceVersion");
             }
-            if !matches!(resource, "secrets" | "pods") {
+            if !matches!(resource, "secrets" | "pods" | "deployments") {
                 // To a Secret for a token something is added at once.
                 body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
             }
             body["metadata"].as_object_mut().unwrap().remove("managedFields");
+            if case.subresource() == "scale" {
+                body = managed::write_scale(&body);
+            }
         }
         if operation == "UPDATE" && resource == "namespaces" {
             // As somebody who read it first.

@@ -3,9 +3,12 @@
 use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
 
 use crate::door::Door;
-use crate::embedded::compare;
+use crate::embedded::{ask_and_compare, compare};
 use crate::stage::{Answer, Stage};
-use crate::table::ByPolicy;
+use crate::table::{ByPolicy, Unanswered};
+
+/// What a server says before it.
+const PREFIX: &str = " denied the request: ";
 
 /// What the rule says, without what a server says before it.
 fn own_words(message: &str) -> &str {
@@ -18,7 +21,7 @@ fn own_words(message: &str) -> &str {
 async fn compare_doors(cluster: Cluster) -> usize {
     let guarded = Stage::set().await;
     let stage = Stage::set_on(cluster).await;
-    let door = Door::open(&stage.cluster, stage.settings(), None).await;
+    let mut door = Door::open(&stage.cluster, stage.settings(), None).await;
     door.hang(&stage.cluster).await;
     let (mut asked, mut wrong) = (0, Vec::new());
     for (index, case) in stage.cases() {
@@ -26,12 +29,17 @@ async fn compare_doors(cluster: Cluster) -> usize {
             continue;
         }
         asked += 1;
+        if case.claimed {
+            // Until both have heard of what is there.
+            let _known = ask_and_compare(&guarded, case, " is forbidden: ").await;
+            let _known = ask_and_compare(&stage, case, PREFIX).await;
+        }
         let (answer, other) = (stage.ask(case).await, guarded.ask(case).await);
         // What the schema refuses comes before who only validates.
         if let (Some(ByPolicy::Server(_)), Answer::Refused(422, ..)) = (&case.policy, &answer) {
             continue;
         }
-        let why = compare(case, &answer, " denied the request: ").err();
+        let why = compare(case, &answer, PREFIX).err();
         let difference = match (&answer, &other) {
             (Answer::Refused(_, _, one), Answer::Refused(_, _, other)) if own_words(one) != own_words(other) => {
                 Some(format!("the guard says {other}, the webhook {one}"))
@@ -41,7 +49,31 @@ async fn compare_doors(cluster: Cluster) -> usize {
         wrong.extend(why.or(difference).map(|why| format!("case {}: {why}", index + 1)));
     }
     assert!(wrong.is_empty(), "{} of {asked}:\n{}", wrong.len(), wrong.join("\n"));
+    door.close();
+    see_unanswered(&stage).await;
     asked
+}
+
+/// What becomes of a case while nobody answers.
+async fn see_unanswered(stage: &Stage) {
+    let (mut seen, mut wrong) = ([0, 0], Vec::new());
+    for (index, case) in stage.cases() {
+        let Some(wanted) = case.unanswered else {
+            continue;
+        };
+        let answer = stage.ask(case).await;
+        let is_right = match (&answer, wanted) {
+            (Answer::Allowed(..), Unanswered::GoesOn) => true,
+            (Answer::Refused(_, _, message), Unanswered::Refused) => message.contains("failed calling webhook"),
+            _ => false,
+        };
+        seen[usize::from(wanted == Unanswered::GoesOn)] += 1;
+        if !is_right {
+            wrong.push(format!("{}: {wanted:?}, but {answer:?}", case.name(index)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen.iter().all(|many| *many >= 4), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -13,8 +13,12 @@
 mod accesses;
 #[path = "../it/laying.rs"]
 mod laying;
+#[path = "../it/managed.rs"]
+mod managed;
 #[path = "../it/packages.rs"]
 mod packages;
+#[path = "../it/paths.rs"]
+mod paths;
 mod policies;
 #[path = "../it/roles.rs"]
 mod roles;
@@ -23,6 +27,8 @@ mod roles;
 mod stage;
 #[path = "../it/stand_ins.rs"]
 mod stand_ins;
+#[path = "../it/sums.rs"]
+mod sums;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;

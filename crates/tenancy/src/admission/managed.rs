@@ -58,7 +58,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     }
     let surface = find_surface(case, namespace, kustomization);
     let surface = surface.as_ref().map(|surface| ObjectView::of(surface));
-    if surface.is_some_and(|surface| surface.is_true("/spec/suspend")) {
+    if surface.is_some_and(is_resting) {
         return Ok(());
     }
     let said = |annotation: &str| {
@@ -139,6 +139,11 @@ pub(super) fn is_at_work(kustomization: ObjectView<'_>) -> bool {
     !kustomization.is_true("/spec/suspend")
         && !kustomization.is_being_deleted()
         && !kustomization.has("/spec/kubeConfig")
+}
+
+/// Whether a Surface has nothing applied any more: it is suspended, or on its way out with what it generated.
+pub(super) fn is_resting(surface: ObjectView<'_>) -> bool {
+    surface.is_true("/spec/suspend") || surface.is_being_deleted()
 }
 
 /// Whether it is the Kustomization itself that writes.

@@ -241,6 +241,15 @@ fn list_chart_entries(object: Option<&Value>) -> impl Iterator<Item = &Value> {
     list_entries(object, true)
 }
 
+/// Whether an update leaves a chart's entries of managedFields as they are, the second in which they were written included, though it was made under
+/// their manager: one of an older release's, which updates as others do.
+pub(super) fn is_hidden_from_policies(request: &Request<'_>) -> bool {
+    let is_update = |entry: &Value| entry.get("operation").and_then(Value::as_str) == Some("Update");
+    request.operation == Operation::Update
+        && list_chart_entries(request.old_object).any(is_update)
+        && list_chart_entries(request.old_object).eq(list_chart_entries(request.object))
+}
+
 /// All that the chart's managers have. What is no set of fields is none.
 fn collect_chart(object: Option<&Value>) -> FieldSet {
     let entries = list_chart_entries(object);

@@ -50,6 +50,8 @@ pub(crate) struct Object {
     pub(crate) claim: Option<String>,
     pub(crate) service: Option<String>,
     pub(crate) ingress: Option<String>,
+    pub(crate) deployment: Option<String>,
+    pub(crate) cluster_role: Option<String>,
     pub(crate) token_secret_for: Option<String>,
     /// Of a platform's packages: the names of a Package, a PackageSource and a PackageValues.
     pub(crate) package: Option<String>,
@@ -85,7 +87,9 @@ pub(crate) struct Object {
     pub(crate) spec: Option<Value>,
     /// Of ConfigMaps.
     pub(crate) data: Option<Value>,
-    /// The Kustomization that applied it, as `NAMESPACE/NAME`, and its `data.git`.
+    /// Of ClusterRoles.
+    pub(crate) rules: Option<Value>,
+    /// The Kustomization that applied it, as `NAMESPACE/NAME`, and the field that is Git's in its kind ([`APPLIED`]).
     pub(crate) applied_by: Option<String>,
     #[serde(default)]
     pub(crate) finalizers: Vec<String>,
@@ -143,13 +147,33 @@ pub(crate) const PACKAGES: [(&str, &str); 3] = [
 /// Their API version.
 pub(crate) const PACKAGES_VERSION: &str = "cozystack.io/v1alpha1";
 
-/// Volumes, and kinds of classes that Tenants allow: kind, API version, plural name.
-pub(crate) const CLASSES: [(&str, &str, &str); 5] = [
+/// Namespaces, Ingresses, volumes, and kinds of classes that Tenants allow: kind, API version, plural name.
+pub(crate) const CLASSES: [(&str, &str, &str); 7] = [
+    ("Namespace", "v1", "namespaces"),
+    ("Ingress", "networking.k8s.io/v1", "ingresses"),
     ("PersistentVolume", "v1", "persistentvolumes"),
     ("PriorityClass", "scheduling.k8s.io/v1", "priorityclasses"),
     ("RuntimeClass", "node.k8s.io/v1", "runtimeclasses"),
     ("StorageClass", "storage.k8s.io/v1", "storageclasses"),
     ("IngressClass", "networking.k8s.io/v1", "ingressclasses"),
+];
+
+/// Kinds of what Kustomizations applied: plural name, API version, kind, and the field that is Git's.
+const APPLIED: [(&str, &str, &str, &[&str]); 4] = [
+    ("configmaps", "v1", "ConfigMap", &["f:data", "f:git"]),
+    ("deployments", "apps/v1", "Deployment", &["f:spec", "f:replicas"]),
+    (
+        "clusterroles",
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRole",
+        &["f:rules"],
+    ),
+    (
+        "namespaces",
+        "v1",
+        "Namespace",
+        &["f:metadata", "f:annotations", "f:example.org/git"],
+    ),
 ];
 
 /// A kind of an object that is stored.
@@ -195,6 +219,9 @@ pub(crate) struct Case {
     /// Whether nobody has to be asked about it.
     #[serde(default)]
     pub(crate) outside: bool,
+    /// Whether no rule decides it by itself: whoever judges claims it.
+    #[serde(default)]
+    pub(crate) claimed: bool,
     /// Why it can't be asked of a server, if it can't.
     #[serde(default)]
     pub(crate) pure_only: String,
@@ -204,6 +231,8 @@ pub(crate) struct Case {
     pub(crate) saying: String,
     /// What the policies say, where that is something else.
     pub(crate) policy: Option<ByPolicy>,
+    /// What becomes of it where webhooks judge and nobody answers, if that is looked at.
+    pub(crate) unanswered: Option<Unanswered>,
 }
 
 /// How an update is sent.
@@ -232,7 +261,32 @@ pub(crate) enum ByPolicy {
     Server(String),
 }
 
+/// What becomes of a request that nobody judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Unanswered {
+    /// It is refused until somebody answers.
+    Refused,
+    /// It goes on.
+    GoesOn,
+}
+
 impl Table {
+    /// An object of the table as it is stored.
+    pub(crate) fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<&Value> {
+        let text = |object: &Value, path: &str| {
+            let text = object.pointer(path).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        self.objects.iter().find(|object| {
+            let (version, known) = find_kind(&text(object, "/kind"));
+            version.starts_with(group)
+                && known == plural
+                && text(object, "/metadata/namespace") == namespace
+                && text(object, "/metadata/name") == name
+        })
+    }
+
     /// Which accounts the table's Kustomizations name.
     pub(crate) fn collect_mintable(&self, facts: &Facts) -> Mintable {
         let mut mintable = Mintable::default();
@@ -254,11 +308,11 @@ impl Table {
                 .to_owned()
         };
         for object in self.objects.iter().filter(|object| object["kind"] == "Kustomization") {
-            let surface = self.objects.iter().find(|surface| {
-                surface["kind"] == "Surface"
-                    && text(surface, "/metadata/name") == text(object, "/metadata/labels/tenure.dev~1surface")
-                    && surface["metadata"]["namespace"] == object["metadata"]["namespace"]
-            });
+            let (namespace, name) = (
+                text(object, "/metadata/namespace"),
+                text(object, "/metadata/labels/tenure.dev~1surface"),
+            );
+            let surface = self.find("tenure.dev", "surfaces", &namespace, &name);
             refusing.add(facts, object, surface);
         }
         refusing
@@ -282,6 +336,8 @@ impl Object {
             ("", "persistentvolumeclaims", &self.claim),
             ("", "services", &self.service),
             ("networking.k8s.io", "ingresses", &self.ingress),
+            ("apps", "deployments", &self.deployment),
+            ("rbac.authorization.k8s.io", "clusterroles", &self.cluster_role),
             ("", "secrets", &self.token_secret_for),
             ("cozystack.io", "packages", &self.package),
             ("cozystack.io", "packagesources", &self.package_source),
@@ -314,6 +370,9 @@ impl Object {
         if let Some(data) = &self.data {
             object["data"] = data.clone();
         }
+        if let Some(rules) = &self.rules {
+            object["rules"] = rules.clone();
+        }
         if !self.finalizers.is_empty() {
             object["metadata"]["finalizers"] = json!(self.finalizers);
         }
@@ -321,15 +380,6 @@ impl Object {
             object["metadata"]["labels"] = json!({
                 "kustomize.toolkit.fluxcd.io/namespace": namespace, "kustomize.toolkit.fluxcd.io/name": name
             });
-            object["metadata"]["managedFields"] = json!([{
-                "manager": "kustomize-controller", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
-                "fieldsV1": {
-                    "f:data": { "f:git": {} },
-                    "f:metadata": { "f:labels": {
-                        "f:kustomize.toolkit.fluxcd.io/name": {}, "f:kustomize.toolkit.fluxcd.io/namespace": {}
-                    } }
-                }
-            }]);
         }
         if let Some((key, value)) = self.marked.as_deref().and_then(|text| text.split_once('=')) {
             let labels = object["metadata"].as_object_mut().expect("metadata").entry("labels");
@@ -385,6 +435,43 @@ impl Object {
 }
 
 impl Object {
+    /// As a request about it, or about a part of it, has it.
+    pub(crate) fn write(&self, name: &str, namespace: &str, (resource, part): (&str, &str)) -> Value {
+        if part == "scale" {
+            return json!({
+                "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name, "namespace": namespace }, "spec": self.spec
+            });
+        }
+        let mut object = self.to_value(name);
+        let applied = APPLIED.iter().find(|(known, ..)| *known == resource);
+        let Some((_, version, kind, field)) = applied else {
+            return object;
+        };
+        object["apiVersion"] = json!(version);
+        object["kind"] = json!(kind);
+        if !namespace.is_empty() && resource != "namespaces" {
+            object["metadata"]["namespace"] = json!(namespace);
+        }
+        if self.applied_by.is_some() {
+            let mut fields = json!({ "f:metadata": { "f:labels": {
+                "f:kustomize.toolkit.fluxcd.io/name": {}, "f:kustomize.toolkit.fluxcd.io/namespace": {}
+            } } });
+            for finalizer in &self.finalizers {
+                fields["f:metadata"]["f:finalizers"][format!("v:{}", json!(finalizer))] = json!({});
+            }
+            let mut at = &mut fields;
+            for step in *field {
+                let inner = at.as_object_mut().expect("fields").entry(*step);
+                at = inner.or_insert_with(|| json!({}));
+            }
+            object["metadata"]["managedFields"] = json!([{
+                "manager": "kustomize-controller", "operation": "Apply", "apiVersion": version, "fieldsType": "FieldsV1",
+                "fieldsV1": fields
+            }]);
+        }
+        object
+    }
+
     /// What managedFields say of what a manager has.
     fn write_entry(&self, manager: &str, fields: &[String]) -> Value {
         let mut all = json!({});

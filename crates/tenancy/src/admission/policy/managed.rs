@@ -1,7 +1,8 @@
 //! What Git manages and refuses to have edited by hand: which Kustomizations say so stands on the namespaces that they have objects in.
 //!
 //! A policy sees managedFields as they will be: a field that somebody takes over is Git's no more. So it compares what Git's manager had
-//! with what it will have, and refuses whoever takes its name. It sees no inventory: what bears the labels counts as applied.
+//! with what it will have, and refuses whoever takes its name. It sees no inventory: what bears the labels counts as applied. Finalizers
+//! and ownerReferences that Git has are free all the same. Of a Namespace itself it reads what stands on that one, as it was.
 
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 
@@ -9,6 +10,21 @@ use super::facts::{NAMESPACES, REFUSING, read};
 use super::refusing::{ALL_OF_OTHERS, ALL_OF_TENANT};
 use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
+
+/// What of metadata is everybody's to change.
+const FREE: [&str; 2] = ["f:finalizers", "f:ownerReferences"];
+
+/// Whether a field set has all that another one has, but for what is everybody's.
+fn has_all(set: &str, other: &str) -> String {
+    let metadata = |set: &str| format!("{set}[?'f:metadata'].orValue({{}})");
+    let (own, others) = (metadata(set), metadata(other));
+    let free: Vec<String> = FREE.iter().map(|field| quote(field)).collect();
+    format!(
+        "{other}.all(key, key == 'f:metadata' || (key in {set} && {set}[key] == {other}[key])) && \
+         {others}.all(key, key in [{}] || (key in {own} && {own}[key] == {others}[key]))",
+        free.join(", ")
+    )
+}
 
 pub(super) fn managed(platform: &str) -> Policy {
     let label = |key: &str| format!("oldObject.?metadata.?labels[?{}].orValue('')", quote(key));
@@ -19,6 +35,14 @@ pub(super) fn managed(platform: &str) -> Policy {
         )
     };
     let mut variables = namespace_facts();
+    for (name, expression) in &mut variables {
+        if name.as_str() == "facts" {
+            *expression = format!(
+                "request.resource.group == '' && request.resource.resource == 'namespaces' ? \
+                 dyn(oldObject.?metadata.?annotations.orValue({{}})) : dyn({expression})"
+            );
+        }
+    }
     variables.push(variable("from", format!("string({})", label(OWNER_NAMESPACE))));
     variables.push(variable(
         "owner",
@@ -47,6 +71,8 @@ pub(super) fn managed(platform: &str) -> Policy {
             "variables.lines.size() > 0 && !variables.lines.exists(line, {USER} in line.substring(line.indexOf(' ') + 1).split(','))"
         ),
     ));
+    variables.push(variable("before", had("oldObject")));
+    variables.push(variable("after", had("object")));
     let mut conditions = vec![(
         "managed",
         format!("{} != '' && {} != ''", label(OWNER_NAME), label(OWNER_NAMESPACE)),
@@ -55,7 +81,7 @@ pub(super) fn managed(platform: &str) -> Policy {
     Policy {
         name: "git-managed".to_owned(),
         action: super::Action::Deny,
-        place: Where::InNamespaces,
+        place: Where::Anywhere,
         about: vec![About {
             groups: vec!["*"],
             resources: vec!["*"],
@@ -65,9 +91,10 @@ pub(super) fn managed(platform: &str) -> Policy {
         variables,
         validations: vec![Validation {
             holds: format!(
-                "!variables.refused || ({} == {} && request.?options.?fieldManager.orValue('') != '{KUSTOMIZE_CONTROLLER}')",
-                had("object"),
-                had("oldObject")
+                "!variables.refused || (variables.before.all(one, variables.after.exists(other, {same})) && \
+                 variables.after.all(one, variables.before.exists(other, {same})) && \
+                 request.?options.?fieldManager.orValue('') != '{KUSTOMIZE_CONTROLLER}')",
+                same = format!("{} && {}", has_all("one", "other"), has_all("other", "one"))
             ),
             rule: Rule::GitManaged,
             why: phrase(

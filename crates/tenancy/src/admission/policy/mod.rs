@@ -2,7 +2,7 @@
 //!
 //! Owns which policies there are, and what they read: facts that Tenure writes on namespaces ([`describe_namespace`]), and rights that it
 //! gives to owners and accounts ([`list_tenant_rights`]). They take no parameters, so that nothing but the policies themselves and RBAC
-//! decides. Refuses to allow what [`super::decide`] denies, but for what an expression can't know: sums, what another object says, and
+//! decides. Refuses to allow what [`super::decide`] denies, but for what an expression can't know ([`LEFT`]): sums, what another object says, and
 //! what a Tenant says that stands on no namespace. Where somebody else would set a default, a policy refuses.
 //!
 //! ```text
@@ -20,6 +20,7 @@ mod expression;
 mod facts;
 mod flux;
 mod lanes;
+mod left;
 mod limits;
 mod managed;
 mod minting;
@@ -36,6 +37,7 @@ pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
 pub use lanes::list_lane_bounds;
+pub use left::{LEFT, Left, find_left};
 pub use minting::Mintable;
 pub use probe::{has_met_probe, list_probe, make_probe, probe_name};
 pub use refusing::Refusing;

@@ -52,6 +52,21 @@ fn has_other_owner(object: &str, path: &[&str]) -> String {
     )
 }
 
+/// Whether the variant stays.
+const SAME_VARIANT: &str = "variables.variant == variables.variantBefore";
+
+/// Whether a label or an annotation stays.
+fn is_same(part: &str, key: &str) -> String {
+    let of = |object: &str| {
+        format!(
+            "{}[?{}].orValue(null)",
+            read(object, &format!("metadata.{part}"), "{}"),
+            quote(key)
+        )
+    };
+    format!("{} == {}", of("object"), of("oldObject"))
+}
+
 fn name_variable() -> (String, String) {
     variable("name", "request.?name.orValue('')")
 }
@@ -95,38 +110,34 @@ fn validations(action: Action) -> Vec<Validation> {
             ),
         ),
         check(
-            "variables.isFree || variables.variant == variables.variantBefore".to_owned(),
+            format!("variables.isFree || {SAME_VARIANT}"),
             excused(RENDER),
             (&of_chart("spec.variant"), name),
             quote(&tell_disabling()),
         ),
     ];
     for (part, keys) in [("annotations", &CHART_ANNOTATIONS[..]), ("labels", &CHART_LABELS[..])] {
-        let of = |object: &str| read(object, &format!("metadata.{part}"), "{}");
         for key in keys {
-            let key_text = quote(key);
             all.push(check(
-                format!(
-                    "variables.isFree || {}[?{key_text}].orValue(null) == {}[?{key_text}].orValue(null)",
-                    of("object"),
-                    of("oldObject")
-                ),
+                format!("variables.isFree || {}", is_same(part, key)),
                 excused(RENDER),
                 (&of_chart(&format!("metadata.{part}[{key}]")), name),
                 quote(&tell_disabling()),
             ));
         }
     }
-    for (path, field) in [
-        (&["f:spec", "f:variant"][..], "spec.variant"),
+    // Who changes a value takes it, and the chart knows.
+    for (path, field, is_same) in [
+        (&["f:spec", "f:variant"][..], "spec.variant", SAME_VARIANT.to_owned()),
         (
             &["f:metadata", "f:annotations", &policy][..],
             "metadata.annotations[helm.sh/resource-policy]",
+            is_same("annotations", RESOURCE_POLICY),
         ),
     ] {
         all.push(check(
             format!(
-                "variables.isFree || !{} || {}",
+                "variables.isFree || !({is_same}) || !{} || {}",
                 has_other_owner("object", path),
                 has_other_owner("oldObject", path)
             ),

@@ -12,7 +12,7 @@ use tenure_api::metadata::{HAND_EDITS, HAND_EDITS_REFUSE, OTHER_WRITERS};
 use tenure_api::{ObjectId, ObjectView};
 
 use super::facts::LONGEST_LIST;
-use crate::admission::managed::is_at_work;
+use crate::admission::managed::{is_at_work, is_resting};
 use crate::facts::Facts;
 use crate::realm::Placement;
 use crate::settings::is_kubernetes_own;
@@ -57,8 +57,8 @@ impl Refusing {
     /// Adds a Kustomization with its Surface, if it refuses edits and applies now.
     pub fn add(&mut self, facts: &Facts, kustomization: &Value, surface: Option<&Value>) {
         let view = ObjectView::of(kustomization);
-        let is_suspended = surface.is_some_and(|surface| ObjectView::of(surface).is_true("/spec/suspend"));
-        if !Self::is_said(kustomization, surface) || !is_at_work(view) || is_suspended {
+        let is_resting = surface.is_some_and(|surface| is_resting(ObjectView::of(surface)));
+        if !Self::is_said(kustomization, surface) || !is_at_work(view) || is_resting {
             return;
         }
         let (own, name) = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
@@ -78,11 +78,11 @@ impl Refusing {
             let Some(id) = entry.find_text("/id").and_then(|id| id.parse::<ObjectId>().ok()) else {
                 continue;
             };
-            let may_stand = !id.namespace.is_empty() && !is_kubernetes_own(&id.namespace);
-            if may_stand && inventory::check_entry(&placement, &id).is_ok() {
+            let place = find_place(&id).filter(|_| inventory::check_entry(&placement, &id).is_ok());
+            if let Some(place) = place {
                 let lines = self
                     .0
-                    .entry(id.namespace)
+                    .entry(place.to_owned())
                     .or_default()
                     .entry(owner.clone())
                     .or_default();
@@ -123,6 +123,14 @@ impl Refusing {
         written.extend(markers);
         Some(written.join("\n"))
     }
+}
+
+/// The namespace on which it stands who refuses edits of an object: its own, and of a Namespace itself that one. On Kubernetes' own nothing
+/// is written.
+pub(super) fn find_place(id: &ObjectId) -> Option<&str> {
+    let is_namespace = id.group.is_empty() && id.kind == "Namespace";
+    let place = if is_namespace { &id.name } else { &id.namespace };
+    Some(place.as_str()).filter(|place| !place.is_empty() && !is_kubernetes_own(place))
 }
 
 /// An owner's lines, as exact as there is room for: with all who may write; with the accounts that apply; a line for each namespace.

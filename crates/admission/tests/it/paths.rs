@@ -1,0 +1,36 @@
+//! Where a server has what the table's cases are about.
+
+use crate::table::{FLUX, PACKAGES, PACKAGES_VERSION};
+
+/// API version, kind, and the path below which the resource's collection is.
+pub(crate) fn locate(resource: &str, namespace: Option<&str>) -> (&'static str, &'static str, String) {
+    let in_namespace = |root: &str| match namespace {
+        Some(namespace) => format!("{root}/namespaces/{namespace}"),
+        None => root.to_owned(),
+    };
+    if let Some((kind, version, _)) = FLUX.iter().find(|(_, _, plural)| *plural == resource) {
+        return (version, kind, in_namespace(&format!("/apis/{version}")));
+    }
+    if let Some((kind, _)) = PACKAGES.iter().find(|(_, plural)| *plural == resource) {
+        return (PACKAGES_VERSION, kind, format!("/apis/{PACKAGES_VERSION}"));
+    }
+    let (version, kind) = match resource {
+        "namespaces" => return ("v1", "Namespace", "/api/v1".to_owned()),
+        "tenants" => ("capsule.clastix.io/v1beta2", "Tenant"),
+        "clusterroles" => ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        "ingresses" => ("networking.k8s.io/v1", "Ingress"),
+        "deployments" => ("apps/v1", "Deployment"),
+        "pods" => ("v1", "Pod"),
+        "secrets" => ("v1", "Secret"),
+        "configmaps" => ("v1", "ConfigMap"),
+        "persistentvolumeclaims" => ("v1", "PersistentVolumeClaim"),
+        "services" => ("v1", "Service"),
+        _ => ("v1", "ServiceAccount"),
+    };
+    let root = if version == "v1" {
+        "/api/v1".to_owned()
+    } else {
+        format!("/apis/{version}")
+    };
+    (version, kind, in_namespace(&root))
+}

@@ -1,0 +1,126 @@
+//! What rules deny and no policy does, and why no expression can tell it.
+//!
+//! Owns the one list of it. docs/reference/admission.md has it as a column, and whoever tests the policies takes it from here, so that nothing
+//! else is left. Refuses what an expression is shown: a policy decides that.
+
+use super::super::package::is_hidden_from_policies;
+use super::super::{Refusal, Request, Rule};
+use super::refusing::find_place;
+use tenure_api::ObjectId;
+
+/// Something that a rule denies and that policies leave to who is shown more.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// The rule.
+    pub rule: Rule,
+    /// Why no policy decides it.
+    pub why: &'static str,
+    is_it: fn(&Request<'_>, &Refusal) -> bool,
+}
+
+const LABELS: &str = "what labels a class bears stands on no namespace";
+const SUM: &str = "a sum";
+const COLLISION: &str = "a collision";
+
+/// All of it, in the order of the rules.
+pub const LEFT: [Left; 16] = [
+    Left {
+        rule: Rule::NamespaceMembership,
+        why: "which uid a Tenant has stands on no namespace",
+        is_it: |_, refusal| refusal.why.contains("has another uid than the Tenant"),
+    },
+    Left {
+        rule: Rule::NamespaceMembership,
+        why: COLLISION,
+        is_it: |_, refusal| refusal.why.contains("is the home namespace of another Tenant"),
+    },
+    Left {
+        rule: Rule::NamespaceMembership,
+        why: "whether a Tenant is being deleted stands on no namespace",
+        is_it: |_, refusal| refusal.why.ends_with("is being deleted"),
+    },
+    Left {
+        rule: Rule::NamespaceOptions,
+        why: SUM,
+        is_it: |_, refusal| refusal.why.contains("of at most"),
+    },
+    Left {
+        rule: Rule::NamespaceOptions,
+        why: "how names begin stands on no namespace",
+        is_it: |_, refusal| refusal.why.contains("begin with"),
+    },
+    Left {
+        rule: Rule::NamespaceOptions,
+        why: "of a new namespace nothing stands anywhere",
+        is_it: |request, refusal| request.old_object.is_none() && refusal.why.contains("on its namespaces"),
+    },
+    Left {
+        rule: Rule::GitManaged,
+        why: "of what is in no namespace nothing stands on one",
+        is_it: |request, _| find_object(request).is_some_and(|id| id.namespace.is_empty() && find_place(&id).is_none()),
+    },
+    Left {
+        rule: Rule::GitManaged,
+        why: "nothing is written on kube-*",
+        is_it: |request, _| {
+            find_object(request).is_some_and(|id| !id.namespace.is_empty() && find_place(&id).is_none())
+        },
+    },
+    Left {
+        rule: Rule::PriorityClasses,
+        why: LABELS,
+        is_it: is_of_labels,
+    },
+    Left {
+        rule: Rule::RuntimeClasses,
+        why: LABELS,
+        is_it: is_of_labels,
+    },
+    Left {
+        rule: Rule::StorageClasses,
+        why: LABELS,
+        is_it: is_of_labels,
+    },
+    Left {
+        rule: Rule::IngressOptions,
+        why: LABELS,
+        is_it: is_of_labels,
+    },
+    Left {
+        rule: Rule::IngressOptions,
+        why: COLLISION,
+        is_it: |_, refusal| refusal.why.contains("wants no two Ingresses"),
+    },
+    Left {
+        rule: Rule::ResourceQuotas,
+        why: SUM,
+        is_it: |_, _| true,
+    },
+    Left {
+        rule: Rule::Tenant,
+        why: COLLISION,
+        is_it: |_, refusal| {
+            refusal.why.contains("it is that of Tenant") || refusal.why.contains("it is a namespace of")
+        },
+    },
+    Left {
+        rule: Rule::FieldOwnership,
+        why: "an update within the same second, by a client that calls itself as an older release's chart did",
+        is_it: |request, refusal| refusal.remedy.contains("PackageValues") && is_hidden_from_policies(request),
+    },
+];
+
+fn is_of_labels(_: &Request<'_>, refusal: &Refusal) -> bool {
+    refusal.why.contains("nor by its labels")
+}
+
+fn find_object(request: &Request<'_>) -> Option<ObjectId> {
+    ObjectId::of(request.old_object.or(request.object)?).ok()
+}
+
+/// What makes it impossible for policies to refuse what a rule does; none where they have to.
+#[must_use]
+pub fn find_left(request: &Request<'_>, refusal: &Refusal) -> Option<&'static Left> {
+    let mut of_rule = LEFT.iter().filter(|left| left.rule == refusal.rule);
+    of_rule.find(|left| (left.is_it)(request, refusal))
+}
