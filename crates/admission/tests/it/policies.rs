@@ -152,7 +152,7 @@ fn no_policy_allows_what_the_rules_deny() {
             continue;
         }
         let writer = Writer {
-            manager: *chance.pick(&MANAGERS),
+            manager: MANAGERS[chance.draw(MANAGERS.len())],
             is_named: chance.draw(2) == 0,
             now: *chance.pick(&[PLAIN.now, AT_ONCE]),
         };
@@ -197,10 +197,9 @@ fn keep_identity(review: &mut Value, before: &Value) {
                 review[part][key] = value.clone();
             }
         }
-        if let Some(metadata) = review[part]["metadata"].as_object_mut() {
-            if before[part]["metadata"].get("namespace").is_some() {
-                metadata.insert("namespace".to_owned(), namespace.clone());
-            }
+        let is_named = before[part]["metadata"].get("namespace").is_some();
+        if let Some(metadata) = review[part]["metadata"].as_object_mut().filter(|_| is_named) {
+            metadata.insert("namespace".to_owned(), namespace.clone());
         }
     }
 }
