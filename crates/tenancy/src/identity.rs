@@ -361,7 +361,8 @@ pub fn decide_for_source(placement: &Placement, namespace: &str) -> Result<Servi
     }
 }
 
-/// The identity of a Surface: the named ServiceAccount in the platform tier, the tenant's GitOps ServiceAccount in the tenant tier.
+/// The identity of a Surface: the named ServiceAccount in the platform tier, the tenant's GitOps ServiceAccount in the tenant tier, or the one
+/// that an administrator named for Flux's own controller where that applies what Surfaces generate.
 ///
 /// # Errors
 /// When the Surface lives where none may live, a platform surface names nobody, or a tenant's surface names somebody.
@@ -387,12 +388,9 @@ pub fn decide_for_surface(
                      can't choose another; remove the field"
                 )));
             }
-            let name = tenant.gitops.clone()?;
-            service_account(
-                tenant.home.as_str(),
-                name.as_str(),
-                "the tenant's GitOps ServiceAccount",
-            )
+            let own = tenant.gitops.clone()?;
+            let name = tenant.applier.as_deref().unwrap_or(own.as_str());
+            service_account(tenant.home.as_str(), name, "the tenant's GitOps ServiceAccount")
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod denial;
 pub mod ending;
 pub mod external;
 pub mod facts;
+mod flux_account;
 pub mod foreign_token;
 pub mod grant;
 pub mod identity;

@@ -19,6 +19,7 @@ use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
 use crate::bounds::Bounds;
 use crate::denial::{Denial, DenialReason};
+use crate::flux_account::{ActingKind, name_account};
 use crate::quotas::TenantQuotas;
 use crate::settings::{LEAST_INTERVAL, Settings};
 
@@ -283,6 +284,10 @@ pub struct TenantPlacement {
     pub namespaces: BTreeSet<NamespaceName>,
     /// ServiceAccount, in the home namespace, that the tenant's surfaces act as; or why there is none.
     pub gitops: Result<ServiceAccountName, Denial>,
+    /// ServiceAccount, there, that what surfaces generate is applied as in its place: where Flux's own controller applies it, and an administrator
+    /// named an account for what that one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applier: Option<String>,
     /// ServiceAccount of a Kustomization without a name in the asked-for namespace.
     pub default_service_account: String,
 }
@@ -411,11 +416,7 @@ pub(crate) fn place<'a>(
             message: format!("{namespace:?} is not a namespace's name"),
         };
     }
-    let default_service_account = settings
-        .default_service_accounts
-        .get(namespace)
-        .cloned()
-        .unwrap_or_else(|| "default".to_owned());
+    let default_service_account = settings.default_account(namespace).to_owned();
     if namespace == settings.platform_namespace {
         return Placement::Platform {
             default_service_account,
@@ -437,7 +438,7 @@ pub(crate) fn place<'a>(
                 tenant.name
             ),
         },
-        Ok(Some(tenant)) => match placement_in(tenant, default_service_account, owned(tenant)) {
+        Ok(Some(tenant)) => match placement_in(settings, tenant, default_service_account, owned(tenant)) {
             Ok(placement) => Placement::Tenant(placement),
             Err(message) => Placement::Disputed { message },
         },
@@ -504,6 +505,7 @@ pub(crate) fn find_owner<'a>(
 }
 
 fn placement_in(
+    settings: &Settings,
     tenant: &TenantFacts,
     default_service_account: String,
     namespaces: BTreeSet<NamespaceName>,
@@ -511,8 +513,13 @@ fn placement_in(
     let name = TenantName::new(tenant.name.clone()).map_err(|error| error.to_string())?;
     let home = NamespaceName::new(tenant.home().to_owned())
         .map_err(|error| format!("tenant {}: its annotation {HOME_NAMESPACE}: {error}", tenant.name))?;
+    let gitops = name_gitops_account(tenant, &home);
+    let (own, kind) = (gitops.as_ref().ok(), ActingKind::Kustomization);
+    let own = own.map(ServiceAccountName::as_str);
+    let applier = name_account(settings, kind, home.as_str(), (home.as_str(), own));
     Ok(TenantPlacement {
-        gitops: name_gitops_account(tenant, &home),
+        applier: applier.filter(|name| Some(*name) != own).map(str::to_owned),
+        gitops,
         tenant: name,
         home,
         namespaces,

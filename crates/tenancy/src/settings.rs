@@ -19,7 +19,8 @@ const PROTECTED: [&str; 3] = ["flux-system", "capsule-system", "cozy-*"];
 pub struct Settings {
     /// The namespace whose surfaces are of the platform tier.
     pub platform_namespace: String,
-    /// ServiceAccount of a Kustomization without `serviceAccountName`, by namespace; `default` for the others.
+    /// ServiceAccount of a Kustomization without `serviceAccountName`, by namespace; `default` for the others. In a tenant's home namespace it is
+    /// also that of what Flux's own controllers reconcile there.
     pub default_service_accounts: BTreeMap<String, String>,
     /// References to other namespaces that are allowed besides those within a tenant.
     pub reference_grants: Vec<ReferenceGrant>,
@@ -31,6 +32,8 @@ pub struct Settings {
     pub is_guarded: bool,
     /// Whether policies of [`crate::admission::policy`] are kept in force in the cluster.
     pub has_policies: bool,
+    /// Whether Kustomizations are left to Flux's own controller.
+    pub leaves_kustomizations: bool,
     /// How often at most anything outside the platform namespace is done again by itself; a shorter interval counts as this one.
     pub least_interval: Duration,
 }
@@ -43,6 +46,13 @@ impl Settings {
     #[must_use]
     pub fn judges_writes(&self) -> bool {
         self.is_guarded || self.has_policies
+    }
+
+    /// The ServiceAccount of a Kustomization of a namespace that names none.
+    #[must_use]
+    pub fn default_account(&self, namespace: &str) -> &str {
+        let named = self.default_service_accounts.get(namespace);
+        named.map_or("default", String::as_str)
     }
 
     /// Whether no tenant gets a namespace of this name, or of names that begin so.
@@ -107,6 +117,7 @@ impl Default for Settings {
             protected_namespaces: PROTECTED.map(str::to_owned).to_vec(),
             is_guarded: false,
             has_policies: false,
+            leaves_kustomizations: false,
             least_interval: LEAST_INTERVAL,
         }
     }

@@ -166,6 +166,7 @@ fn tenant(name: &str) -> Placement {
         home: tenure_api::names::NamespaceName::new("team").unwrap(),
         namespaces: std::collections::BTreeSet::new(),
         gitops: Ok(tenure_api::names::ServiceAccountName::new("x").unwrap()),
+        applier: None,
         default_service_account: "default".to_owned(),
     })
 }

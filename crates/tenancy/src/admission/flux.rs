@@ -6,10 +6,12 @@
 
 use serde_json::Value;
 use tenure_api::metadata::SHARDING_KEY;
+use tenure_api::names::ServiceAccountName;
 
 use super::rights::ADOPT;
 use super::{Case, Change, Findings, Question, Refusal, Rule};
 use crate::denial::Denial;
+use crate::flux_account::{ActingKind, name_account};
 use crate::realm::{Placement, TenantFacts, TenantPlacement};
 use crate::reference::{self, Referrer};
 use crate::{identity, reach};
@@ -38,8 +40,8 @@ pub(super) enum Way {
 pub(super) struct Judged {
     pub(super) group: &'static str,
     pub(super) resource: &'static str,
-    /// Whether `spec.serviceAccountName` says who it acts as.
-    pub(super) acts: bool,
+    /// Which one it is of those whose `spec.serviceAccountName` says who they act as.
+    pub(super) acts: Option<ActingKind>,
     /// Where a reference, or a list of some, stands; and the kind where it says none.
     pub(super) references: &'static [(&'static str, &'static str, Way)],
     /// Where namespaces stand that it writes to.
@@ -50,7 +52,7 @@ pub(super) const KINDS: [Judged; 13] = [
     Judged {
         group: "kustomize.toolkit.fluxcd.io",
         resource: "kustomizations",
-        acts: true,
+        acts: Some(ActingKind::Kustomization),
         references: &[
             ("/spec/sourceRef", "", Way::Source),
             ("/spec/dependsOn", "", Way::Dependency),
@@ -64,7 +66,7 @@ pub(super) const KINDS: [Judged; 13] = [
     Judged {
         group: "helm.toolkit.fluxcd.io",
         resource: "helmreleases",
-        acts: true,
+        acts: Some(ActingKind::HelmRelease),
         references: &[
             ("/spec/chart/spec/sourceRef", "HelmRepository", Way::Source),
             ("/spec/chartRef", "", Way::Source),
@@ -79,35 +81,35 @@ pub(super) const KINDS: [Judged; 13] = [
     Judged {
         group: "notification.toolkit.fluxcd.io",
         resource: "receivers",
-        acts: false,
+        acts: None,
         references: &[("/spec/resources", "", Way::Request)],
         targets: &[],
     },
     Judged {
         group: "notification.toolkit.fluxcd.io",
         resource: "alerts",
-        acts: false,
+        acts: None,
         references: &[("/spec/eventSources", "", Way::Event)],
         targets: &[],
     },
     Judged {
         group: "source.extensions.fluxcd.io",
         resource: "artifactgenerators",
-        acts: false,
+        acts: None,
         references: &[("/spec/sources", "", Way::Sources)],
         targets: &[],
     },
     Judged {
         group: "image.toolkit.fluxcd.io",
         resource: "imageupdateautomations",
-        acts: false,
+        acts: None,
         references: &[("/spec/sourceRef", "GitRepository", Way::Source)],
         targets: &[],
     },
     Judged {
         group: "image.toolkit.fluxcd.io",
         resource: "imagepolicies",
-        acts: false,
+        acts: None,
         references: &[("/spec/imageRepositoryRef", "ImageRepository", Way::Source)],
         targets: &[],
     },
@@ -137,7 +139,7 @@ const fn source(
     Judged {
         group,
         resource,
-        acts: false,
+        acts: None,
         references,
         targets: &[],
     }
@@ -191,8 +193,8 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     }
     let Some(judged) = judged else { return Ok(()) };
     judge_shard(tenant, object, findings)?;
-    if judged.acts {
-        judge_account(&placement, request.namespace, object, findings)?;
+    if let Some(kind) = judged.acts {
+        judge_account(case, (&placement, kind), object, findings)?;
     }
     judge_references(case, &whole, judged, object)?;
     for path in judged.targets {
@@ -254,19 +256,19 @@ fn judge_shard(tenant: &TenantFacts, object: &Value, findings: &mut Findings) ->
     }
 }
 
-/// In the home namespace the tenant's GitOps account acts, elsewhere the one that an administrator named there, else `default`.
+/// Who acts is said by [`name_account`], and nothing else may stand there.
 fn judge_account(
-    placement: &TenantPlacement,
-    namespace: &str,
+    case: Case<'_>,
+    (placement, kind): (&TenantPlacement, ActingKind),
     object: &Value,
     findings: &mut Findings,
 ) -> Result<(), Refusal> {
-    let account = if placement.home.as_str() == namespace {
-        let account = placement.gitops.clone();
-        let account = account.map_err(|denial| refuse(Rule::FluxAccount, denial, "ask an administrator"))?;
-        account.as_str().to_owned()
-    } else {
-        placement.default_service_account.clone()
+    let namespace = case.request.namespace;
+    let own = placement.gitops.as_ref().map(ServiceAccountName::as_str);
+    let home = (placement.home.as_str(), own.ok());
+    let account = match (name_account(case.facts.settings(), kind, namespace, home), own) {
+        (None, Err(denial)) => return Err(refuse(Rule::FluxAccount, denial.clone(), "ask an administrator")),
+        (account, _) => account.unwrap_or_default().to_owned(),
     };
     let named = object.pointer(ACCOUNT).and_then(Value::as_str);
     match named.filter(|named| !named.is_empty()) {

@@ -19,6 +19,7 @@ use tenure_api::{ObjectId, ObjectView};
 
 use super::request::SERVICE_ACCOUNT_PREFIX;
 use super::{Case, Findings, Operation, Refusal, Rule, account};
+use crate::flux_account::{ActingKind, name_account};
 use crate::owner::{self, Precedence};
 use crate::realm::Placement;
 use crate::{identity, inventory};
@@ -114,11 +115,10 @@ fn is_usual_account(case: Case<'_>, namespace: &str) -> bool {
     let Some(tenant) = case.facts.tenant_of(namespace).filter(|_| of == namespace) else {
         return false;
     };
-    if tenant.home() == namespace {
-        return account::account_of(tenant).is_some_and(|(_, own)| own.as_str() == account);
-    }
-    let defaults = &case.facts.settings().default_service_accounts;
-    defaults.get(namespace).map_or("default", String::as_str) == account
+    let own = account::account_of(tenant);
+    let own = own.as_ref().map(|(_, own)| own.as_str());
+    let (settings, kind) = (case.facts.settings(), ActingKind::Kustomization);
+    name_account(settings, kind, namespace, (tenant.home(), own)) == Some(account)
 }
 
 /// The first field that Git has and that is changed, as a person writes it.

@@ -122,3 +122,31 @@ fn nothing_from_a_repository_acts_as_tenure_itself() {
     let others = identity::decide_for_kustomization(&place("tenure-system"), "tenure-system", Some("platform-gitops"));
     others.unwrap();
 }
+
+#[test]
+fn what_surfaces_generate_acts_as_flux_may_where_flux_applies_it() {
+    let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
+    let mut realm = matrix.realm;
+    let ask = |realm: &Realm, namespace: &str| {
+        let account = identity::decide_for_surface(&realm.place(namespace), namespace, None);
+        account.map(|account| account.to_string())
+    };
+    let is = |name: &str| Ok(format!("system:serviceaccount:{name}"));
+    let accounts = &mut realm.settings.default_service_accounts;
+    accounts.insert("red-home".to_owned(), "flux".to_owned());
+    assert_eq!(ask(&realm, "red-home"), is("red-home:red-gitops"));
+    realm.settings.leaves_kustomizations = true;
+    assert_eq!(ask(&realm, "red-home"), is("red-home:flux"));
+    assert_eq!(ask(&realm, "blue"), is("blue:blue-gitops"));
+    // Sources are read here all the same, and a tenant without an account of its own has no surfaces.
+    let source = identity::decide_for_source(&realm.place("red-home"), "red-home").unwrap();
+    assert_eq!(source.to_string(), "system:serviceaccount:red-home:red-gitops");
+    let accounts = &mut realm.settings.default_service_accounts;
+    accounts.insert("torn".to_owned(), "flux".to_owned());
+    assert!(
+        ask(&realm, "torn")
+            .unwrap_err()
+            .message
+            .contains("several ServiceAccount owners")
+    );
+}

@@ -58,7 +58,8 @@ pub(crate) struct Flags {
     /// by name.
     #[arg(long = "cluster-range", value_name = "CIDR")]
     cluster_ranges: Vec<String>,
-    /// The ServiceAccount that Kustomizations of a namespace act as when they name none; `default` where nothing is set.
+    /// The ServiceAccount that Kustomizations of a namespace act as when they name none; `default` where nothing is set. In a tenant's home
+    /// namespace it is also who acts for what Flux's own controllers reconcile there: HelmReleases, and Kustomizations where they are off here.
     #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
     default_service_accounts: Vec<String>,
     /// Let Kustomizations refer to something in another namespace, besides those of their own tenant: FROM is a namespace, tenant:NAME or *,
@@ -323,6 +324,7 @@ impl ControllerSettings {
             external_grants: self.external_grants.clone(),
             protected_namespaces: self.protected_namespaces.clone(),
             has_policies: self.policies,
+            leaves_kustomizations: !self.switches.is_on("Kustomization"),
             least_interval: self.least_interval,
             ..tenure_tenancy::Settings::default()
         }

@@ -15,6 +15,7 @@ use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::bounds::ForbiddenMetadata;
 use crate::facts::Facts;
+use crate::flux_account::{ActingKind, name_account};
 use crate::realm::TenantFacts;
 use crate::settings::Settings;
 use tenure_api::metadata::{MINTABLE_FACT, TENANT_LABEL};
@@ -29,8 +30,10 @@ pub(super) const HOME: &str = "home";
 pub(super) const ACCOUNT: &str = "account";
 /// Whether that account is kept from everybody else.
 pub(super) const EXCLUSIVE: &str = "exclusive";
-/// The account that Flux's kinds act as in this namespace.
+/// The account that Kustomizations act as in this namespace, and HelmReleases, unless there is another one for them.
 pub(super) const ACTS_AS: &str = "acts-as";
+/// The account that HelmReleases act as in this namespace, if that is another one.
+pub(super) const RELEASES_ACT_AS: &str = "releases-act-as";
 /// The Tenant's shard, if it is in one.
 pub(super) const SHARD: &str = "shard";
 /// The Tenant's namespaces, with commas between them.
@@ -109,16 +112,16 @@ fn describe_membership(
         .map(|(_, account)| account.to_string())
         .unwrap_or_default();
     let settings = facts.settings();
-    let acts_as = if tenant.home() == namespace {
-        account.clone()
-    } else {
-        let defaults = &settings.default_service_accounts;
-        defaults.get(namespace).map_or("default", String::as_str).to_owned()
-    };
+    let own = Some(account.as_str()).filter(|account| !account.is_empty());
+    let [acts_as, releases_act_as] = [ActingKind::Kustomization, ActingKind::HelmRelease]
+        .map(|kind| name_account(settings, kind, namespace, (tenant.home(), own)).unwrap_or_default());
     write(TENANT, tenant.name.clone());
     write(HOME, tenant.home().to_owned());
+    write(ACTS_AS, acts_as.to_owned());
+    if releases_act_as != acts_as {
+        write(RELEASES_ACT_AS, releases_act_as.to_owned());
+    }
     write(ACCOUNT, account);
-    write(ACTS_AS, acts_as);
     let names = lists
         .entry(tenant.name.clone())
         .or_insert_with(|| list_namespaces(facts, tenant));

@@ -2,11 +2,12 @@
 
 use tenure_api::metadata::SHARDING_KEY;
 
-use super::facts::{ACCOUNT, ACTS_AS, HOME, NAMESPACES, REFERENCES, SHARD, read};
+use super::facts::{ACCOUNT, ACTS_AS, HOME, NAMESPACES, REFERENCES, RELEASES_ACT_AS, SHARD, read};
 use super::{About, Policy, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::flux::{ACCOUNT as ACCOUNT_PATH, Judged, KINDS, Way};
 use crate::admission::rights::{ADOPT, MINT};
+use crate::flux_account::ActingKind;
 
 /// One who needn't be asked about: nobody's namespace, and whoever may adopt the Tenant.
 const FREE: &str = "variables.free";
@@ -121,8 +122,8 @@ fn kind(judged: &Judged) -> Policy {
     let [shard, no_shard] = judge_shard();
     policy.validations.push(shard);
     let mut missing = vec![no_shard];
-    if judged.acts {
-        policy.variables.push(variable("actsAs", read(ACTS_AS)));
+    if let Some(kind) = judged.acts {
+        policy.variables.push(variable("actsAs", read_acting(kind)));
         let [nobody, another, no_account] = judge_account();
         policy.validations.extend([nobody, another]);
         missing.push(no_account);
@@ -181,6 +182,19 @@ fn judge_shard() -> [Validation; 2] {
             phrase("set it to {}", &["variables.shard"]),
         ),
     ]
+}
+
+/// The account that objects of a kind act as here.
+fn read_acting(kind: ActingKind) -> String {
+    match kind {
+        ActingKind::Kustomization => read(ACTS_AS),
+        ActingKind::HelmRelease => format!(
+            "{} == '' ? {} : {}",
+            read(RELEASES_ACT_AS),
+            read(ACTS_AS),
+            read(RELEASES_ACT_AS)
+        ),
+    }
 }
 
 fn judge_account() -> [Validation; 3] {
