@@ -32,6 +32,8 @@ const LANE_TOKENS_ROLE: &str = "tenure-lane-tokens";
 const EVENTS_ROLE: &str = "tenure-events";
 /// The ClusterRole by which the controller lets owners make namespaces.
 const PROVISIONING_ROLE: &str = "tenure-provisioning";
+/// The ClusterRole by which the controller says whose tokens lanes ask for, where Tenants are somebody else's.
+const NAMING_ROLE: &str = "tenure-account-naming";
 /// The ClusterRole by which the controller keeps policies in force.
 const POLICING_ROLE: &str = "tenure-policies";
 /// What lets the controllers ask who somebody is that asks for metrics.
@@ -215,6 +217,24 @@ pub fn provisioning() -> Vec<Value> {
             ]
         }),
         controller_cluster_role_binding_to(PROVISIONING_ROLE),
+    ]
+}
+
+/// What lets the controllers write on namespaces which accounts lanes ask for tokens of, where everything that is written is judged and somebody else
+/// keeps Tenants. Who keeps Tenants may do so anyhow.
+#[must_use]
+pub fn account_naming() -> Vec<Value> {
+    vec![
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": NAMING_ROLE, "labels": labels()},
+            "rules": [
+                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["patch"]},
+                // By this verb it is known who writes such facts.
+                {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["adopt"]}
+            ]
+        }),
+        controller_cluster_role_binding_to(NAMING_ROLE),
     ]
 }
 

@@ -26,6 +26,9 @@ use crate::object_path::write_object_path;
 /// The field manager of what an installation applies.
 const FIELD_MANAGER: &str = "tenure";
 
+/// The kind by which it is known whose namespaces are.
+const TENANT: &str = "Tenant";
+
 /// How long a token of the controller is good for.
 const TOKEN_SECONDS: i64 = 3600;
 
@@ -34,10 +37,13 @@ const TOKEN_SECONDS: i64 = 3600;
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
 pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> Result<(), Failure> {
     let mut objects = list_objects(switches, &[])?;
-    // Here everything that is written is judged, so that owners may make namespaces.
-    if switches.is_on("Tenant") {
-        objects.extend(tenure_api::installation::provisioning());
-    }
+    leave_definition_of_tenants(installation, switches, &mut objects).await?;
+    // Here everything that is written is judged: owners may make namespaces, and whose tokens are asked for is said.
+    objects.extend(if switches.is_on(TENANT) {
+        tenure_api::installation::provisioning()
+    } else {
+        tenure_api::installation::account_naming()
+    });
     objects.extend(select_packages(installation).await?.0);
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
@@ -74,6 +80,26 @@ pub(crate) fn list_lanes(pods: &LanePods) -> Vec<Value> {
 pub(crate) fn list_policing() -> Vec<Value> {
     let policies = policy::list_kept(&tenure_tenancy::Settings::default());
     tenure_api::installation::policing(&policies, &policy::list_roles())
+}
+
+/// Where Tenants are left to somebody else, as Capsule, so is their definition if there is one: it serves versions, defaults and a conversion that
+/// their controller needs. Tells its name.
+pub(crate) async fn leave_definition_of_tenants(
+    installation: &Installation,
+    switches: &Switches,
+    objects: &mut Vec<Value>,
+) -> Result<Option<String>, Failure> {
+    let is_it = |object: &Value| ObjectView::of(object).read_text("/spec/names/kind") == TENANT;
+    let definition = objects.iter().find(|object| is_it(object));
+    let Some(definition) = definition.filter(|_| !switches.is_on(TENANT)) else {
+        return Ok(None);
+    };
+    if installation.find(&write_object_path(definition)?).await?.is_none() {
+        return Ok(None);
+    }
+    let name = name(definition);
+    objects.retain(|object| !is_it(object));
+    Ok(Some(name))
 }
 
 /// The kinds that a platform's packages are made of: what is to be installed of them, and the names of those that somebody else installed, as

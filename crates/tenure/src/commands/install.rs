@@ -9,6 +9,7 @@ use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::workload::LanePods;
 use tenure_cluster::Installation;
+use tenure_controllers::Switches;
 use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{ShardName, identity};
 
@@ -71,7 +72,7 @@ pub(crate) struct Install {
 
 impl Install {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
-        let mut objects = self.list_objects()?;
+        let (mut objects, switches) = self.list_objects()?;
         if self.export {
             if self.packages {
                 objects.extend(installation::list_packages()?);
@@ -94,6 +95,12 @@ impl Install {
         }
         let installation = Installation::new(client.clone(), identity::use_for_installation());
         let tell = |name| output::print_line(format!("applied {name}"));
+        let left = installation::leave_definition_of_tenants(&installation, &switches, &mut objects).await?;
+        if let Some(name) = left {
+            output::print_note(format!(
+                "{name} is there, and Tenants are left to somebody else: it stays as it is"
+            ));
+        }
         if self.packages {
             let (own, others) = installation::select_packages(&installation).await?;
             for name in others {
@@ -122,7 +129,8 @@ impl Install {
         names.into_iter().map(str::to_owned).collect()
     }
 
-    fn list_objects(&self) -> Result<Vec<Value>, Failure> {
+    /// What is installed, and for which controllers.
+    fn list_objects(&self) -> Result<(Vec<Value>, Switches), Failure> {
         let shards = self.list_shards();
         if self.without_deployment {
             let switches = self
@@ -140,7 +148,7 @@ impl Install {
             if self.policies {
                 objects.extend(installation::list_policing());
             }
-            return Ok(objects);
+            return Ok((objects, switches));
         }
         let mut chosen = self.workload.read(&self.list_arguments()?, &shards)?;
         if chosen.workload.admission_client_secret.is_some() && !self.admission {
@@ -169,7 +177,7 @@ impl Install {
             objects.extend(installation::list_policing());
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
-        Ok(objects)
+        Ok((objects, chosen.switches))
     }
 
     fn has_lane_pods(&self) -> bool {
@@ -185,7 +193,7 @@ impl Install {
     }
 
     /// What admission webhooks need, if there are to be any.
-    fn list_admission(&self, switches: &tenure_controllers::Switches) -> Result<Vec<Value>, Failure> {
+    fn list_admission(&self, switches: &Switches) -> Result<Vec<Value>, Failure> {
         match (self.admission, switches.is_on("Tenant")) {
             (false, _) => Ok(Vec::new()),
             (true, true) => Ok(tenure_api::installation::admission()),

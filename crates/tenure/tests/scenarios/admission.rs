@@ -3,12 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use kube::api::PostParams;
-use kube::core::DynamicObject;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::process::{connect, free_port};
+use crate::process::free_port;
 use crate::world::{Admin, Cluster, Controllers, PATIENCE, ask_probe, list_webhook_flags, wait_for_probe};
 
 fn configuration(kind: &str) -> Value {
@@ -19,32 +17,11 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// The same cluster, as somebody else.
-async fn become_user(cluster: &Cluster, user: &str) -> Admin {
-    let mut kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig).expect("kubeconfig");
-    for named in &mut kubeconfig.auth_infos {
-        if let Some(info) = &mut named.auth_info {
-            info.impersonate = Some(user.to_owned());
-        }
-    }
-    Admin(connect(kubeconfig).await)
-}
-
-/// Creates an object: as it was made, or what was said.
-async fn create(who: &Admin, object: &Value) -> Result<Value, String> {
-    let made: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-    match who.api(object).create(&PostParams::default(), &made).await {
-        Ok(made) => Ok(serde_json::to_value(made).unwrap()),
-        Err(kube::Error::Api(status)) => Err(status.message.clone()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// Creates it until what is said is as expected.
 async fn create_until(who: &Admin, object: &Value, expected: impl Fn(&Result<Value, String>) -> bool) -> Value {
     let started = Instant::now();
     loop {
-        let said = create(who, object).await;
+        let said = who.create(object).await;
         if expected(&said) {
             return said.unwrap_or_default();
         }
@@ -73,8 +50,8 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     admin
         .wait_for(namespace("orchard"), |found| found["metadata"]["uid"].is_string())
         .await;
-    let alice = become_user(&cluster, "alice").await;
-    let refused = create(&alice, &namespace("orchard-dev")).await.unwrap_err();
+    let alice = cluster.become_user("alice", &[]).await;
+    let refused = alice.create(&namespace("orchard-dev")).await.unwrap_err();
     assert!(refused.contains("cannot create resource \"namespaces\""), "{refused}");
     let mut old = old;
     assert_eq!(old.signal(Signal::SIGTERM), Some(0));
@@ -105,7 +82,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     assert!(!told.contains("quarry"), "{told}");
     let mut foreign = namespace("quarry-dev");
     foreign["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "quarry"});
-    let refused = create(&alice, &foreign).await.unwrap_err();
+    let refused = alice.create(&foreign).await.unwrap_err();
     assert!(
         refused
             .contains("admission webhook \"namespaces.admission.tenure.dev\" denied the request: alice may not make"),
@@ -115,7 +92,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     // An administrator is judged, too.
     let mut system = tenant("third", "carol");
     system["metadata"]["annotations"] = json!({"tenure.dev/home-namespace": "kube-system"});
-    let refused = create(admin, &system).await.unwrap_err();
+    let refused = admin.create(&system).await.unwrap_err();
     assert!(refused.ends_with("(tenant)"), "{refused}");
 
     // Controllers that don't answer aren't put in the place of those that do.
@@ -130,16 +107,16 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     // Nobody answers any more: what only Tenure judges waits, administrators and all else don't.
     controllers.signal(Signal::SIGKILL);
     assert_eq!(ask_probe(health, "/livez"), None);
-    let refused = create(&alice, &namespace("orchard-late")).await.unwrap_err();
+    let refused = alice.create(&namespace("orchard-late")).await.unwrap_err();
     assert!(refused.contains("failed calling webhook"), "{refused}");
-    create(admin, &namespace("by-admin")).await.unwrap();
+    admin.create(&namespace("by-admin")).await.unwrap();
     let config =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "by-owner", "namespace": "orchard-dev"}});
     create_until(&alice, &config, |said| {
         said.is_ok() || said.as_ref().is_err_and(|why| why.contains("forbidden"))
     })
     .await;
-    create(admin, &config).await.ok();
+    admin.create(&config).await.ok();
     // They come back, with the same certificate, and go on.
     let mut again = Controllers::start(&cluster.kubeconfig, &cluster.data("again"), &flags);
     create_until(&alice, &namespace("orchard-late"), |said| said.is_ok()).await;
@@ -157,7 +134,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
         admin.wait_until_gone(&configuration(kind)).await;
     }
-    let refused = create(&alice, &namespace("orchard-more")).await.unwrap_err();
+    let refused = alice.create(&namespace("orchard-more")).await.unwrap_err();
     assert!(refused.contains("cannot create resource \"namespaces\""), "{refused}");
     assert_eq!(again.signal(Signal::SIGTERM), Some(0));
     cluster.check(&["uninstall", "--yes"], 0, &["Namespace tenure-system: deleted"]);
@@ -194,11 +171,11 @@ async fn webhooks_of_the_dead_are_taken_away() {
         admin.wait_for(configuration(kind), hangs).await;
     }
     wait_for_probe(health, "/readyz", 200).await;
-    let gwen = become_user(&cluster, "gwen").await;
+    let gwen = cluster.become_user("gwen", &[]).await;
     create_until(&gwen, &namespace("grove-dev"), |said| said.is_ok()).await;
 
     controllers.signal(Signal::SIGKILL);
-    let refused = create(&gwen, &namespace("grove-late")).await.unwrap_err();
+    let refused = gwen.create(&namespace("grove-late")).await.unwrap_err();
     assert!(refused.contains("failed calling webhook"), "{refused}");
     for kind in kinds {
         let found = admin
@@ -227,7 +204,7 @@ async fn webhooks_of_the_dead_are_taken_away() {
         admin.wait_until_gone(&configuration(kind)).await;
     }
     // What was waited for goes on, and what ran stays.
-    create(admin, &namespace("grove-after")).await.unwrap();
+    admin.create(&namespace("grove-after")).await.unwrap();
     let found = admin.find(&namespace("grove-dev")).await.expect("it stays");
     assert!(found["metadata"]["deletionTimestamp"].is_null(), "{found}");
     cluster.wait_until_settled(&namespace("tenure-system")).await;

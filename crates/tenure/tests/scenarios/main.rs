@@ -18,6 +18,7 @@ mod adopt;
 mod artifacts;
 mod attest;
 mod audit;
+mod capsule;
 mod install;
 #[cfg(target_os = "linux")]
 mod lane_lines;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Repository};
@@ -66,6 +66,22 @@ impl Cluster {
     /// leave in a namespace keeps it from going.
     pub(crate) async fn start_own_installed() -> Self {
         Self::start_or_share(None).await.install().await
+    }
+
+    /// `tenure up` of this test's own, told this besides: what is written is judged, and the controllers run.
+    pub(crate) async fn start_up(flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("cluster");
+        let up = Up::start(&data, flags);
+        let kubeconfig = data.join("kubeconfig");
+        let admin = Admin(connect(kube::config::Kubeconfig::read_from(&kubeconfig).expect("kubeconfig")).await);
+        Self {
+            kubeconfig,
+            folder,
+            admin,
+            up: Some(up),
+            _real: None,
+        }
     }
 
     /// A real control plane of this test's own, with everything that the controllers need, `more` included; nothing where there is none to be had.
@@ -133,16 +149,30 @@ impl Cluster {
 
     /// The same, as somebody else.
     pub(crate) fn check_as(&self, user: &str, arguments: &[&str], code: i32, words: &[&str]) -> String {
+        let path = self.write_kubeconfig_as(user, &[]);
+        let output = tenure(arguments).env("KUBECONFIG", &path).output().expect("run tenure");
+        expect(&output, arguments, code, words)
+    }
+
+    /// A kubeconfig of somebody else's, and of these groups.
+    pub(crate) fn write_kubeconfig_as(&self, user: &str, groups: &[&str]) -> PathBuf {
         let mut kubeconfig = kube::config::Kubeconfig::read_from(&self.kubeconfig).expect("kubeconfig");
         for named in &mut kubeconfig.auth_infos {
             if let Some(info) = &mut named.auth_info {
                 info.impersonate = Some(user.to_owned());
+                let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
+                info.impersonate_groups = Some(groups).filter(|groups| !groups.is_empty());
             }
         }
-        let path = self.data(&format!("kubeconfig-of-{user}"));
+        let path = self.data(&format!("kubeconfig-of-{}", user.replace(':', "-")));
         std::fs::write(&path, serde_json::to_vec(&kubeconfig).expect("JSON")).expect("a kubeconfig");
-        let output = tenure(arguments).env("KUBECONFIG", &path).output().expect("run tenure");
-        expect(&output, arguments, code, words)
+        path
+    }
+
+    /// Somebody else, of these groups.
+    pub(crate) async fn become_user(&self, user: &str, groups: &[&str]) -> Admin {
+        let kubeconfig = self.write_kubeconfig_as(user, groups);
+        Admin(connect(kube::config::Kubeconfig::read_from(kubeconfig).expect("kubeconfig")).await)
     }
 
     /// On a cluster that other tests have after this one, waits until something that goes is gone.
@@ -333,6 +363,16 @@ impl Admin {
             .patch(name, &parameters, &Patch::Apply(&object))
             .await
             .unwrap();
+    }
+
+    /// Creates an object: as it was made, or what was said.
+    pub(crate) async fn create(&self, object: &Value) -> Result<Value, String> {
+        let made: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+        match self.api(object).create(&PostParams::default(), &made).await {
+            Ok(made) => Ok(serde_json::to_value(made).unwrap()),
+            Err(kube::Error::Api(status)) => Err(status.message.clone()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     pub(crate) async fn delete(&self, object: &Value) {
