@@ -4,7 +4,7 @@
 //! On a real control plane Tenure reconciles, and on the embedded one it judges what is written, too.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Child;
 
 use base64::Engine as _;
 use serde_json::{Value, json};
