@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::kustomization::is_false;
+use crate::metadata::SECRET_WRITER;
 use crate::reference::LocalObjectReference;
 use crate::time::{self, Time};
 
@@ -51,7 +52,7 @@ pub struct AccessProviderSpec {
     /// Who makes credentials there. Not for `static`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authoriser: Option<Authoriser>,
-    /// The ServiceAccount, in the platform namespace, that writes the Secrets. An administrator binds it where it may.
+    /// The ServiceAccount, in the platform namespace, that writes the Secrets, `tenure-secret-writer` when absent. An administrator binds it where it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub writer_service_account_name: Option<String>,
@@ -87,6 +88,14 @@ pub struct AccessProviderSpec {
     /// Make and replace nothing until this is false again. What is revoked is revoked.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
+}
+
+impl AccessProviderSpec {
+    /// The account that writes the Secrets, whether it is named or not.
+    #[must_use]
+    pub fn name_writer(&self) -> &str {
+        self.writer_service_account_name.as_deref().unwrap_or(SECRET_WRITER)
+    }
 }
 
 /// Who makes credentials at the host.

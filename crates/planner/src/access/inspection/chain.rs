@@ -421,16 +421,7 @@ fn judge_writer(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step
         Ok(Some(provider)) => provider,
         Ok(None) | Err(_) => return say(Standing::Unknown, "who writes it isn't known".to_owned()),
     };
-    let Some(account) = &provider.spec.writer_service_account_name else {
-        return say(
-            Standing::Fails,
-            format!(
-                "AccessProvider {} names no account that writes Secrets: spec.writerServiceAccountName",
-                request.spec.provider
-            ),
-        );
-    };
-    let writer = format!("ServiceAccount {}/{account}", seen.platform);
+    let writer = format!("ServiceAccount {}/{}", seen.platform, provider.spec.name_writer());
     match &place.lacking {
         Err(why) => say(
             Standing::Unknown,

@@ -345,8 +345,8 @@ fn every_step_says_why_it_does_not_hold() {
         (
             |seen, _| seen.providers = Ok(vec![provider(&[("/spec/writerServiceAccountName", Value::Null)])]),
             "writer",
-            Standing::Fails,
-            "names no account that writes Secrets",
+            Standing::Holds,
+            "ServiceAccount tenure-system/tenure-secret-writer may write it",
         ),
         (
             |_, place| place.lacking = Ok(vec!["create secrets".to_owned()]),

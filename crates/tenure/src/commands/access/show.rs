@@ -69,9 +69,7 @@ async fn find_readers(look: &Look, seen: &Seen, request: &FluxAccessRequest) -> 
     let cluster = survey::list_of_cluster(&look.client).await;
     let provider = seen.providers.iter().flatten();
     let mut provider = provider.filter(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
-    let writer = provider
-        .next()
-        .and_then(|one| one.spec.writer_service_account_name.as_ref());
+    let writer = provider.next().map(|one| one.spec.name_writer());
     let others: Vec<String> = writer
         .map(|writer| format!("system:serviceaccount:{PLATFORM_NAMESPACE}:{writer}"))
         .into_iter()
@@ -175,7 +173,7 @@ fn print(told: &Detail) {
         let id = entry.id.map(|id| format!(", number {id}"));
         line(
             "history",
-            &format!(
+            format!(
                 "{} {} {}{}{} {}",
                 entry.at.0,
                 entry.actor,
@@ -183,7 +181,8 @@ fn print(told: &Detail) {
                 place.unwrap_or_default(),
                 id.unwrap_or_default(),
                 entry.cause
-            ),
+            )
+            .trim_end(),
         );
     }
 }

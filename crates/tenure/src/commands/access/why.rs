@@ -145,7 +145,7 @@ async fn look_at(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespac
 async fn find_lacking(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespace: &str) -> Looked<Vec<String>> {
     let mut providers = seen.providers.iter().flatten();
     let provider = providers.find(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
-    let Some(account) = provider.and_then(|one| one.spec.writer_service_account_name.as_deref()) else {
+    let Some(account) = provider.map(|one| one.spec.name_writer()) else {
         return Ok(Vec::new());
     };
     let mut lacking = Vec::new();

@@ -242,7 +242,7 @@ fn invite_asker(plane: &Plane, account: &Account) -> Result<(), Failure> {
          tenure access list                                                  what is asked, and how it was answered\n\
          tenure access why NAME                                              why a Secret is where it is, or isn't\n\
          tenure access approve NAME                                          once more\n\
-         tenure access audit                                                 which credentials sources use, and who reads them\n\
+         tenure access audit -A                                              which credentials sources use, and who reads them\n\
          \n\
          (the control plane stays up until Ctrl-C)",
     ));
