@@ -11,7 +11,7 @@ use tenure_api::ObjectId;
 use tenure_api::access::request::AskedIn;
 use tenure_api::access::{
     AccessProvider, AccessProviderStatus, FluxAccess, FluxAccessRequest, FluxAccessRequestSpec, FluxAccessTarget,
-    FluxAccessTargetSpec, REQUESTED_BY,
+    FluxAccessTargetSpec, REQUESTED_BY, name_target,
 };
 use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER, TENURE_FINALIZER};
@@ -193,7 +193,41 @@ impl ProviderReconciler {
             tracing::info!(request = name, "nobody asks for this access any more");
             self.controller().delete(&resource, platform, name, &options).await?;
         }
+        for name in &plan.forget {
+            self.forget_target(name).await?;
+        }
         Ok(())
+    }
+
+    /// The names of the targets that were made for this provider.
+    fn list_targets(&self) -> BTreeSet<String> {
+        let all = self.desk.targets.all();
+        let is_own = |target: &&Arc<FluxAccessTarget>| {
+            target.spec.provider == self.key.name
+                && target
+                    .labels()
+                    .get(MANAGED_BY)
+                    .is_some_and(|by| by == MANAGED_BY_TENURE)
+        };
+        all.iter().filter(is_own).map(|target| target.name_any()).collect()
+    }
+
+    async fn forget_target(&self, name: &str) -> Result<(), ClusterError> {
+        let Some(target) = self.desk.targets.get("", name) else {
+            return Ok(());
+        };
+        let options = DeleteOptions {
+            preconditions: Preconditions {
+                uid: target.metadata.uid.clone(),
+                resource_version: None,
+            },
+            propagation: None,
+        };
+        let resource = self
+            .controller()
+            .resource("tenure.dev/v1alpha1", "FluxAccessTarget")
+            .await?;
+        self.controller().delete(&resource, "", name, &options).await
     }
 
     async fn make_target(&self, name: &str, spec: &FluxAccessTargetSpec) -> Result<(), ClusterError> {
@@ -237,6 +271,11 @@ impl ProviderReconciler {
             .filter(|request| request.metadata.deletion_timestamp.is_none());
         let plan = Plan {
             end: living.map(|request| request.name_any()).collect(),
+            forget: if requests.is_empty() {
+                self.list_targets()
+            } else {
+                BTreeSet::new()
+            },
             ..Plan::default()
         };
         self.execute(&plan).await?;
@@ -340,13 +379,20 @@ impl Reconciler for ProviderReconciler {
                     .iter()
                     .any(|asked| asked.entry.scope == key.0 && asked.entry.path == key.1)
         });
-        let requests: Vec<(FluxAccessRequest, Verdict)> = self
+        let (ending, living): (Vec<_>, Vec<_>) = self
             .desk
             .list_requests(&self.key.name)
             .into_iter()
-            .filter(|request| request.metadata.deletion_timestamp.is_none())
+            .partition(|request| request.metadata.deletion_timestamp.is_some());
+        let requests: Vec<(FluxAccessRequest, Verdict)> = living
+            .into_iter()
             .map(|request| (request.as_ref().clone(), self.desk.judge(&request)))
             .collect();
+        let ending: BTreeSet<String> = ending
+            .iter()
+            .map(|request| name_target(&self.key.name, request.spec.target.id))
+            .collect();
+        let targets = self.list_targets();
         let namespaces = self.desk.hub.namespaces.all();
         let receivers: BTreeMap<String, ReceivingNamespace> = namespaces
             .iter()
@@ -385,6 +431,8 @@ impl Reconciler for ProviderReconciler {
                 looked_up: &looked_up,
                 requests: &requests,
                 namespaces: &names,
+                targets: &targets,
+                ending: &ending,
             },
             |asked, group, namespace| {
                 let Some(receiver) = receivers.get(namespace) else {

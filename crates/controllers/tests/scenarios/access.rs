@@ -497,6 +497,9 @@ async fn the_whole_service_goes_with_its_provider() {
         .until(PROVIDER_KIND, (PLATFORM, "work"), |object| object.is_none())
         .await;
     assert!(bed.admin().list(REQUEST, PLATFORM).await.unwrap().is_empty());
+    bed.stage
+        .until(TARGET, ("", &bed.target()), |object| object.is_none())
+        .await;
     bed.stage.end().await;
 }
 

@@ -71,6 +71,10 @@ pub struct Snapshot<'a> {
     pub requests: &'a [(FluxAccessRequest, Verdict)],
     /// All namespaces.
     pub namespaces: &'a BTreeSet<&'a str>,
+    /// Names of the FluxAccessTargets that were made for this provider.
+    pub targets: &'a BTreeSet<String>,
+    /// Of these, those of requests that are on their way out.
+    pub ending: &'a BTreeSet<String>,
 }
 
 /// What is to be done.
@@ -86,6 +90,8 @@ pub struct Plan {
     pub deliveries: BTreeMap<String, BTreeSet<String>>,
     /// The targets of all requests, by name.
     pub targets: BTreeMap<String, FluxAccessTargetSpec>,
+    /// Names of targets that no request is about any more.
+    pub forget: BTreeSet<String>,
     /// What is wrong with single entries.
     pub problems: Vec<Problem>,
     /// The request of each entry, by where it stands.
@@ -227,7 +233,21 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
             plan.end.insert(name);
         }
     }
+    plan.forget = list_forgotten(seen, &plan);
     plan
+}
+
+/// Those that nothing is about. While it isn't known what all entries are about, none; what has just ended keeps its own until it is gone.
+fn list_forgotten(seen: Snapshot<'_>, plan: &Plan) -> BTreeSet<String> {
+    if !plan.look_up.is_empty() || !seen.unread.is_empty() {
+        return BTreeSet::new();
+    }
+    let requested = seen.requests.iter().map(|(request, _)| request.spec.target.id);
+    let requested: BTreeSet<String> = requested.map(|id| name_target(seen.provider, id)).collect();
+    let is_spare = |name: &&String| {
+        !plan.targets.contains_key(*name) && !requested.contains(*name) && !seen.ending.contains(*name)
+    };
+    seen.targets.iter().filter(is_spare).cloned().collect()
 }
 
 impl Plan {
@@ -363,6 +383,8 @@ mod tests {
         unread: Vec<AskedIn>,
         looked_up: BTreeMap<(Scope, String), LookedUp>,
         requests: Vec<(FluxAccessRequest, Verdict)>,
+        targets: BTreeSet<String>,
+        ending: BTreeSet<String>,
     }
 
     impl Bed {
@@ -377,6 +399,8 @@ mod tests {
                 looked_up: &self.looked_up,
                 requests: &self.requests,
                 namespaces: &namespaces,
+                targets: &self.targets,
+                ending: &self.ending,
             };
             plan(seen, |_, _, namespace| match namespace {
                 "other" => Err("namespace other is not the agent's".to_owned()),
@@ -391,6 +415,8 @@ mod tests {
             unread: Vec::new(),
             looked_up: [known("group-1/a", 42)].into(),
             requests: Vec::new(),
+            targets: BTreeSet::new(),
+            ending: BTreeSet::new(),
         }
     }
 
@@ -470,6 +496,29 @@ mod tests {
         let plan = bed.plan();
         assert_eq!(plan.end, [name].into());
         assert!(plan.deliveries.is_empty());
+    }
+
+    #[test]
+    fn a_target_goes_once_nothing_is_about_it() {
+        let mut bed = bed(ENTRY);
+        let (name, spec) = bed.plan().make.pop_first().unwrap();
+        bed.targets = ["work-41".to_owned(), "work-42".to_owned(), "work-43".to_owned()].into();
+        bed.ending = ["work-43".to_owned()].into();
+        assert_eq!(bed.plan().forget, ["work-41".to_owned()].into());
+        // Nobody asks any more: its target stays until it has ended.
+        bed.requests = vec![(stored(&name, &spec), approved())];
+        bed.asked.clear();
+        let plan = bed.plan();
+        assert_eq!((plan.end.len(), &plan.forget), (1, &["work-41".to_owned()].into()));
+        bed.requests.clear();
+        assert_eq!(bed.plan().forget.len(), 2);
+        // As long as it isn't known what is asked for, nothing goes.
+        bed.unread = vec![agent()];
+        assert!(bed.plan().forget.is_empty());
+        bed.unread.clear();
+        bed.asked = entries(ENTRY);
+        bed.looked_up.clear();
+        assert!(bed.plan().forget.is_empty());
     }
 
     #[test]
