@@ -52,8 +52,31 @@ fn list_application_rules(secrets: &Value) -> Vec<Value> {
     ]
 }
 
+/// Cozystack's applications that its own role `cozy:tenant:admin` writes. Never `tenants`: who writes one makes a tenant below his own, with rights that
+/// nobody chose for him.
+const COZYSTACK_APPLICATIONS: [&str; 17] = [
+    "buckets",
+    "clickhouses",
+    "httpcaches",
+    "infos",
+    "kafkas",
+    "kuberneteses",
+    "mysqls",
+    "natses",
+    "postgreses",
+    "rabbitmqs",
+    "redises",
+    "seaweedfses",
+    "tcpbalancers",
+    "virtualmachines",
+    "virtualprivateclouds",
+    "vmdisks",
+    "vminstances",
+];
+
 /// What a tenant's GitOps ServiceAccount may do where its Tenant names this role: keep Cozystack's applications, which the platform makes everything
-/// else of (Cozystack's "GitOps Configuration Surfaces", the tenant's surface).
+/// else of (Cozystack's "GitOps Configuration Surfaces", the tenant's surface). They are listed by kind: a kind that a later Cozystack has is given by a
+/// role of an administrator's own.
 ///
 /// It reads what substituting variables from ConfigMaps takes, and no Secret: a deploy key is read by a Role of its own, and another Secret that a
 /// source names by one that an administrator makes for it.
@@ -63,7 +86,7 @@ pub fn tenant_gitops_cozystack_cluster_role() -> Value {
     cluster_role(
         TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
         &[
-            json!({ "apiGroups": ["apps.cozystack.io"], "resources": ["*"], "verbs": keep }),
+            json!({ "apiGroups": ["apps.cozystack.io"], "resources": COZYSTACK_APPLICATIONS, "verbs": keep }),
             json!({ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"] }),
         ],
     )
@@ -264,6 +287,10 @@ mod tests {
                 "{rule}"
             );
             assert!(is_applications || rule["resources"] == json!(["configmaps"]), "{rule}");
+            for resource in rule["resources"].as_array().expect("resources") {
+                let left_out = ["*", "tenants", "gitops"];
+                assert!(!left_out.contains(&resource.as_str().expect("a word")), "{rule}");
+            }
         }
     }
 

@@ -119,7 +119,8 @@ async fn an_administrator_chooses_what_a_repository_may_write() {
     ];
     check(&stage, account, "chosen-blue", &applications, true).await;
     check(&stage, account, "chosen-blue", &usual, false).await;
-    check(&stage, account, "chosen-blue", &[("get", "secrets", "any")], false).await;
+    let beyond = [("get", "secrets", "any"), ("create", "apps.cozystack.io:tenants", "")];
+    check(&stage, account, "chosen-blue", &beyond, false).await;
 
     // One that the controllers may not bind is bound by an administrator's word, and by nobody before.
     let rules = json!([{ "apiGroups": [""], "resources": ["services"], "verbs": ["create"] }]);
