@@ -117,7 +117,7 @@ enum Topic {
     Packages,
     /// Who asks for access to a host of repositories, wherever.
     Asked,
-    /// Who answers for it, and who keeps the records of it. A grant that nobody judged would say of itself by whom it is, so none is written then.
+    /// Who answers for it, and who keeps the records of it. A grant that nobody judged would say of itself by whom it is, so none is written then, unless policies judge it.
     Access,
     /// Who speaks in the name of a ServiceAccount, wherever.
     Spoken,
@@ -275,7 +275,7 @@ impl Topic {
     /// Whether policies refuse all that is refused of it: where nobody answers, nothing more is allowed by them. Of the others they leave something:
     /// sums, which namespaces there are, what another object says.
     fn is_a_policys(self) -> bool {
-        matches!(self, Self::Accounts | Self::Flux)
+        matches!(self, Self::Accounts | Self::Flux | Self::Asked | Self::Access)
     }
 
     fn rules(self) -> Value {

@@ -96,9 +96,9 @@ fn with_policies_what_fails_is_what_they_leave() {
             changed.push(with["name"].as_str().unwrap().to_owned());
         }
     }
-    // Flux's kinds are asked about in both phases.
-    let flux = "flux.admission.tenure.dev";
-    assert_eq!(changed, [flux, "accounts.admission.tenure.dev", flux]);
+    // Flux's kinds, and who asks for access, are asked about in both phases.
+    let topics = ["flux", "access-asked", "accounts", "flux", "access-asked", "access"];
+    assert_eq!(changed, topics.map(|topic| format!("{topic}.admission.tenure.dev")));
 }
 
 #[test]
