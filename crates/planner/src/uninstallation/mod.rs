@@ -16,10 +16,10 @@ use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::CONFIGURATION;
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, HOME_OWNER_CLUSTER_ROLE, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, SECRET_WRITER,
-    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
-    TENURE_FINALIZER, VIEW_CLUSTER_ROLE,
+    BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, COUNTED_LABEL, FLUX_FINALIZER, HOME_OWNER_CLUSTER_ROLE, LANE_FINALIZER,
+    MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME,
+    PLATFORM_NAMESPACE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
+    TENANT_GITOPS_HOME_CLUSTER_ROLE, TENURE_FINALIZER, VIEW_CLUSTER_ROLE,
 };
 use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
@@ -469,17 +469,27 @@ impl<'a> Release<'a> {
         });
     }
 
+    /// What the controllers wrote of a namespace, for policies and for the selectors of webhooks.
     fn take_facts(&mut self) {
-        let annotations = self.object.pointer("/metadata/annotations").and_then(Value::as_object);
-        let facts = annotations
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| key.starts_with(FACTS_PREFIX));
-        let gone: serde_json::Map<String, Value> = facts.map(|(key, _)| (key.clone(), Value::Null)).collect();
-        if !gone.is_empty() {
-            self.metadata.insert("annotations".to_owned(), Value::Object(gone));
+        let is_fact = |key: &str| key.starts_with(FACTS_PREFIX);
+        let is_mark = |key: &str| [BOUNDED_LABEL, COUNTED_LABEL].contains(&key);
+        let facts = self.list_keys("/metadata/annotations", is_fact);
+        let marks = self.list_keys("/metadata/labels", is_mark);
+        if !facts.is_empty() || !marks.is_empty() {
+            for (field, gone) in [("annotations", facts), ("labels", marks)] {
+                if !gone.is_empty() {
+                    self.metadata.insert(field.to_owned(), Value::Object(gone));
+                }
+            }
             self.says.push("without what policies read");
         }
+    }
+
+    /// The keys of a map that are meant, each to be taken away.
+    fn list_keys(&self, path: &str, is_meant: impl Fn(&str) -> bool) -> serde_json::Map<String, Value> {
+        let all = self.object.pointer(path).and_then(Value::as_object);
+        let meant = all.into_iter().flatten().filter(|(key, _)| is_meant(key));
+        meant.map(|(key, _)| (key.clone(), Value::Null)).collect()
     }
 
     fn suspend(&mut self) {

@@ -489,6 +489,8 @@ fn policies_go_before_what_they_read() {
         "/metadata/annotations",
         json!({ "facts.tenure.dev/tenant": "shop", "another": "stays" }),
     );
+    let marks = json!({ "tenure.dev/bounded": "true", "tenure.dev/counted": "true", "tenure.dev/another": "stays" });
+    let stated = with(stated, "/metadata/labels", marks);
     snapshot.stated = vec![seen(stated)];
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
     let said = says(&plan);
@@ -511,6 +513,10 @@ fn policies_go_before_what_they_read() {
     assert_eq!(
         patch["metadata"]["annotations"],
         json!({ "facts.tenure.dev/tenant": null })
+    );
+    assert_eq!(
+        patch["metadata"]["labels"],
+        json!({ "tenure.dev/bounded": null, "tenure.dev/counted": null })
     );
 }
 

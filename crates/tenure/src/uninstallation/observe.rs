@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::metadata::{
-    CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
-    SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL,
+    BOUNDED_LABEL, CAPSULE_LEASE, COUNTED_LABEL, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY,
+    MANAGED_BY_TENURE, PLATFORM_NAMESPACE, SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL,
 };
 use tenure_api::workload::{LANE_LABEL, LanePods, Workload, is_lane_deployment};
 use tenure_planner::policies::{is_ours, list_left_over};
@@ -115,7 +115,7 @@ impl Uninstallation {
         let mut owned_by_tenants = self.list("/api/v1/namespaces", &[]).await?;
         let stated: Vec<SeenObject> = owned_by_tenants
             .iter()
-            .filter(|seen| seen.object.pointer("/metadata/annotations").is_some())
+            .filter(|seen| is_stated(&seen.object))
             .cloned()
             .collect();
         owned_by_tenants.extend(self.list("/api/v1/serviceaccounts", &[labelled]).await?);
@@ -422,6 +422,13 @@ fn find_definition(path: &str, installed: &[SeenObject]) -> Option<String> {
     };
     installed.iter().find(is_definition)?;
     Some(name)
+}
+
+/// Whether anything may stand on a namespace that policies read, or webhooks choose it by.
+fn is_stated(namespace: &Value) -> bool {
+    let labels = namespace.pointer("/metadata/labels");
+    let is_marked = |label: &&str| labels.is_some_and(|labels| labels.get(label).is_some());
+    namespace.pointer("/metadata/annotations").is_some() || [BOUNDED_LABEL, COUNTED_LABEL].iter().any(is_marked)
 }
 
 #[cfg(test)]
