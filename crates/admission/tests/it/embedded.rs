@@ -83,7 +83,7 @@ async fn the_embedded_control_plane_answers_as_the_table_says() {
     }
     assert!(wrong.is_empty(), "{} of {asked}:\n{}", wrong.len(), wrong.join("\n"));
     // The table only grows.
-    assert!(asked >= 133, "only {asked} cases were asked");
+    assert!(asked >= 500, "only {asked} cases were asked");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
