@@ -98,6 +98,11 @@ async fn until(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value,
     panic!("{user} {} {}: {last:?}, not {part:?}", way.0, way.1);
 }
 
+/// Who may write everything of these kinds, as far as RBAC goes.
+const WRITERS: [&str; 3] = ["alice", "olga", "petra"];
+/// Who may approve.
+const APPROVERS: [&str; 3] = ["olga", "petra", "oscar"];
+
 async fn bind(cluster: &Cluster, user: &str, role: &str) {
     let admin = &cluster.admin;
     let binding = json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": format!("{role}-{user}")},
@@ -130,10 +135,10 @@ async fn set() -> Cluster {
         {"apiGroups": ["tenure.dev"], "resources": ["fluxaccessstandinggrants"], "verbs": ["list"]}
     ]);
     admin.apply(cluster_role("access-approves", approver)).await;
-    for user in ["alice", "olga", "petra"] {
+    for user in WRITERS {
         bind(&cluster, user, "access-writes").await;
     }
-    for user in ["olga", "petra", "oscar"] {
+    for user in APPROVERS {
         bind(&cluster, user, "access-approves").await;
     }
     admin
@@ -148,6 +153,16 @@ async fn set() -> Cluster {
 }
 
 async fn clear(cluster: Cluster) {
+    let mut rights = ["access-writes", "access-approves"]
+        .map(|role| ("ClusterRole", role.to_owned()))
+        .to_vec();
+    for (role, users) in [("access-writes", WRITERS), ("access-approves", APPROVERS)] {
+        rights.extend(users.map(|user| ("ClusterRoleBinding", format!("{role}-{user}"))));
+    }
+    for (kind, name) in rights {
+        let right = json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": name}});
+        cluster.admin.delete(&right).await;
+    }
     for object in policy::list_policies(&Settings::default()) {
         cluster.admin.delete(&object).await;
     }
