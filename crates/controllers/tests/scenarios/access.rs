@@ -218,25 +218,39 @@ impl Bed {
         aged.await.unwrap();
     }
 
-    /// Orders new credentials as alice, who may, and waits until that was done.
+    /// Orders new credentials as alice, who may, and waits until that was done. A list of the host's from before the credential was made may say that it was
+    /// revoked, as old as it is said to be: then another one is made first, and she orders again.
     async fn replace(&self, is_leak: bool) -> Value {
-        let request = self.request("is there", |_| true).await;
-        let name = request["metadata"]["name"].as_str().unwrap();
-        let order = Written {
-            namespace: None,
-            by: "alice".to_owned(),
-            at: jiff::Timestamp::now(),
-            is_leak,
-            cause: "a laptop was stolen".to_owned(),
-        };
-        let (key, value) = order.write();
-        let patch = json!({ "metadata": { "annotations": { key: value } } });
-        let alice = self.admin().impersonating("alice").unwrap();
-        eventually(SOON, || alice.patch(REQUEST, (PLATFORM, name), patch.clone()))
-            .await
-            .unwrap();
-        let is_done = |request: &Value| !order.is_open(&serde_json::from_value(request.clone()).unwrap());
-        self.request("was replaced", is_done).await
+        for _ in 0..3 {
+            self.age().await;
+            let request = self.request("is there", |_| true).await;
+            let name = request["metadata"]["name"].as_str().unwrap();
+            let generation = ledger(&request)["generation"].clone();
+            let order = Written {
+                namespace: None,
+                by: "alice".to_owned(),
+                at: jiff::Timestamp::now(),
+                is_leak,
+                cause: "a laptop was stolen".to_owned(),
+            };
+            let (key, value) = order.write();
+            let patch = json!({ "metadata": { "annotations": { key: value } } });
+            let alice = self.admin().impersonating("alice").unwrap();
+            eventually(SOON, || alice.patch(REQUEST, (PLATFORM, name), patch.clone()))
+                .await
+                .unwrap();
+            let is_open = |request: &Value| order.is_open(&serde_json::from_value(request.clone()).unwrap());
+            let request = self
+                .request("was replaced", |request| {
+                    let is_another = ledger(request)["generation"] != generation && ledger(request)["next"].is_null();
+                    !is_open(request) || is_another
+                })
+                .await;
+            if !is_open(&request) {
+                return request;
+            }
+        }
+        panic!("it was replaced again and again")
     }
 }
 
@@ -362,14 +376,13 @@ fn decode(secret: &Value, key: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leaked_credential_goes_once_its_successor_is_in_use_and_another_one_lives_on_for_a_while() {
+async fn a_leaked_credential_goes_once_its_successor_is_in_use() {
     let bed = Bed::new(&["acc-b"], "namespaces: [acc-b]").await;
     bed.source("acc-b").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
     bed.delivered().await;
     let first = bed.live()[0].id;
-    bed.age().await;
     bed.replace(true).await;
     let request = bed
         .request("has one credential", |request| {
@@ -383,15 +396,26 @@ async fn a_leaked_credential_goes_once_its_successor_is_in_use_and_another_one_l
     bed.stage
         .ready(GIT_REPOSITORY, ("acc-b", "app"), "True", "Succeeded")
         .await;
-    let second = second.id;
+    bed.stage.end().await;
+}
 
-    // An order without a leak: two live for a while, and sources have the new one.
-    bed.age().await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_that_did_not_leak_lives_on_for_a_while_beside_its_successor() {
+    let bed = Bed::new(&["acc-i"], "namespaces: [acc-i]").await;
+    bed.source("acc-i").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let first = bed.live()[0].id;
     let request = bed.replace(false).await;
     let live: Vec<u64> = bed.live().iter().map(|live| live.id).collect();
-    assert!(live.len() == 2 && live.contains(&second), "{live:?}");
-    assert_eq!(ledger(&request)["retiring"][0]["id"], json!(second));
-    assert!(ledger(&request)["retiring"][0]["retireAt"].is_string());
+    assert!(live.len() >= 2 && live.contains(&first), "{live:?}");
+    let retiring = ledger(&request)["retiring"].as_array().unwrap();
+    let first = retiring.iter().find(|retiring| retiring["id"] == json!(first));
+    assert!(first.unwrap()["retireAt"].is_string(), "{retiring:?}");
+    bed.stage
+        .ready(GIT_REPOSITORY, ("acc-i", "app"), "True", "Succeeded")
+        .await;
     bed.stage.end().await;
 }
 
@@ -537,7 +561,7 @@ async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its(
     // Nobody asks in another one's name, once a server knows the policies and his rights.
     let refused = eventually(SOON, || async {
         match bob.create(access("alice")).await {
-            Err(error) if error.to_string().ends_with("(access)") => Ok(()),
+            Err(error) if error.to_string().contains("(access)") => Ok(()),
             Err(error) => Err(error.to_string()),
             Ok(_) => {
                 let deleted = bed.admin().delete(ACCESS, ("acc-h", "apps")).await;

@@ -164,33 +164,43 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
                 let Some(request) = request else { return nothing_asked() };
                 let before: Vec<u64> = world.forge.live().iter().map(|live| live.id).collect();
                 let path = format!("{REQUESTS}/{}", name(request));
-                if let Err(seen) = make_older(world, &path).await {
-                    return Seen::Missing(seen);
+                // A list of the host's from before the credential was made may say that it was revoked, as old as it is said to be: then another one is made
+                // first, and she orders again.
+                for _ in 0..3 {
+                    let generation = match make_older(world, &path).await {
+                        Ok(generation) => generation,
+                        Err(seen) => return Seen::Missing(seen),
+                    };
+                    let order = Written {
+                        namespace: None,
+                        by: "alice".to_owned(),
+                        at: Timestamp::now(),
+                        is_leak: true,
+                        cause: "a laptop was stolen".to_owned(),
+                    };
+                    let (key, value) = order.write();
+                    let patch = json!({ "metadata": { "annotations": { key: value } } });
+                    match send(&world.alice, Method::PATCH, &path, &patch).await {
+                        Ok(answer) if answer.is_done() => {}
+                        Ok(answer) => return Seen::Missing(answer.describe()),
+                        Err(error) => return Seen::Missing(error),
+                    }
+                    let is_over = |object: Option<&Value>| {
+                        let request: FluxAccessRequest = serde_json::from_value(object?.clone()).ok()?;
+                        let ledgers = &request.status.as_ref()?.credentials;
+                        if !order.is_open(&request) {
+                            return ledgers.iter().all(|ledger| ledger.retiring.is_empty()).then_some(true);
+                        }
+                        let is_another = ledgers.first()?.generation != generation;
+                        (is_another && ledgers.iter().all(|ledger| ledger.next.is_none())).then_some(false)
+                    };
+                    match until(requests(world), name(request), PATIENCE, is_over).await {
+                        Ok(true) => return describe_live(world, &before),
+                        Ok(false) => {}
+                        Err(seen) => return Seen::Missing(seen),
+                    }
                 }
-                let order = Written {
-                    namespace: None,
-                    by: "alice".to_owned(),
-                    at: Timestamp::now(),
-                    is_leak: true,
-                    cause: "a laptop was stolen".to_owned(),
-                };
-                let (key, value) = order.write();
-                let patch = json!({ "metadata": { "annotations": { key: value } } });
-                match send(&world.alice, Method::PATCH, &path, &patch).await {
-                    Ok(answer) if answer.is_done() => {}
-                    Ok(answer) => return Seen::Missing(answer.describe()),
-                    Err(error) => return Seen::Missing(error),
-                }
-                let is_done = |object: Option<&Value>| {
-                    let request: FluxAccessRequest = serde_json::from_value(object?.clone()).ok()?;
-                    let ledgers = request.status.iter().flat_map(|status| &status.credentials);
-                    let has_one = ledgers.clone().all(|ledger| ledger.retiring.is_empty());
-                    (!order.is_open(&request) && has_one).then_some(())
-                };
-                if let Err(seen) = until(requests(world), name(request), PATIENCE, is_done).await {
-                    return Seen::Missing(seen);
-                }
-                describe_live(world, &before)
+                Seen::Missing("it was replaced again and again".to_owned())
             },
         )
         .await;
@@ -272,13 +282,17 @@ fn describe_grant(world: &World, request: &FluxAccessRequest, by: &str) -> Value
     })
 }
 
-/// Makes what is recorded of the credentials an hour older; again where something was recorded meanwhile.
-async fn make_older(world: &World, path: &str) -> Result<(), String> {
+/// Makes what is recorded of the credentials an hour older; again where something was recorded meanwhile. Which generation it is of.
+async fn make_older(world: &World, path: &str) -> Result<u64, String> {
     let mut said = String::new();
     for _ in 0..10 {
         let answer = try_to_make_older(world, path).await?;
         if answer.is_done() {
-            return Ok(());
+            let ledger = ObjectView::of(&answer.object).list_views("/status/credentials").next();
+            let generation = ledger.and_then(|ledger| ledger.find_number("/generation"));
+            return generation
+                .and_then(|generation| u64::try_from(generation).ok())
+                .ok_or_else(|| "there is no ledger".to_owned());
         }
         said = answer.describe();
         if answer.code != 409 {
