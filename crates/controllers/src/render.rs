@@ -117,6 +117,11 @@ impl Renderings {
         [&self.small, &self.large, &self.kept]
     }
 
+    /// What one rendering asks for of the room of small ones, and of that of large ones.
+    pub(crate) fn list_asks(&self) -> [u64; 2] {
+        [SMALL.min(self.limits.bytes), self.limits.bytes]
+    }
+
     /// Renders what a plan asks for. A failure is part of the answer: it becomes a status.
     pub(crate) async fn render(
         &self,
@@ -203,8 +208,8 @@ impl Renderings {
         lane: &LaneBounds,
     ) -> Result<(Objects, Held), String> {
         let timeout = self.limits.timeout;
-        let little = SMALL.min(self.limits.bytes);
-        for (room, bytes) in [(&self.small, little), (&self.large, self.limits.bytes)] {
+        let [little, all] = self.list_asks();
+        for (room, bytes) in [(&self.small, little), (&self.large, all)] {
             let room = room.acquire(&lane.name, bytes, Instant::now() + timeout).await;
             let mut room = room.map_err(|over| format!("rendering {} has to wait: {over}", request.path))?;
             match self.on_a_thread(Arc::clone(held), request, bytes).await {

@@ -45,6 +45,13 @@ impl SharedRoom {
         Self::ClusterObjects,
     ];
 
+    /// Makes a budget the share of one process, in which there are several lanes or one. Of several, each has half at most; but a rendering asks for all that one
+    /// may have, and gives it back within a minute, so that of these rooms lanes have the whole in turn.
+    pub(crate) fn follow_share(self, budget: &ByteBudget, has_many: bool) {
+        let is_of_renderings = matches!(self, Self::SmallRenderings | Self::LargeRenderings);
+        budget.follow_share(has_many && !is_of_renderings);
+    }
+
     /// How a lane deals with its share of it.
     pub(crate) fn terms(self, budget: &ByteBudget) -> RoomTerms {
         let room = budget.whole();
@@ -82,5 +89,42 @@ impl Means {
             SharedRoom::ClusterWords => words,
             SharedRoom::ClusterObjects => objects,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
+    use super::*;
+    use crate::budgets::Budgets;
+    use crate::render::{RenderLimits, Renderings};
+
+    /// As in the process of the pool: a rendering fits that fits anywhere else, however little there is for all.
+    #[test]
+    fn where_namespaces_share_a_process_one_may_render_what_a_tenant_may() {
+        let little = RenderLimits {
+            all_bytes: 1,
+            ..RenderLimits::default()
+        };
+        for limits in [RenderLimits::default(), little] {
+            let renderings = Renderings::new(limits);
+            let [small, large, _] = renderings.rooms();
+            let rooms = [
+                (SharedRoom::SmallRenderings, small),
+                (SharedRoom::LargeRenderings, large),
+            ];
+            for ((room, budget), asked) in rooms.into_iter().zip(renderings.list_asks()) {
+                room.follow_share(budget, true);
+                budget.add_share(budget.whole().lane);
+                assert!(budget.try_acquire("a", asked).is_ok(), "{room:?}: {asked} bytes");
+            }
+        }
+        // The control: of what is held for longer, one leaves half.
+        let trees = Budgets::default().trees();
+        SharedRoom::Trees.follow_share(&trees, true);
+        trees.add_share(trees.whole().lane);
+        assert!(trees.try_acquire("a", trees.whole().lane).is_err());
+        assert!(trees.try_acquire("a", trees.whole().lane / 2).is_ok());
     }
 }

@@ -28,7 +28,7 @@ impl RoomShares {
         let (settle, settled) = watch::channel(false);
         let mut told = BTreeMap::new();
         for room in SharedRoom::ALL {
-            means.room(room).follow_share(has_many);
+            room.follow_share(means.room(room), has_many);
             let (tell, facts) = mpsc::unbounded_channel();
             told.insert(room, tell);
             let (means, line, settle) = (Arc::clone(means), Arc::clone(line), settle.clone());
