@@ -6,7 +6,7 @@ use tenure_testkit::{SOON, eventually};
 
 use crate::laying::merge;
 use crate::stage::{Answer, Stage};
-use crate::table::{Case, FLUX};
+use crate::table::FLUX;
 
 /// Those whose status is written.
 pub(crate) const KINDS: [&str; 5] = [
@@ -66,14 +66,6 @@ fn find_orderer(object: &Value) -> Option<&str> {
 /// Whether an object says of somebody that he wrote it, or a part of it.
 pub(crate) fn has_author(kind: &str, object: &Value) -> bool {
     find_author(kind, object).is_some() || (kind == "FluxAccessRequest" && find_orderer(object).is_some())
-}
-
-/// Whether a case changes an object of these kinds, which has to be there before.
-#[allow(dead_code, reason = "the scenarios of policies have no webhook that dies")]
-pub(crate) fn is_there_before(case: &Case) -> bool {
-    let (operation, object) = case.action();
-    let (_, resource, _) = object.what();
-    operation != "CREATE" && KINDS.iter().any(|kind| plural_of(kind) == resource)
 }
 
 impl Stage {

@@ -9,6 +9,7 @@ use tenure_api::access::FluxAccessRequestSpec;
 use tenure_planner::access::request::{hash_spec, name_request};
 use tenure_tenancy::Settings;
 use tenure_tenancy::admission::policy;
+use tenure_testkit::eventually;
 
 use crate::world::{Cluster, PATIENCE};
 
@@ -85,17 +86,22 @@ async fn send(cluster: &Cluster, user: &str, (method, target): (Method, &str), b
 /// a moment later.
 async fn until(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value, part: Option<&str>) {
     let target = format!("{}?dryRun=All", way.1);
-    let started = std::time::Instant::now();
-    let mut last = Ok(Value::Null);
-    while started.elapsed() < PATIENCE {
-        last = send(cluster, user, (way.0.clone(), &target), body).await;
-        match (&last, part) {
-            (Ok(_), None) => return,
-            (Err(message), Some(part)) if message.contains(part) => return,
-            _ => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+    let seen = eventually(PATIENCE, || async {
+        match (send(cluster, user, (way.0.clone(), &target), body).await, part) {
+            (Ok(_), None) => Ok(()),
+            (Err(message), Some(part)) if message.contains(part) => Ok(()),
+            (last, _) => Err(format!("{user} {} {}: {last:?}, not {part:?}", way.0, way.1)),
         }
+    });
+    seen.await.unwrap();
+}
+
+/// Waits until the server knows that one may not approve what is asked, and the other may.
+async fn wait_for_rights(cluster: &Cluster, asked: &Value, may_not: &str, may: &str) {
+    let grants = path("fluxaccessgrants", "");
+    for (user, part) in [(may_not, Some("may not approve")), (may, None)] {
+        until(cluster, user, (Method::POST, &grants), &grant(asked, user, &[]), part).await;
     }
-    panic!("{user} {} {}: {last:?}, not {part:?}", way.0, way.1);
 }
 
 /// Who may write everything of these kinds, as far as RBAC goes.
@@ -230,23 +236,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
     let asked = store(&cluster, request(42, "alice")).await;
     let other = store(&cluster, request(43, "alice")).await;
     let name = name_of(&asked).to_owned();
-    let grants = path("fluxaccessgrants", "");
-    until(
-        &cluster,
-        "alice",
-        (Method::POST, &grants),
-        &grant(&asked, "alice", &[]),
-        Some("may not approve"),
-    )
-    .await;
-    until(
-        &cluster,
-        "oscar",
-        (Method::POST, &grants),
-        &grant(&asked, "oscar", &[]),
-        None,
-    )
-    .await;
+    wait_for_rights(&cluster, &asked, "alice", "oscar").await;
 
     // Looked at, by who may do nothing but answer.
     let words = [

@@ -9,6 +9,7 @@ use std::process::Child;
 use base64::Engine as _;
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options, Repository};
+use tenure_testkit::eventually;
 
 use crate::process::{free_port, named};
 use crate::world::{Admin, Cluster, Controllers, manifest, name_object, prepare_shop, wait_for_greeting};
@@ -195,15 +196,8 @@ async fn make_tenants(cluster: &Cluster) {
         // Capsule binds its users to the right to make namespaces, and listens, a moment after it has started.
         let owner = cluster.become_user(owner, &[CAPSULE_USERS]).await;
         let own = namespace(&format!("{name}-dev"));
-        let started = std::time::Instant::now();
-        loop {
-            let said = owner.create(&own).await;
-            match said {
-                Ok(_) => break,
-                Err(why) => assert!(started.elapsed() < crate::world::PATIENCE, "{why}"),
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
+        let made = eventually(crate::world::PATIENCE, || owner.create(&own)).await;
+        made.unwrap();
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
-use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use nix::sys::signal::Signal;
@@ -14,6 +13,7 @@ use tenure_api::metadata::{
     HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, TENANT_GITOPS_CLUSTER_ROLE,
     TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
+use tenure_testkit::eventually;
 
 use crate::process::{run, tenure};
 use crate::world::{Admin, Cluster, Controllers, PATIENCE, describe, name_object};
@@ -218,18 +218,13 @@ async fn what_another_version_installed_becomes_what_this_one_does() {
     let api = admin.api(&tenant);
     let parameters = PatchParams::apply("somebody").force();
     // The definition takes a moment to be served with the field.
-    let kept = async {
-        loop {
-            let applied = api.patch("of-two-versions", &parameters, &Patch::Apply(&tenant)).await;
-            if applied.is_ok_and(|applied| applied.data["spec"]["ofTomorrow"] == "kept") {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+    let kept = eventually(PATIENCE, || async {
+        match api.patch("of-two-versions", &parameters, &Patch::Apply(&tenant)).await {
+            Ok(applied) if applied.data["spec"]["ofTomorrow"] == "kept" => Ok(()),
+            other => Err(format!("{other:?}")),
         }
-    };
-    tokio::time::timeout(PATIENCE, kept)
-        .await
-        .expect("the field is never served");
+    });
+    kept.await.unwrap();
 
     // Back.
     cluster.check(

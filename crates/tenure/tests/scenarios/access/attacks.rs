@@ -5,7 +5,9 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{PLATFORM, VERSION, clear, grant, name_of, object, path, request, send, set, state_of, store, until};
+use super::{
+    PLATFORM, VERSION, clear, grant, name_of, object, path, request, send, set, state_of, store, until, wait_for_rights,
+};
 
 /// Who may do the same, and with which body.
 type Control<'a> = Option<(&'a str, Value)>;
@@ -261,22 +263,7 @@ async fn an_answer_to_something_else_lets_nothing_through() {
     let own = store(&cluster, request(42, "olga")).await;
     let grants = path("fluxaccessgrants", "");
     let hash = json!(format!("sha256:{}", "a".repeat(64)));
-    until(
-        &cluster,
-        "alice",
-        (Method::POST, &grants),
-        &grant(&asked, "alice", &[]),
-        Some("may not approve"),
-    )
-    .await;
-    until(
-        &cluster,
-        "olga",
-        (Method::POST, &grants),
-        &grant(&asked, "olga", &[]),
-        None,
-    )
-    .await;
+    wait_for_rights(&cluster, &asked, "alice", "olga").await;
     for (request, changes, part) in [
         (&asked, vec![("specHash", hash)], "its specHash differs"),
         (
