@@ -26,7 +26,7 @@ pub(crate) async fn carry_out<R: Reconciled<Home = Hub>, I: Clone + Into<Identit
         && !plan.steps.is_empty()
     {
         let client = hub.act_as(&identity.into(), &own.key().namespace).await?;
-        let answers = execute(&hub.means.clients, &client, &plan.steps, plan.deadline, |answer| answer).await;
+        let answers = execute(&hub.means.clients, &client, &plan.steps, plan.deadline, None).await;
         answers.into_iter().for_each(take);
     }
     if let Some(status) = &plan.status {

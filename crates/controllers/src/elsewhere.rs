@@ -76,6 +76,14 @@ impl ElsewhereBudgets {
         [&self.clusters, &self.requests, &self.watches, &self.told, &self.looking]
     }
 
+    /// Waits for room for one more cluster, where all that there is is a share, and more of it may come: who opens one can't wait. Without it, that is refused.
+    pub(crate) async fn prepare_to_open(&self, lane: &str) {
+        let _refused_then = self
+            .clusters
+            .take_patiently(|| self.clusters.try_acquire(lane, 1))
+            .await;
+    }
+
     /// Room for what attempts look at elsewhere.
     pub(crate) fn looking(&self) -> LookingRoom {
         LookingRoom::new(self.looking.clone())

@@ -14,21 +14,21 @@ use tenure_tenancy::reach::Scope;
 use tokio::time::Instant;
 
 use crate::answers::{self, Told};
+use crate::looking::LookingRoom;
 
 /// How many requests of one plan are under way at the same time.
 const CONCURRENT: usize = 8;
 
 /// Executes the steps in their order: reads and dry-runs next to each other at the same time, writes one after the other.
 /// What is not begun by the deadline has no answer.
-/// Each answer goes through `admit` when it comes.
+/// Of each answer what it holds is charged to the room for what is looked at when it comes, where there is one.
 pub(crate) async fn execute(
     clients: &ClientPool,
     client: &Client,
     requests: &[Request],
     deadline: Option<Timestamp>,
-    admit: impl Fn(Answer) -> Answer + Sync,
+    looking: Option<&LookingRoom>,
 ) -> Vec<Answer> {
-    let admit = &admit;
     let deadline = deadline.map(|deadline| {
         let left = Duration::try_from(deadline.duration_since(Timestamp::now())).unwrap_or_default();
         Instant::now() + left
@@ -41,7 +41,17 @@ pub(crate) async fn execute(
                 .map(|request| {
                     let answers = in_time(clients, client, request, deadline);
                     // As they come: there may be thousands, and there is room for a few that were not looked at yet.
-                    answers.map(|answers| answers.into_iter().map(admit).collect()).boxed()
+                    async move {
+                        let mut admitted = Vec::new();
+                        for answer in answers.await {
+                            admitted.push(match looking {
+                                Some(looking) => looking.admit(answer).await,
+                                None => answer,
+                            });
+                        }
+                        admitted
+                    }
+                    .boxed()
                 })
                 .collect::<Vec<_>>(),
         );

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tenure_planner::answer::{Answer, Reason};
 use tenure_planner::{Failure, Live, WriteAnswer};
-use tenure_sources::{ByteBudget, Held, OverBudget};
+use tenure_sources::{ByteBudget, Held, OverBudget, Room};
 use tokio::time::Instant;
 
 /// What an attempt takes at first, if it is not known to need more.
@@ -120,8 +120,7 @@ impl LookingRoom {
         }
     }
 
-    /// An answer, if there is room for the object in it.
-    pub(crate) fn admit(&self, answer: Answer) -> Answer {
+    fn admit_now(&self, answer: Answer) -> Answer {
         match answer {
             Answer::Live(id, live) => Answer::Live(id, self.admit_live(live)),
             Answer::DryRun(id, answer) => Answer::DryRun(id, self.admit_written(answer)),
@@ -156,15 +155,51 @@ impl LookingRoom {
                 allowed: room.all,
                 setting: room.all_setting,
                 is_half: false,
+                is_share: false,
             });
         };
-        if held.bytes() < all {
-            let stepped = all.saturating_add(STEP).min(room.lane).min(room.all).max(all);
-            held.try_grow_to(stepped).or_else(|_| held.try_grow_to(all))?;
-        }
+        grow(held, all, &room)?;
         *part(&mut taken) += bytes;
         Ok(())
     }
+
+    /// Waits for room for so much besides what there is, where all that there is is a share, and more of it may come: what follows can't wait. Without it,
+    /// what is looked at is refused.
+    pub(crate) async fn prepare(&self, bytes: u64) {
+        let room = self.budget.room();
+        let take = || {
+            let mut taken = self.taken();
+            let all = taken.live.saturating_add(taken.answers).saturating_add(bytes);
+            let all = all.min(room.lane).min(room.all);
+            taken.held.as_mut().map_or(Ok(()), |held| grow(held, all, &room))
+        };
+        let _refused_then = self.budget.take_patiently(take).await;
+    }
+
+    /// An answer, if there is room for the object in it, or comes to be.
+    pub(crate) async fn admit(&self, answer: Answer) -> Answer {
+        let object = match &answer {
+            Answer::Live(_, live) => live.object(),
+            Answer::DryRun(_, answer)
+            | Answer::Tried(_, answer)
+            | Answer::Applied(_, answer)
+            | Answer::TakenOver(_, answer) => match answer {
+                WriteAnswer::Done(object) => Some(&object.0),
+                _ => None,
+            },
+            Answer::Kind(..) | Answer::Deleted(..) => None,
+        };
+        self.prepare(object.map_or(0, weigh)).await;
+        self.admit_now(answer)
+    }
+}
+
+fn grow(held: &mut Held, all: u64, room: &Room) -> Result<(), OverBudget> {
+    if held.bytes() >= all {
+        return Ok(());
+    }
+    let stepped = all.saturating_add(STEP).min(room.lane).min(room.all).max(all);
+    held.try_grow_to(stepped).or_else(|_| held.try_grow_to(all))
 }
 
 fn failure(over: &OverBudget) -> Failure {

@@ -133,7 +133,7 @@ impl Preview<'_> {
             let Ok(client) = client else {
                 return Err(PreviewError::AnotherIdentity(self.account.to_string()));
             };
-            let answers = execute(&clients, &client, &requests, plan.deadline, |answer| answer).await;
+            let answers = execute(&clients, &client, &requests, plan.deadline, None).await;
             take_answers(&mut snapshot, answers);
         }
         Err(PreviewError::NoEnd)

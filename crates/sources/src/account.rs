@@ -46,7 +46,8 @@ impl Room {
     }
 }
 
-/// Bytes of a budget of which more are taken as they are used. It never waits: who waits must hold nothing.
+/// Bytes of a budget of which more are taken as they are used. It waits for nobody who holds some: who does so must hold nothing. Where a share is all that there
+/// is, it waits for an answer of whoever has the whole.
 #[derive(Debug)]
 pub(crate) struct Growing {
     held: Held,
@@ -71,8 +72,27 @@ impl Growing {
         Self { held, used }
     }
 
-    /// Uses more, if there is room.
-    pub(crate) fn add(&mut self, bytes: u64) -> Result<(), OverBudget> {
+    /// Uses more, if there is room. For who may wait, but not block.
+    pub(crate) async fn add(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        match self.add_now(bytes) {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let budget = self.held.budget();
+                budget.take_patiently(|| self.add_now(bytes)).await
+            }
+        }
+    }
+
+    /// The same, on a thread that may block.
+    pub(crate) fn add_blocking(&mut self, bytes: u64) -> Result<(), OverBudget> {
+        match self.add_now(bytes) {
+            Ok(()) => Ok(()),
+            Err(_) => self.held.budget().take_patiently_blocking(|| self.add_now(bytes)),
+        }
+    }
+
+    /// The same, for who can't wait.
+    pub(crate) fn add_now(&mut self, bytes: u64) -> Result<(), OverBudget> {
         let used = self.used.saturating_add(bytes);
         if used > self.held.bytes() {
             let step = used.checked_next_multiple_of(STEP).unwrap_or(used);
@@ -90,11 +110,6 @@ impl Growing {
     /// Gives back what was used since.
     pub(crate) fn return_to(&mut self, mark: u64) {
         self.used = self.used.min(mark);
-    }
-
-    /// Gives back what was not used after all; it is taken again when it is.
-    pub(crate) fn unuse(&mut self, bytes: u64) {
-        self.used = self.used.saturating_sub(bytes);
     }
 
     /// It grows no more: gives back what was taken and not used.

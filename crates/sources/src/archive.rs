@@ -218,7 +218,7 @@ fn walk(
             }
             // Trees that share folders make many long paths out of few bytes.
             let bytes = path.len() + 2 * size_of::<Found>();
-            memory.add(bytes as u64).map_err(ArchiveError::OverBudget)?;
+            memory.add_blocking(bytes as u64).map_err(ArchiveError::OverBudget)?;
             check_path(&path, limits)
                 .map_err(|problem| ArchiveError::InvalidTree(format!("the path {path:?} {problem}")))?;
             if selection.submodules && path == MODULES_FILE {

@@ -16,7 +16,7 @@ use tenure_planner::source::{FetchFailure, FetchReason, Fetched};
 use tokio::io::AsyncReadExt as _;
 
 use crate::account::{self, Account};
-use crate::artifact::{ArtifactStore, Incoming, SourceKey};
+use crate::artifact::{ArtifactStore, Incoming, SourceKey, TaskWrite as _};
 use crate::budget::OverBudget;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
@@ -189,7 +189,7 @@ async fn receive(
         None => store.io("write", &path, error).into(),
     };
     // Written without leaving the thread: pieces of 64 KiB go to the page cache.
-    let mut out = incoming.writer(store);
+    let mut out = incoming.task_writer(store);
     let mut hash = Sha256::new();
     let mut size = 0_u64;
     let mut piece = vec![0; 64 << 10];
@@ -211,7 +211,7 @@ async fn receive(
         }
         let bytes = piece.get(..length).unwrap_or_default();
         hash.update(bytes);
-        out.write_all(bytes).map_err(failed)?;
+        out.write_ready(bytes).await.map_err(failed)?;
     }
     out.flush().map_err(failed)?;
     drop(out);

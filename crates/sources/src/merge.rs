@@ -115,7 +115,9 @@ fn find_places(
                 limit: limits.files.to_string(),
             });
         }
-        memory.add(path.len() as u64 + 128).map_err(ArchiveError::OverBudget)?;
+        memory
+            .add_blocking(path.len() as u64 + 128)
+            .map_err(ArchiveError::OverBudget)?;
         check_path(&path, limits)
             .map_err(|problem| ArchiveError::Misplaced(format!("the path {path:?} of {name} {problem}")))?;
         if let (Some(size), (folder, IGNORE_FILE)) = (is_file, split_path(&path)) {

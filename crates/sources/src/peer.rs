@@ -109,7 +109,8 @@ impl Peer {
 
     async fn connect(&self) -> Result<PeerConnection, PeerError> {
         let shared = &self.0;
-        let held = shared.connections.try_acquire(&shared.lane, 1);
+        let take = || shared.connections.try_acquire(&shared.lane, 1);
+        let held = shared.connections.take_patiently(take).await;
         let held = held.map_err(|error| PeerError(error.to_string()))?;
         let limits = Limits {
             received_bytes: u64::MAX,

@@ -163,7 +163,7 @@ impl Receiving<'_> {
             return Ok(Err(error));
         }
         // Written without leaving the thread: pieces of 64 KiB go to the page cache.
-        let mut out = incoming.writer(self.store);
+        let mut out = incoming.task_writer(self.store);
         let mut writer = PackWriter::new(&mut out, self.limits);
         ask.read(transport.reader(), &mut writer).await?;
         drop(out);

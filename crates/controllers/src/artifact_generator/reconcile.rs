@@ -122,7 +122,7 @@ impl GeneratorReconciler {
             ..lane.access()
         };
         let client = means.clients.for_lane(&access);
-        let answers = execute(&means.clients, &client, &requests, plan.deadline, |answer| answer).await;
+        let answers = execute(&means.clients, &client, &requests, plan.deadline, None).await;
         if let Some(snapshot) = &mut self.snapshot {
             for answer in answers {
                 self.answered.take(&mut snapshot.attempt, answer);

@@ -24,6 +24,11 @@ pub(super) fn count_bytes(looked: &Looked) -> usize {
     looked.values().map(Known::len).sum()
 }
 
+/// How much room they take when they are parsed, about.
+pub(super) fn estimate_parsed_bytes(looked: &Looked) -> u64 {
+    PARSED.saturating_mul(count_bytes(looked) as u64)
+}
+
 /// Parses what is known, as far as there is room for it. What the last round parsed of the same text is taken as it is.
 pub(super) fn read_looked(
     now: &Looked,

@@ -156,6 +156,8 @@ impl KustomizationReconciler {
             .as_mut()
             .map(|snapshot| std::mem::take(&mut snapshot.live));
         let before = (&before, parsed.unwrap_or_default());
+        self.looking.begin_round();
+        self.looking.prepare(look::estimate_parsed_bytes(&self.looked)).await;
         let read = || look::read_looked(&self.looked, before, &self.looking);
         let live = turns.run(look::count_bytes(&self.looked), read).await;
         self.labelled = owners::list_labelled(&self.key, &live);
@@ -312,7 +314,7 @@ impl KustomizationReconciler {
         }
         let mut unreachable = None;
         if let Some(account) = &plan.identity {
-            match self.enter(plan.target.as_deref(), account, &kustomization, &lane) {
+            match self.enter(plan.target.as_deref(), account, &kustomization, &lane).await {
                 Ok(true) => {}
                 // What was seen in another cluster says nothing of this one.
                 Ok(false) => return Ok(Some(Next::Restart)),
@@ -393,8 +395,7 @@ impl KustomizationReconciler {
                     requests.iter().flat_map(fail).collect()
                 }
                 (None, Some((clients, client))) => {
-                    let admit = |answer| self.looking.admit(answer);
-                    let executed = execute(&clients, &client, &requests, plan.deadline, admit);
+                    let executed = execute(&clients, &client, &requests, plan.deadline, Some(&self.looking));
                     executed.instrument(spans::begin_requests()).await
                 }
                 // The next plan says what is wrong with the identity.

@@ -107,7 +107,7 @@ impl RightsReconciler {
             Step::Request(request) => {
                 let clients = &self.hub.means.clients;
                 let requests = std::slice::from_ref(request);
-                for answer in execute(clients, controller, requests, None, |answer| answer).await {
+                for answer in execute(clients, controller, requests, None, None).await {
                     self.answered.take(&mut self.attempt.asked, answer);
                 }
             }

@@ -54,7 +54,7 @@ async fn perform(hub: &Hub, surface: &Surface, namespace: &str, step: &Step) -> 
         Work::Patch { secret, patch } => Answer::Secret(change(&client, secret, patch, surface).await),
         Work::Request(request) => {
             let requests = std::slice::from_ref(request);
-            let answers = execute(&hub.means.clients, &client, requests, None, |answer| answer).await;
+            let answers = execute(&hub.means.clients, &client, requests, None, None).await;
             match answers.into_iter().next() {
                 Some(tenure_planner::Answer::Applied(_, answer)) => Answer::Written(answer),
                 Some(tenure_planner::Answer::Deleted(_, answer)) => Answer::Deleted(answer),
@@ -80,7 +80,7 @@ fn fail(work: &Work, failure: &Failure) -> Answer {
 async fn read(hub: &Hub, client: &Client, target: &Watched) -> Live {
     let request = tenure_planner::Request::Read(target.clone());
     let requests = std::slice::from_ref(&request);
-    let answers = execute(&hub.means.clients, client, requests, None, |answer| answer).await;
+    let answers = execute(&hub.means.clients, client, requests, None, None).await;
     match answers.into_iter().next() {
         Some(tenure_planner::Answer::Live(_, live)) => live,
         _ => Live::Failed(Failure::default()),

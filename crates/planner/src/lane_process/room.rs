@@ -25,6 +25,8 @@ pub struct Demand {
     pub held: u64,
     /// Bytes that the first in turn waits for.
     pub first: Option<u64>,
+    /// Bytes more that are wanted by what has begun to grow, which waits for the answer of whoever is asked, and for nothing else.
+    pub growing: u64,
 }
 
 /// What the process of a lane does about its share.
@@ -121,7 +123,7 @@ impl RoomRecord {
             } else {
                 RoomMove::Ask {
                     bytes: lacking,
-                    besides: self.terms.kept.min(more - lacking),
+                    besides: self.terms.kept.max(demand.growing).min(more - lacking),
                     waits: true,
                 }
             };
@@ -136,13 +138,14 @@ impl RoomRecord {
             (false, _) => self.terms.kept,
         };
         let allowed = if is_scarce { advance } else { advance.saturating_mul(2) };
-        if spare > allowed && demand.first.is_none() {
+        if spare > allowed && demand.first.is_none() && demand.growing == 0 {
             return RoomMove::GiveBack { kept: advance };
         }
-        let is_short = spare < advance.div_ceil(2) && more > 0 && !self.is_asked;
+        let wanted = demand.growing.saturating_sub(spare);
+        let is_short = (wanted > 0 || spare < advance.div_ceil(2)) && more > 0 && !self.is_asked;
         if is_short && now >= self.paused_until {
             return RoomMove::Ask {
-                bytes: advance.saturating_sub(spare).min(more),
+                bytes: advance.saturating_sub(spare).max(wanted).min(more),
                 besides: 0,
                 waits: false,
             };
@@ -182,7 +185,12 @@ mod tests {
     }
 
     fn demand(share: u64, held: u64, first: Option<u64>) -> Demand {
-        Demand { share, held, first }
+        Demand {
+            share,
+            held,
+            first,
+            growing: 0,
+        }
     }
 
     fn record() -> RoomRecord {
@@ -308,6 +316,51 @@ mod tests {
             record.decide(&demand(9 * MB, 3 * MB, Some(8 * MB)), at(0)),
             ask(2 * MB, true)
         );
+    }
+
+    #[test]
+    fn what_grows_and_lacks_room_is_asked_for_at_once() {
+        let mut record = record();
+        let growing = |share, held, growing| Demand {
+            growing,
+            ..demand(share, held, None)
+        };
+        assert_eq!(record.decide(&growing(4 * MB, 4 * MB, MB), at(0)), ask(4 * MB, false));
+        assert_eq!(
+            record.decide(&growing(4 * MB, 4 * MB, 9 * MB), at(0)),
+            ask(9 * MB, false),
+            "all that is wanted, where that is more than what is kept"
+        );
+        assert_eq!(
+            record.decide(&growing(7 * MB, 4 * MB, 5 * MB), at(0)),
+            ask(2 * MB, false),
+            "though more than half of what is kept is there"
+        );
+        assert_eq!(
+            record.decide(&growing(64 * MB, 4 * MB, MB), at(0)),
+            RoomMove::Wait(None),
+            "nothing is given back that is just about to be used"
+        );
+        // Nobody has any: it asks again, as long as it is wanted.
+        record.take(RoomFact::Asked, at(0));
+        assert_eq!(record.decide(&growing(4 * MB, 4 * MB, MB), at(0)), RoomMove::Wait(None));
+        record.take(RoomFact::Granted(0), at(0));
+        assert_eq!(
+            record.decide(&growing(4 * MB, 4 * MB, MB), at(0)),
+            RoomMove::Wait(Some(at(250)))
+        );
+        assert_eq!(record.decide(&growing(4 * MB, 4 * MB, MB), at(250)), ask(4 * MB, false));
+        // Beside what waits for its turn, it is asked for as well.
+        let waits = Demand {
+            growing: 6 * MB,
+            ..demand(MB, MB, Some(2 * MB))
+        };
+        let both = RoomMove::Ask {
+            bytes: 2 * MB,
+            besides: 6 * MB,
+            waits: true,
+        };
+        assert_eq!(record.decide(&waits, at(250)), both);
     }
 
     /// What stays is not doubled: others would miss it, and nobody waits for it.

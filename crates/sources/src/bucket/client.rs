@@ -114,7 +114,7 @@ impl<'a> Store<'a> {
             let page = page.map_err(|problem| self.protocol(format!("its listing {problem}")))?;
             drop(bytes);
             memory.return_to(before);
-            memory.add(kept)?;
+            memory.add(kept).await?;
             match page.next {
                 None => return Ok(()),
                 Some(next) if token.as_ref() == Some(&next) => {
@@ -138,7 +138,7 @@ impl<'a> Store<'a> {
             if length == 0 {
                 return Ok(bytes);
             }
-            memory.add(PARSED.saturating_mul(length as u64))?;
+            memory.add(PARSED.saturating_mul(length as u64)).await?;
             bytes.extend_from_slice(piece.get(..length).unwrap_or_default());
             if bytes.len() as u64 > PAGE_BYTES {
                 return Err(BucketError::TooLarge {

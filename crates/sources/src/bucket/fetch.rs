@@ -21,7 +21,7 @@ use super::listing::ListedObject;
 use super::request::BucketRequest;
 use super::write::{Before, Parts};
 use crate::account::{self, Account, Growing};
-use crate::artifact::{ArtifactStore, Incoming};
+use crate::artifact::{ArtifactStore, Incoming, TaskWrite as _};
 use crate::cancel::spawn_cancellable;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
@@ -251,7 +251,7 @@ impl Fetch<'_> {
             None => self.store.io("write", &path, error).into(),
         };
         // Written without leaving the thread: pieces of 64 KiB go to the page cache.
-        let mut out = incoming.writer(self.store);
+        let mut out = incoming.task_writer(self.store);
         let (mut objects, mut gone) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut offset = 0_u64;
         let mut piece = vec![0; 64 << 10];
@@ -274,7 +274,9 @@ impl Fetch<'_> {
                         limit: describe_bytes(self.limits.file_bytes),
                     });
                 }
-                out.write_all(piece.get(..length).unwrap_or_default()).map_err(failed)?;
+                out.write_ready(piece.get(..length).unwrap_or_default())
+                    .await
+                    .map_err(failed)?;
             }
             let content = Content::Received { file, offset };
             offset = offset.saturating_add(size);

@@ -7,7 +7,8 @@
 //! Ask for everything at once: who holds some and waits for more can wait for ever for another that does the same.
 //!
 //! A part of a budget may be in another process. Then that part has a *share*, which whoever has the whole grants and takes back
-//! ([`ByteBudget::follow_share`]); what it allows is never more than the share, and what never fits is still judged by the whole.
+//! ([`ByteBudget::follow_share`]); what it allows is never more than the share, and what never fits is still judged by the whole. There, what grows waits for
+//! an answer of whoever has the whole, and no longer (`patience`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,7 +18,11 @@ use tenure_planner::lane_process::room::Demand;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use crate::limits::describe_bytes;
+use self::patience::Growth;
+pub use self::refusal::OverBudget;
+
+mod patience;
+mod refusal;
 
 /// How often a request that everybody's room is too small for may be passed by others; then the room is kept for it.
 const PASSES: u32 = 16;
@@ -41,63 +46,6 @@ pub struct Room {
     pub is_half: bool,
 }
 
-/// Why there is no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OverBudget {
-    /// There never will be: it is more than one lane, or all of them, may hold.
-    #[error("{what} take {} or more, and {}", describe_bytes(*.needed), describe_part(.setting, *.allowed, *.is_half))]
-    TooLarge {
-        /// What the bytes are.
-        what: &'static str,
-        /// Bytes asked for.
-        needed: u64,
-        /// Bytes allowed.
-        allowed: u64,
-        /// The setting that allows no more.
-        setting: &'static str,
-        /// Whether `allowed` is half of that, as several share it.
-        is_half: bool,
-    },
-    /// Not now: others hold it.
-    #[error("no room for {} of {what} beside what is held already ({})", describe_bytes(*.needed), describe_allowance(.setting, *.allowed, *.is_half))]
-    Full {
-        /// What the bytes are.
-        what: &'static str,
-        /// Bytes asked for.
-        needed: u64,
-        /// Bytes allowed.
-        allowed: u64,
-        /// The setting that allows no more.
-        setting: &'static str,
-        /// Whether `allowed` is half of that, as several share it.
-        is_half: bool,
-    },
-}
-
-fn describe_part(setting: &str, allowed: u64, is_half: bool) -> String {
-    let allowed = describe_bytes(allowed);
-    if is_half {
-        format!("{allowed} is half of what {setting} allows, which namespaces of no tenant share")
-    } else {
-        format!("{allowed} is what {setting} allows")
-    }
-}
-
-fn describe_allowance(setting: &str, allowed: u64, is_half: bool) -> String {
-    if is_half {
-        describe_part(setting, allowed, is_half)
-    } else {
-        format!("{setting} allows {}", describe_bytes(allowed))
-    }
-}
-
-impl OverBudget {
-    /// Whether waiting may help.
-    pub fn transient(&self) -> bool {
-        matches!(self, Self::Full { .. })
-    }
-}
-
 /// A budget of bytes. Cheap to clone; all clones share it.
 #[derive(Clone)]
 pub struct ByteBudget {
@@ -110,6 +58,7 @@ struct Shared {
     state: Mutex<State>,
     /// What is held, or waited for, has changed.
     changed: Notify,
+    growth: Growth,
 }
 
 #[derive(Default)]
@@ -123,6 +72,8 @@ struct State {
     lanes: HashMap<Arc<str>, Lane>,
     /// The lanes whose first request fits into their own room, by their turn.
     turns: BTreeMap<u64, Arc<str>>,
+    /// How much more is wanted by what grows and waits for a larger share, by its ticket.
+    growing: BTreeMap<u64, u64>,
 }
 
 #[derive(Default)]
@@ -173,6 +124,7 @@ impl ByteBudget {
                 whole: room,
                 state: Mutex::default(),
                 changed: Notify::new(),
+                growth: Growth::default(),
             }),
         }
     }
@@ -215,6 +167,7 @@ impl ByteBudget {
             share: state.allowed(&self.shared.whole),
             held: state.held,
             first: first(),
+            growing: state.growing.values().sum(),
         }
     }
 
@@ -322,17 +275,20 @@ impl ByteBudget {
         let state = self.shared.lock();
         let room = state.room(&self.shared.whole);
         let held = state.lanes.get(lane).map_or(0, |lane| lane.held);
-        let (allowed, setting, is_half) = if held.saturating_add(bytes) > room.lane {
+        let is_own = held.saturating_add(bytes) > room.lane;
+        let (allowed, setting, is_half) = if is_own {
             (room.lane, room.lane_setting, room.is_half)
         } else {
             (room.all, room.all_setting, false)
         };
+        let is_share = !is_own && state.held.saturating_add(bytes) <= room.all && state.allowed(&room) < room.all;
         OverBudget::Full {
             what: room.what,
             needed: bytes,
             allowed,
             setting,
             is_half,
+            is_share,
         }
     }
 }
@@ -371,6 +327,7 @@ impl Shared {
             };
             drop(waiter.answer.send(held));
         }
+        self.growth.tell();
         self.changed.notify_one();
     }
 
@@ -542,6 +499,13 @@ impl Held {
         self.bytes
     }
 
+    /// Of what.
+    pub fn budget(&self) -> ByteBudget {
+        ByteBudget {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
     /// Gives back all but this many; more than there are changes nothing.
     pub fn shrink_to(&mut self, bytes: u64) {
         let back = self.bytes.saturating_sub(bytes);
@@ -570,12 +534,8 @@ impl Held {
         if more == 0 {
             return Ok(());
         }
-        let budget = ByteBudget {
-            shared: Arc::clone(&self.shared),
-        };
-        let state = self.shared.lock();
-        state.room(&self.shared.whole).check(bytes)?;
-        drop(state);
+        let budget = self.budget();
+        budget.room().check(bytes)?;
         let mut added = budget.try_acquire(&self.lane, more)?;
         self.bytes += added.bytes;
         added.bytes = 0;

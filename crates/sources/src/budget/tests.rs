@@ -201,7 +201,12 @@ async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
     budget.follow_share(false);
     assert!(budget.try_acquire("a", 1).unwrap_err().transient());
     let mut first = ask(&budget, "a", 20).await;
-    let demand = |share, held, first| Demand { share, held, first };
+    let demand = |share, held, first| Demand {
+        share,
+        held,
+        first,
+        growing: 0,
+    };
     assert_eq!(budget.demand(), demand(0, 0, Some(20)));
     assert!(budget.is_short_of_share());
     // What never fits is told at once, by the setting and not by the share.
@@ -296,4 +301,80 @@ async fn where_several_share_what_one_may_have_each_has_half_of_it() {
     let of_another = budget.acquire("b", 30, later()).await.unwrap();
     assert_eq!((budget.whole().lane, budget.room().lane), (60, 30));
     drop((all_of_one, of_another));
+}
+
+/// What grows has no turn to wait for; but an answer to the question for more of the whole takes a moment.
+#[tokio::test]
+async fn what_grows_waits_for_a_larger_share() {
+    let budget = budget(60, 100);
+    budget.follow_share(false);
+    budget.add_share(20);
+    let mut held = budget.try_acquire("a", 20).unwrap();
+    let growing = budget.clone();
+    let mut taking = Box::pin(growing.take_patiently(|| held.try_grow_to(50)));
+    assert!(poll!(&mut taking).is_pending());
+    assert_eq!((budget.demand().growing, budget.demand().first), (30, None));
+    // Less than what it needs: it goes on to wait.
+    budget.add_share(10);
+    assert!(poll!(&mut taking).is_pending());
+    budget.add_share(20);
+    assert_eq!(taking.await, Ok(()));
+    assert_eq!((held.bytes(), budget.demand().growing), (50, 0));
+    // Given up, it wants nothing.
+    let mut taking = Box::pin(growing.take_patiently(|| held.try_grow_to(55)));
+    assert!(poll!(&mut taking).is_pending());
+    drop(taking);
+    assert_eq!(budget.demand().growing, 0);
+    // What others give back here will do as well.
+    let other = {
+        budget.add_share(10);
+        budget.try_acquire("b", 10).unwrap()
+    };
+    let mut taking = Box::pin(growing.take_patiently(|| held.try_grow_to(60)));
+    assert!(poll!(&mut taking).is_pending());
+    drop(other);
+    assert_eq!(taking.await, Ok(()));
+}
+
+#[test]
+fn on_a_thread_what_grows_waits_as_well() {
+    let budget = budget(60, 100);
+    budget.follow_share(false);
+    budget.add_share(20);
+    let mut held = budget.try_acquire("a", 20).unwrap();
+    let granted = std::thread::scope(|threads| {
+        let growing = budget.clone();
+        let taking = threads.spawn(move || growing.take_patiently_blocking(|| held.try_grow_to(50).map(|()| 50)));
+        while budget.demand().growing != 30 {
+            std::thread::yield_now();
+        }
+        budget.add_share(30);
+        taking.join().unwrap()
+    });
+    assert_eq!((granted, budget.demand().growing), (Ok(50), 0));
+}
+
+/// Who holds some and waits for others that hold some may do so for ever.
+#[tokio::test]
+async fn what_grows_waits_for_nothing_but_a_larger_share() {
+    let whole = budget(60, 100);
+    let (_a, mut held) = (whole.try_acquire("a", 60).unwrap(), whole.try_acquire("b", 40).unwrap());
+    let growing = whole.clone();
+    let mut taking = Box::pin(growing.take_patiently(|| held.try_grow_to(50)));
+    assert!(matches!(poll!(&mut taking), Poll::Ready(Err(_))));
+    let part = budget(60, 100);
+    part.follow_share(false);
+    part.add_share(60);
+    let mut held = part.try_acquire("a", 60).unwrap();
+    let growing = part.clone();
+    // It has all that it may ever have.
+    let refused = growing.take_patiently(|| held.try_grow_to(61)).await.unwrap_err();
+    assert!(!refused.transient(), "{refused}");
+    let refused = growing.take_patiently(|| part.try_acquire("a", 1)).await.unwrap_err();
+    assert!(refused.to_string().contains("--things-per-tenant"), "{refused}");
+    // The time ends, and the reason is told.
+    let take = || part.try_acquire("b", 40);
+    let refused = growing.take_until(Instant::now(), take).await.unwrap_err();
+    assert!(refused.transient(), "{refused}");
+    assert_eq!(part.demand().growing, 0);
 }

@@ -329,7 +329,9 @@ impl<'a> Stage<'a> {
                 let merged = yaml::merge(&there.content, &content);
                 let merged =
                     merged.map_err(|problem| ComposeError::Invalid(format!("'{from}' into '{to}': {problem}")))?;
-                self.memory.add(merged.len() as u64).map_err(ComposeError::OverBudget)?;
+                self.memory
+                    .add_blocking(merged.len() as u64)
+                    .map_err(ComposeError::OverBudget)?;
                 Staged {
                     content: merged.into(),
                     is_executable: false,
@@ -347,7 +349,7 @@ impl<'a> Stage<'a> {
         self.check_cancelled()?;
         check_path(&to, self.limits).map_err(|problem| ComposeError::Invalid(format!("the path {to:?} {problem}")))?;
         self.memory
-            .add(to.len() as u64 + ENTRY)
+            .add_blocking(to.len() as u64 + ENTRY)
             .map_err(ComposeError::OverBudget)?;
         self.bytes = self.bytes.saturating_add(staged.content.len() as u64);
         let too_large = |what, limit| Err(ComposeError::TooLarge { what, limit });
@@ -429,7 +431,7 @@ impl<'a> Stage<'a> {
                     limit: describe_bytes(self.limits.file_bytes),
                 });
             }
-            self.memory.add(size).map_err(ComposeError::OverBudget)?;
+            self.memory.add_blocking(size).map_err(ComposeError::OverBudget)?;
             let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
             let read = reader.read_to_end(&mut bytes);
             read.map_err(|error| failed(reader.inner().limit(), error.into()))?;

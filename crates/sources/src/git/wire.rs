@@ -3,13 +3,14 @@
 //! Owns protocol version 2 and, for servers that know no better, version 0 (and 1, which is 0 with a greeting). It asks
 //! for one commit without history; a server that sends more is bounded by bytes and objects like any other.
 
-use std::io::{self, Write};
+use std::io;
 
 use tokio::io::AsyncRead;
 
 use super::oid::{Algorithm, Oid};
 use super::pktline::{self, Packet, PacketReader};
 use crate::account::Growing;
+use crate::artifact::TaskWrite;
 use crate::budget::OverBudget;
 use crate::limits::Limits;
 
@@ -108,7 +109,7 @@ impl Advertisement {
                 is_first = false;
             }
             if !bytes.starts_with(b"shallow ") {
-                add_reference(&mut references, bytes, limits, memory)?;
+                add_reference(&mut references, bytes, limits, memory).await?;
             }
             line = next_line(reader).await?;
         }
@@ -196,7 +197,8 @@ where
             },
             limits,
             memory,
-        )?;
+        )
+        .await?;
     }
     Ok(references)
 }
@@ -290,7 +292,7 @@ impl PackRequest {
     ) -> Result<(), WireError>
     where
         R: AsyncRead + Unpin,
-        W: Write,
+        W: TaskWrite,
     {
         if self.version_two {
             loop {
@@ -319,7 +321,7 @@ impl PackRequest {
                 Packet::Delimiter => return Err(WireError::Malformed("the pack has sections")),
             };
             match line.split_first() {
-                Some((1, data)) => pack.write(data)?,
+                Some((1, data)) => pack.write(data).await?,
                 // Progress, for people at a terminal.
                 Some((2, _)) => {}
                 Some((3, message)) => return Err(WireError::Remote(clean_words(message))),
@@ -336,7 +338,7 @@ pub(crate) struct PackWriter<'a, W> {
     header: Vec<u8>,
 }
 
-impl<'a, W: Write> PackWriter<'a, W> {
+impl<'a, W: TaskWrite> PackWriter<'a, W> {
     pub(crate) fn new(out: &'a mut W, limits: &'a Limits) -> Self {
         Self {
             out,
@@ -345,7 +347,7 @@ impl<'a, W: Write> PackWriter<'a, W> {
         }
     }
 
-    fn write(&mut self, data: &[u8]) -> Result<(), WireError> {
+    async fn write(&mut self, data: &[u8]) -> Result<(), WireError> {
         if self.header.len() < 12 {
             self.header.extend(data.iter().take(12 - self.header.len()));
             if let [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, a, b, c, d] = *self.header.as_slice() {
@@ -359,7 +361,7 @@ impl<'a, W: Write> PackWriter<'a, W> {
                 return Err(WireError::Malformed("what it sent is no pack"));
             }
         }
-        self.out.write_all(data).map_err(WireError::Storage)
+        self.out.write_ready(data).await.map_err(WireError::Storage)
     }
 
     fn finish(&mut self) -> Result<(), WireError> {
@@ -395,7 +397,7 @@ pub(crate) fn clean_words(message: &[u8]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn add_reference(
+async fn add_reference(
     references: &mut Vec<RemoteReference>,
     line: &[u8],
     limits: &Limits,
@@ -429,9 +431,10 @@ fn add_reference(
         limits,
         memory,
     )
+    .await
 }
 
-fn push(
+async fn push(
     references: &mut Vec<RemoteReference>,
     reference: RemoteReference,
     limits: &Limits,
@@ -445,7 +448,7 @@ fn push(
     }
     // Twice its own size, as the list may just have grown.
     let bytes = reference.name.len() + 2 * size_of::<RemoteReference>();
-    memory.add(bytes as u64).map_err(WireError::OverBudget)?;
+    memory.add(bytes as u64).await.map_err(WireError::OverBudget)?;
     references.push(reference);
     Ok(())
 }

@@ -26,7 +26,7 @@ use super::manifest::{self, Image, Manifest, read_manifest};
 use super::reference::{ArtifactReference, Digest, OciRequest, is_tag};
 use super::registry::{self, Registry};
 use crate::account::{self, Account, Growing};
-use crate::artifact::{ArtifactStore, Incoming};
+use crate::artifact::{ArtifactStore, Incoming, TaskWrite as _};
 use crate::cancel::spawn_cancellable;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
@@ -304,7 +304,7 @@ impl Fetch<'_> {
             None => self.store.io("write", &path, error).into(),
         };
         // Written without leaving the thread: pieces of 64 KiB go to the page cache.
-        let mut out = incoming.writer(self.store);
+        let mut out = incoming.task_writer(self.store);
         let mut hash = Sha256::new();
         let mut received = 0_u64;
         let mut piece = vec![0; 64 << 10];
@@ -320,7 +320,7 @@ impl Fetch<'_> {
                 break;
             }
             hash.update(bytes);
-            out.write_all(bytes).map_err(failed)?;
+            out.write_ready(bytes).await.map_err(failed)?;
         }
         out.flush().map_err(failed)?;
         drop(out);

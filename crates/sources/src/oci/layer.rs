@@ -124,7 +124,7 @@ impl Layer<'_> {
             }
             // Twice: for the list, and for the order in which it is looked through.
             let bytes = path.len() + 4 * size_of::<String>();
-            memory.add(bytes as u64).map_err(LayerError::OverBudget)?;
+            memory.add_blocking(bytes as u64).map_err(LayerError::OverBudget)?;
             check_path(&path, self.limits)
                 .map_err(|problem| LayerError::Invalid(format!("the path {path:?} {problem}")))?;
             if let TarKind::File { size, .. } = entry.kind

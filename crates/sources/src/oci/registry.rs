@@ -224,7 +224,7 @@ impl<'a> Registry<'a> {
             read.map_err(|_| self.protocol("its list of tags is none"))?;
             drop(bytes);
             memory.return_to(before);
-            memory.add(kept)?;
+            memory.add(kept).await?;
             let Some(next) = next else { return Ok(()) };
             below = self.read_next("tags/list", &next)?;
         }
@@ -410,7 +410,7 @@ impl<'a> Registry<'a> {
             if length == 0 {
                 return Ok(bytes);
             }
-            memory.add((length as u64).saturating_mul(1 + parsed))?;
+            memory.add((length as u64).saturating_mul(1 + parsed)).await?;
             bytes.extend_from_slice(piece.get(..length).unwrap_or_default());
             if bytes.len() as u64 > limit {
                 return Err(OciError::TooLarge {

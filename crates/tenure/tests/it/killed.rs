@@ -244,10 +244,30 @@ impl World {
             let missing = expected.find_difference(number, &state, &files);
             match missing {
                 None => return,
-                Some(difference) if begun.elapsed() > PATIENCE => panic!("{when}: {difference}"),
+                Some(difference) if begun.elapsed() > PATIENCE => {
+                    panic!("{when}: {difference}\n{}", self.describe().await)
+                }
                 Some(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
+    }
+
+    /// What all objects say of themselves, for who looks why something didn't happen.
+    async fn describe(&self) -> String {
+        let admin = self.admin().await;
+        let kinds = SOURCES.iter().copied().map(|(kind, _)| (SOURCE_VERSION, kind));
+        let mut told = String::new();
+        for kind in kinds.chain([KUSTOMIZATION]) {
+            for object in admin.list(kind, NAMESPACE).await.unwrap() {
+                let (annotations, status) = (&object["metadata"]["annotations"], &object["status"]);
+                let conditions = &status["conditions"];
+                told += &format!(
+                    "{} {}: {annotations:#} {conditions:#} {}\n",
+                    kind.1, object["metadata"]["name"], status["artifact"]
+                );
+            }
+        }
+        told
     }
 
     /// The files of artifacts and of what is under way, with digests and numbers left out: what lies there, and how much of it.

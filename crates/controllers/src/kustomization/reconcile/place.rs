@@ -61,7 +61,7 @@ impl KustomizationReconciler {
             return false;
         };
         let requests = [Request::Read(target.clone())];
-        for answer in execute(&clients, &client, &requests, deadline, |answer| answer).await {
+        for answer in execute(&clients, &client, &requests, deadline, None).await {
             if let Answer::Live(id, live) = answer {
                 self.here.take(id, live);
             }
@@ -81,7 +81,7 @@ impl KustomizationReconciler {
     }
 
     /// Goes to the cluster that a plan is about; whether it is where it was. Before it is known which, it stays.
-    pub(super) fn enter(
+    pub(super) async fn enter(
         &mut self,
         target: Option<&Target>,
         account: &ServiceAccount,
@@ -115,6 +115,7 @@ impl KustomizationReconciler {
             access: lane.access(),
             clients: &means.clients,
         };
+        means.elsewhere.prepare_to_open(&lane.bounds.name).await;
         let cluster = self.shard.clusters.open(way, target, account)?;
         self.go_to(Some(cluster));
         Ok(is_first)

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +15,15 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::account::{Growing, make_no_room};
+pub(crate) use self::incoming::{Incoming, TaskWrite};
+use crate::account::Growing;
 use crate::budget::{ByteBudget, Held, OverBudget};
 use crate::error::StorageError;
 use crate::leftovers::remove_leftovers;
 use crate::limits::Limits;
 use crate::tree::Tree;
+
+mod incoming;
 
 /// How many artifacts of a source are kept: the current one and the one before it.
 const KEEP: usize = 2;
@@ -380,12 +383,7 @@ impl ArtifactStore {
             .create_new(true)
             .open(&path)
             .map_err(|source| self.io("create", &path, source))?;
-        Ok(Incoming {
-            file,
-            path,
-            lane: lane.to_owned(),
-            growing: Some(Growing::unused(held)),
-        })
+        Ok(Incoming::new(file, path, lane, Growing::unused(held)))
     }
 
     /// Moves a finished archive to its place and removes the source's oldest ones.
@@ -394,7 +392,7 @@ impl ArtifactStore {
         if let Some(folder) = target.parent() {
             fs::create_dir_all(folder).map_err(|error| self.io("create", folder, error))?;
         }
-        fs::rename(&incoming.path, &target).map_err(|error| self.io("write", &target, error))?;
+        fs::rename(incoming.path(), &target).map_err(|error| self.io("write", &target, error))?;
         let (lane, held) = incoming.settled();
         if let (Some(folder), Some(held)) = (target.parent(), held) {
             let stored = Stored {
@@ -446,97 +444,6 @@ impl ArtifactStore {
 
     fn file(&self, source: &SourceKey, digest: &str) -> Result<PathBuf, StorageError> {
         Ok(self.root.join(source.archive(digest)?))
-    }
-}
-
-/// A file of a fetch in progress.
-#[derive(Debug)]
-pub(crate) struct Incoming {
-    file: fs::File,
-    path: PathBuf,
-    lane: String,
-    growing: Option<Growing>,
-}
-
-impl Incoming {
-    /// Where it is, for messages.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The open file, to read from.
-    pub(crate) fn file(&self) -> &fs::File {
-        &self.file
-    }
-
-    /// Another handle of it, which stays readable when the path is gone.
-    pub(crate) fn reopen(&self) -> io::Result<fs::File> {
-        self.file.try_clone()
-    }
-
-    /// How long it is.
-    pub(crate) fn length(&self) -> u64 {
-        self.file.metadata().map(|metadata| metadata.len()).unwrap_or_default()
-    }
-
-    /// The file to write to, as far as there is room or older archives make some.
-    pub(crate) fn writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<Charged<'a>> {
-        let charged = Charged {
-            file: &self.file,
-            lane: &self.lane,
-            growing: &mut self.growing,
-            store,
-        };
-        BufWriter::with_capacity(64 << 10, charged)
-    }
-
-    /// It is written: what was charged and not used is given back.
-    pub(crate) fn complete(&mut self) {
-        if let Some(growing) = &mut self.growing {
-            growing.settle();
-        }
-    }
-
-    /// Whom it is charged to, and what.
-    fn settled(mut self) -> (String, Option<Held>) {
-        let held = self.growing.take().map(Growing::settled);
-        (std::mem::take(&mut self.lane), held)
-    }
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        // After it was kept there is nothing at this path any more.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// A file whose bytes are charged as they are written.
-pub(crate) struct Charged<'a> {
-    file: &'a fs::File,
-    lane: &'a str,
-    growing: &'a mut Option<Growing>,
-    store: &'a ArtifactStore,
-}
-
-impl Write for Charged<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(growing) = self.growing {
-            while let Err(refused) = growing.add(bytes.len() as u64) {
-                if !self.store.make_room(self.lane, &refused) {
-                    return Err(make_no_room(refused));
-                }
-            }
-        }
-        let written = self.file.write(bytes)?;
-        if let Some(growing) = self.growing {
-            growing.unuse((bytes.len() - written) as u64);
-        }
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
     }
 }
 
