@@ -11,6 +11,7 @@
 
 mod accesses;
 mod beside_policies;
+mod client_certificate;
 mod door;
 mod embedded;
 mod expressions;

@@ -1,8 +1,10 @@
 //! The door of clusters that have an API server of their own.
 
+use tenure_admission::webhook::ClientGate;
 use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
 
-use crate::door::Door;
+use crate::client_certificate::{gate_of, write_plugins};
+use crate::door::{Door, certify};
 use crate::embedded::{ask_and_compare, compare};
 use crate::stage::{Answer, Stage};
 use crate::table::{ByPolicy, Unanswered};
@@ -18,10 +20,10 @@ fn own_words(message: &str) -> &str {
 }
 
 /// Asks all cases of one server behind the webhook and of another with a guard in it, and compares what they say.
-async fn compare_doors(cluster: Cluster) -> usize {
+async fn compare_doors(cluster: Cluster, gate: Option<ClientGate>) -> (usize, Stage) {
     let guarded = Stage::set().await;
     let stage = Stage::set_on(cluster).await;
-    let mut door = Door::open(&stage.cluster, stage.settings(), None).await;
+    let mut door = Door::open(&stage.cluster, stage.settings(), gate).await;
     door.hang(&stage.cluster).await;
     let (mut asked, mut wrong) = (0, Vec::new());
     for (index, case) in stage.cases() {
@@ -51,7 +53,7 @@ async fn compare_doors(cluster: Cluster) -> usize {
     assert!(wrong.is_empty(), "{} of {asked}:\n{}", wrong.len(), wrong.join("\n"));
     door.close();
     see_unanswered(&stage).await;
-    asked
+    (asked, stage)
 }
 
 /// What becomes of a case while nobody answers.
@@ -80,16 +82,39 @@ async fn see_unanswered(stage: &Stage) {
 async fn the_embedded_control_plane_asks_the_webhook_as_the_table_says() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
-    assert!(compare_doors(cluster).await >= 500);
+    let (asked, _) = compare_doors(cluster, None).await;
+    assert!(asked >= 500, "{asked}");
 }
 
+/// It shows a certificate, and nobody is answered who shows none of that authority. The other tests' servers show none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_real_api_server_asks_the_webhook_as_the_table_says() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;
     };
-    let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
+    let (shown, stranger) = (certify(Some("kube-apiserver")), certify(Some("kube-apiserver")));
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = write_plugins(folder.path(), &shown);
+    let argument = format!("--admission-control-config-file={}", plugins.display());
+    let kubernetes = Kubernetes::start_with(&binaries, true, &[&argument]).await.unwrap();
     let cluster = Cluster::take(&kubernetes).await.unwrap();
-    assert!(compare_doors(cluster).await >= 500);
+    let (asked, stage) = compare_doors(cluster, Some(gate_of(&shown.authority))).await;
+    assert!(asked >= 500, "{asked}");
+
+    // The control: where another authority's certificate is demanded, this server isn't answered either.
+    let door = Door::open(&stage.cluster, stage.settings(), Some(gate_of(&stranger.authority))).await;
+    door.hang(&stage.cluster).await;
+    let mut cases = stage.cases();
+    let (index, case) = cases
+        .find(|(_, case)| case.unanswered == Some(Unanswered::Refused))
+        .unwrap();
+    let answer = stage.ask(case).await;
+    let Answer::Refused(_, _, message) = &answer else {
+        panic!("{}: {answer:?}", case.name(index));
+    };
+    assert!(
+        message.contains("the server has asked for the client to provide credentials"),
+        "{message}"
+    );
 }
