@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, ValueEnum};
 
+mod access;
 mod control_plane;
 mod crash;
 mod hostile;
@@ -40,6 +41,8 @@ enum Suite {
     Hostile,
     /// What a tenant's lane that is killed, stopped, out of memory or busy costs another tenant, and what lanes cost at the start; not part of "all".
     Lanes,
+    /// Credentials at a host of repositories: made, at rest, replaced; not part of "all".
+    Access,
     /// Decisions about writes; Tenants and their namespaces from nothing, and what one that makes and deletes namespaces costs beside many; not part of "all".
     Tenancy,
 }
@@ -99,6 +102,12 @@ struct Arguments {
     /// How many reviews each client of the webhook sends, and how many requests a pass is, in `tenancy`.
     #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
     writes: usize,
+    /// How many projects have their credentials, in `access`.
+    #[arg(long, value_name = "COUNT", default_value_t = 500)]
+    projects: usize,
+    /// In how many namespaces each has one, in `access`.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    namespaces: usize,
     /// How often each folder is built by each of the two.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     runs: usize,
@@ -164,6 +173,13 @@ async fn measure() -> anyhow::Result<()> {
             writes: arguments.writes,
         };
         tenancy::measure(&arguments.program, &arguments.tenants, &load, &mut report).await?;
+    }
+    if arguments.suites.contains(&Suite::Access) {
+        let extent = access::Extent {
+            projects: arguments.projects,
+            namespaces: arguments.namespaces,
+        };
+        access::measure(&arguments.program, &extent, &mut report).await?;
     }
     if !report.is_empty() {
         print(&report.markdown());

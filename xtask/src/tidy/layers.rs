@@ -160,6 +160,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         "tenure-bench",
         "crates/bench",
         &[
+            "tenure-forge-server",
+            "tenure-planner",
             "tenure-git-server",
             "tenure-registry-server",
             "kustomize",

@@ -1,0 +1,433 @@
+//! Access to a host of repositories: credentials of many projects in many namespaces, made from nothing, at rest, and replaced. The host is `forge-server`
+//! in this process, which counts what it is asked; no limit of its own slows it down. Owns who approves: one owner of everything, by grants as a person
+//! writes them. Refuses to count a credential that wasn't seen in use.
+
+mod objects;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _};
+use http::Method;
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_forge_server::{ForgeServer, Kind, Owner};
+use tenure_git_server::{GitServer, Options, Repository};
+
+use self::objects::{
+    GRANTS, PROJECTS, REQUESTS, SOURCES, age, configure, describe_grant, describe_host, describe_namespace,
+    describe_order, describe_source, name_of, project_path,
+};
+use crate::process::ControlPlane;
+use crate::report::{Report, megabytes, time};
+
+/// Who asks at the same time.
+const CLIENTS: usize = 8;
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(1_800);
+/// How long nothing changes.
+const REST: Duration = Duration::from_secs(90);
+/// How often what is waited for is looked at, where that is no part of what is measured.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How much there is.
+pub(crate) struct Extent {
+    /// Projects, each with one entry.
+    pub(crate) projects: usize,
+    /// Namespaces, in each of which each project's credential is.
+    pub(crate) namespaces: usize,
+}
+
+/// Everything that runs.
+struct Bed {
+    plane: ControlPlane,
+    forge: ForgeServer,
+    agents: Repository,
+    ids: Vec<u64>,
+    _git: GitServer,
+    _folder: tempfile::TempDir,
+}
+
+/// Measures so many projects in so many namespaces.
+pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report) -> anyhow::Result<()> {
+    let bed = Bed::set(program, extent).await?;
+    let all = extent.projects.saturating_mul(extent.namespaces);
+    let many = format!("{} projects in {} namespaces", extent.projects, extent.namespaces);
+    let before = bed.plane.memory()?.0;
+
+    // From nothing.
+    let asked = bed.count();
+    let cpu = bed.plane.cpu()?;
+    let started = Instant::now();
+    let entries = configure(extent.projects, extent.namespaces);
+    bed.agents
+        .commit([(objects::CONFIGURATION, entries)], "all ask")
+        .await?;
+    bed.ask_for_agents().await?;
+    let requests = bed.until(extent.projects, |_| true).await?;
+    let known = started.elapsed();
+    futures::stream::iter(&requests)
+        .map(|request| bed.approve(request))
+        .buffer_unordered(CLIENTS)
+        .try_collect::<()>()
+        .await?;
+    let is_delivered = |request: &Value| is_in_use(request, extent.namespaces, 0);
+    bed.until(extent.projects, is_delivered).await?;
+    let spent = bed.plane.cpu()?.saturating_sub(cpu);
+    report.add(
+        format!("{many}: from the commit until all are asked for"),
+        time(known),
+        None,
+        "",
+    );
+    report.add(
+        format!("{many}: until {all} credentials are made, delivered and seen in use"),
+        time(started.elapsed()),
+        None,
+        "",
+    );
+    report.add(
+        format!("{many}: CPU of the whole control plane for that"),
+        time(spent),
+        None,
+        "",
+    );
+    bed.tell_asked(&many, all, &asked, report);
+    report.add(
+        format!("{many}: memory more than before"),
+        megabytes(bed.plane.memory()?.0.saturating_sub(before)),
+        None,
+        "40 MB",
+    );
+
+    // At rest: lists that were made before the credentials are renewed meanwhile.
+    tokio::time::sleep(REST).await;
+    let (asked, writes, cpu) = (bed.count(), bed.count_writes().await?, bed.plane.cpu()?);
+    tokio::time::sleep(REST).await;
+    let (now, spent) = (bed.count(), bed.plane.cpu()?.saturating_sub(cpu));
+    report.add(
+        format!(
+            "{many}, {} s at rest: questions to the host; orders; writes to the cluster",
+            REST.as_secs()
+        ),
+        format!(
+            "{}; {}; {}",
+            now.questions.saturating_sub(asked.questions),
+            now.orders.saturating_sub(asked.orders),
+            bed.count_writes().await?.saturating_sub(writes)
+        ),
+        None,
+        "–; 0; 0",
+    );
+    report.add(
+        format!("{many}, at rest: CPU of the whole control plane"),
+        time(spent),
+        None,
+        "1 s a pass",
+    );
+
+    // All are replaced.
+    let requests = bed.list().await?;
+    let (asked, cpu, started) = (bed.count(), bed.plane.cpu()?, Instant::now());
+    futures::stream::iter(&requests)
+        .map(|request| bed.replace(request))
+        .buffer_unordered(CLIENTS)
+        .try_collect::<()>()
+        .await?;
+    let is_replaced = |request: &Value| is_in_use(request, extent.namespaces, 1);
+    bed.until(extent.projects, is_replaced).await?;
+    let spent = bed.plane.cpu()?.saturating_sub(cpu);
+    report.add(
+        format!("{many}: until all are replaced, seen in use"),
+        time(started.elapsed()),
+        None,
+        "",
+    );
+    report.add(
+        format!("{many}: CPU of the whole control plane for that"),
+        time(spent),
+        None,
+        "",
+    );
+    bed.tell_asked(&format!("{many}, replaced"), all, &asked, report);
+
+    bed.measure_first_clone(extent, report).await
+}
+
+/// What the host was asked.
+struct Asked {
+    /// What changes nothing.
+    questions: usize,
+    /// What makes a credential.
+    orders: usize,
+    /// What ends one.
+    revocations: usize,
+}
+
+impl Bed {
+    async fn set(program: &Path, extent: &Extent) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let forge = ForgeServer::start(folder.path().join("host"), Kind::Gitlab).await?;
+        let group = forge.add_group("shops");
+        let mut ids = Vec::new();
+        // One more, for the first clone.
+        for index in 0..=extent.projects {
+            let path = project_path(index);
+            ids.push(forge.add_project(&path).await?);
+        }
+        let last = forge.git().repository(&project_path(extent.projects))?;
+        last.commit([("a.yaml", "a: b\n")], "the beginning").await?;
+        let owner = forge.add_person("owner");
+        forge.set_level(owner, Owner::Group(group), 50);
+        let authoriser = forge.authorise(owner, &["api"], None);
+        let git = GitServer::start(folder.path().join("git"), Options::default()).await?;
+        let agents = git.create("agents").await?;
+        agents
+            .commit([("README.md", "nothing is asked for\n")], "the beginning")
+            .await?;
+        let git_of_host = format!("http://{}", forge.git().http_address());
+        let own_git = format!("http://{}", git.http_address());
+        let mut arguments = vec!["--lanes".to_owned(), "task".to_owned()];
+        for address in [forge.url(), git_of_host.as_str(), own_git.as_str()] {
+            arguments.extend(["--allow-source".to_owned(), address.to_owned()]);
+        }
+        let plane = ControlPlane::start(program, &arguments).await?;
+        let bed = Self {
+            plane,
+            forge,
+            agents,
+            ids,
+            _git: git,
+            _folder: folder,
+        };
+        for namespace in 0..extent.namespaces {
+            for (path, object) in describe_namespace(namespace) {
+                bed.send(Method::POST, &path, &object).await?;
+            }
+        }
+        let url = format!("{own_git}/agents.git");
+        for (path, object) in describe_host(bed.forge.url(), &authoriser, &url, extent.namespaces) {
+            bed.send(Method::POST, &path, &object).await?;
+        }
+        bed.until_works().await?;
+        Ok(bed)
+    }
+
+    async fn send(&self, method: Method, path: &str, object: &Value) -> anyhow::Result<Value> {
+        send_as(&self.plane.client, method, path, object, None).await
+    }
+
+    /// Until the host is asked and answers.
+    async fn until_works(&self) -> anyhow::Result<()> {
+        let path = format!("{PROJECTS}/accessproviders/work");
+        let started = Instant::now();
+        loop {
+            let provider = self.send(Method::GET, &path, &Value::Null).await?;
+            if is_true(&provider, "AuthoriserWorks") {
+                return Ok(());
+            }
+            anyhow::ensure!(
+                started.elapsed() < PATIENCE,
+                "the AccessProvider says {}",
+                describe_conditions(&provider)
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The agent's source looks at once.
+    async fn ask_for_agents(&self) -> anyhow::Result<()> {
+        let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } });
+        self.send(Method::PATCH, &format!("{SOURCES}/agents"), &patch)
+            .await
+            .map(drop)
+    }
+
+    async fn list(&self) -> anyhow::Result<Vec<Value>> {
+        let list = self.send(Method::GET, REQUESTS, &Value::Null).await?;
+        Ok(ObjectView::of(&list).list("/items").to_vec())
+    }
+
+    /// Waits until there are so many requests and all are so.
+    async fn until(&self, count: usize, holds: impl Fn(&Value) -> bool) -> anyhow::Result<Vec<Value>> {
+        let started = Instant::now();
+        loop {
+            let requests = self.list().await?;
+            let others: Vec<&Value> = requests.iter().filter(|request| !holds(request)).collect();
+            if requests.len() == count && others.is_empty() {
+                return Ok(requests);
+            }
+            let first = others.first().map(|request| describe_conditions(request));
+            anyhow::ensure!(
+                started.elapsed() < PATIENCE,
+                "{} requests, {} of {count} are waited for; the first says {first:?}",
+                requests.len(),
+                others.len()
+            );
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Answers a request, as a person who may.
+    async fn approve(&self, request: &Value) -> anyhow::Result<()> {
+        let grant = describe_grant(request);
+        send_as(&self.plane.client, Method::POST, GRANTS, &grant, Some(objects::OWNER))
+            .await
+            .map(drop)
+    }
+
+    /// Orders new credentials; before, what is recorded of the old ones is made older, as two replacements are ten minutes apart.
+    async fn replace(&self, request: &Value) -> anyhow::Result<()> {
+        let path = format!("{REQUESTS}/{}", name_of(request));
+        let older = age(request)?;
+        self.send(Method::PATCH, &format!("{path}/status"), &older).await?;
+        let order = describe_order();
+        send_as(&self.plane.client, Method::PATCH, &path, &order, Some(objects::OWNER))
+            .await
+            .map(drop)
+    }
+
+    fn count(&self) -> Asked {
+        Asked {
+            questions: self.forge.count(&Method::GET, ""),
+            orders: self.forge.count(&Method::POST, "deploy_tokens"),
+            revocations: self.forge.count(&Method::DELETE, "deploy_tokens"),
+        }
+    }
+
+    fn tell_asked(&self, what: &str, all: usize, before: &Asked, report: &mut Report) {
+        let now = self.count();
+        let each = |count: usize| count as f64 / all.max(1) as f64;
+        report.add(
+            format!("{what}: orders, questions and revocations at the host, for each credential"),
+            format!(
+                "{:.2}, {:.2}, {:.2}",
+                each(now.orders.saturating_sub(before.orders)),
+                each(now.questions.saturating_sub(before.questions)),
+                each(now.revocations.saturating_sub(before.revocations))
+            ),
+            None,
+            "1 order",
+        );
+    }
+
+    /// What of access was written to the cluster so far.
+    async fn count_writes(&self) -> anyhow::Result<u64> {
+        let request = http::Request::get("/metrics").body(Vec::new())?;
+        let text = self.plane.client.request_text(request).await?;
+        let is_write = |line: &&str| {
+            let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
+            let resources = ["fluxaccess", "accessproviders", "secrets", "roles\"", "rolebindings\""];
+            line.starts_with("apiserver_request_total{")
+                && verbs.iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")))
+                && resources
+                    .iter()
+                    .any(|resource| line.contains(&format!("resource=\"{resource}")))
+        };
+        let counts = text
+            .lines()
+            .filter(is_write)
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        Ok(counts.sum::<f64>() as u64)
+    }
+
+    /// One more project is asked for: how long from its grant until a source has cloned it.
+    async fn measure_first_clone(&self, extent: &Extent, report: &mut Report) -> anyhow::Result<()> {
+        let index = extent.projects;
+        let url = self.forge.git().http_url(&project_path(index));
+        self.send(Method::POST, SOURCES_OF_FIRST, &describe_source(index, &url))
+            .await?;
+        let entries = configure(extent.projects.saturating_add(1), extent.namespaces);
+        self.agents
+            .commit([(objects::CONFIGURATION, entries)], "one more")
+            .await?;
+        let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "again" } } });
+        self.send(Method::PATCH, &format!("{SOURCES}/agents"), &patch).await?;
+        let target = self.ids.get(index).context("there is no such project")?;
+        let target = format!("work-{target}");
+        let requests = self.until(index.saturating_add(1), |_| true).await?;
+        let asks = |request: &&Value| objects::target_of(request) == target;
+        let request = requests
+            .iter()
+            .find(asks)
+            .context("nothing asks for the last project")?;
+        let started = Instant::now();
+        self.approve(request).await?;
+        let path = format!("{SOURCES_OF_FIRST}/app");
+        loop {
+            let source = self.send(Method::GET, &path, &Value::Null).await?;
+            if is_true(&source, "Ready") {
+                break;
+            }
+            anyhow::ensure!(
+                started.elapsed() < PATIENCE,
+                "the source says {}",
+                describe_conditions(&source)
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        report.add(
+            "one more beside them: from its grant until a source has cloned",
+            time(started.elapsed()),
+            None,
+            "1 s",
+        );
+        Ok(())
+    }
+}
+
+/// Sources of the first namespace.
+const SOURCES_OF_FIRST: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/n-0/gitrepositories";
+
+fn is_true(object: &Value, type_: &str) -> bool {
+    let condition = ObjectView::of(object).find_condition(type_);
+    condition.is_some_and(|condition| condition.status == "True")
+}
+
+/// What an object says of itself.
+fn describe_conditions(object: &Value) -> String {
+    let conditions = ObjectView::of(object).list_conditions();
+    let told = conditions.map(|condition| format!("{}: {}", condition.reason, condition.message));
+    told.collect::<Vec<String>>().join("; ")
+}
+
+/// Whether a request's credentials are in use in all namespaces, each at least of this generation after the first.
+fn is_in_use(request: &Value, namespaces: usize, replaced: i64) -> bool {
+    let ledgers = ObjectView::of(request).list("/status/credentials");
+    let is_of = |ledger: &Value| {
+        let ledger = ObjectView::of(ledger);
+        let generation = ledger.find_number("/generation").unwrap_or_default();
+        ledger.has("/current") && !ledger.has("/next") && generation > replaced
+    };
+    is_true(request, "Verified") && ledgers.len() == namespaces && ledgers.iter().all(is_of)
+}
+
+/// Sends a request, in somebody's name where one is given.
+async fn send_as(
+    client: &kube::Client,
+    method: Method,
+    path: &str,
+    object: &Value,
+    name: Option<&str>,
+) -> anyhow::Result<Value> {
+    let kind = if method == Method::PATCH {
+        "application/merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let what = format!("{method} {path}");
+    let mut request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind);
+    if let Some(name) = name {
+        request = request.header("impersonate-user", name);
+    }
+    let body = if object.is_null() {
+        Vec::new()
+    } else {
+        serde_json::to_vec(object)?
+    };
+    client.request(request.body(body)?).await.context(what)
+}

@@ -1,0 +1,200 @@
+//! What is asked for, by whom, and what an administrator and an owner write: as `docs/howto/access-to-a-git-host.md` has it. Owns their form alone.
+
+use anyhow::Context as _;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_planner::access::order::Written;
+
+/// What the platform has of access.
+pub(super) const PROJECTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system";
+/// What is asked for.
+pub(super) const REQUESTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests";
+/// What is answered.
+pub(super) const GRANTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessgrants";
+/// The platform's sources.
+pub(super) const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenure-system/gitrepositories";
+/// Where the agent's entries are.
+pub(super) const CONFIGURATION: &str = ".gitlab/agents/prod/config.yaml";
+/// Who may answer for everything.
+pub(super) const OWNER: &str = "olga";
+
+const PLATFORM: &str = "tenure-system";
+const STAGING: &str = "tenure-access-work-staging";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Where a project is.
+pub(super) fn project_path(index: usize) -> String {
+    format!("shops/p-{index}")
+}
+
+fn namespace(index: usize) -> String {
+    format!("n-{index}")
+}
+
+fn list_namespaces(count: usize) -> Vec<String> {
+    (0..count).map(namespace).collect()
+}
+
+/// Entries for so many projects.
+pub(super) fn configure(projects: usize, namespaces: usize) -> String {
+    let names = list_namespaces(namespaces).join(", ");
+    let mut text = "flux_access:\n  role: read_repository\n  projects:\n".to_owned();
+    for index in 0..projects {
+        text.push_str(&format!(
+            "  - {{ id: {}, secret_name: p-{index}, namespaces: [{names}] }}\n",
+            project_path(index)
+        ));
+    }
+    text
+}
+
+/// A namespace, in which credentials may be written. Each with the path of its collection.
+pub(super) fn describe_namespace(index: usize) -> [(String, Value); 2] {
+    let name = namespace(index);
+    let writer = json!({ "kind": "ServiceAccount", "name": "tenure-secret-writer", "namespace": PLATFORM });
+    [
+        (
+            "/api/v1/namespaces".to_owned(),
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+        ),
+        bind(&name, "tenure-secret-writer", "ClusterRole", writer),
+    ]
+}
+
+fn bind(namespace: &str, name: &str, kind: &str, subject: Value) -> (String, Value) {
+    (
+        format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": { "name": name, "namespace": namespace },
+            "roleRef": { "apiGroup": RBAC, "kind": kind, "name": name }, "subjects": [subject]
+        }),
+    )
+}
+
+/// What an administrator does once for a host.
+pub(super) fn describe_host(address: &str, authoriser: &str, agents: &str, namespaces: usize) -> Vec<(String, Value)> {
+    let core = |plural: &str| format!("/api/v1/namespaces/{PLATFORM}/{plural}");
+    let cluster = |plural: &str| format!("/apis/{RBAC}/v1/{plural}");
+    let metadata = |name: &str| json!({ "name": name, "namespace": PLATFORM });
+    let secret = |name: &str, data: Value| {
+        (
+            core("secrets"),
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata(name), "stringData": data }),
+        )
+    };
+    let account = json!({ "kind": "ServiceAccount", "name": "authoriser", "namespace": PLATFORM });
+    let owner = json!({ "kind": "User", "name": OWNER, "apiGroup": RBAC });
+    vec![
+        (
+            core("serviceaccounts"),
+            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata("authoriser") }),
+        ),
+        secret("authoriser", json!({ "token": authoriser })),
+        secret(STAGING, json!({})),
+        (
+            format!("/apis/{RBAC}/v1/namespaces/{PLATFORM}/roles"),
+            json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata("authoriser"),
+                "rules": [{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["authoriser", STAGING], "verbs": ["get", "patch"] }]
+            }),
+        ),
+        bind(PLATFORM, "authoriser", "Role", account),
+        (
+            cluster("clusterroles"),
+            json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": { "name": "answers" },
+                "rules": [
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccesstargets"], "verbs": ["approve"] },
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccessgrants"], "verbs": ["create"] },
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccessrequests"], "verbs": ["get", "patch"] }
+                ]
+            }),
+        ),
+        (
+            cluster("clusterrolebindings"),
+            json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": "answers" },
+                "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": "answers" }, "subjects": [owner]
+            }),
+        ),
+        (
+            SOURCES.to_owned(),
+            json!({
+                "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": metadata("agents"),
+                "spec": { "url": agents, "ref": { "branch": "main" }, "interval": "10m" }
+            }),
+        ),
+        (
+            format!("{PROJECTS}/accessproviders"),
+            json!({
+                "apiVersion": "tenure.dev/v1alpha1", "kind": "AccessProvider", "metadata": metadata("work"),
+                "spec": {
+                    "kind": "gitlab", "address": address, "topLevelGroup": "shops", "namespaces": list_namespaces(namespaces),
+                    "authoriser": { "serviceAccountName": "authoriser", "secretRef": { "name": "authoriser" } },
+                    "agent": { "name": "prod", "sourceRef": { "kind": "GitRepository", "name": "agents" } }
+                }
+            }),
+        ),
+    ]
+}
+
+/// A source in the first namespace, with a project's credential.
+pub(super) fn describe_source(index: usize, url: &str) -> Value {
+    json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": "app", "namespace": namespace(0) },
+        "spec": { "url": url, "ref": { "branch": "main" }, "interval": "10m", "secretRef": { "name": format!("p-{index}") } }
+    })
+}
+
+/// Its name.
+pub(super) fn name_of(object: &Value) -> &str {
+    ObjectView::of(object).read_text("/metadata/name")
+}
+
+/// The name of what a request is about.
+pub(super) fn target_of(request: &Value) -> String {
+    let id = ObjectView::of(request).find_number("/spec/target/id");
+    format!("work-{}", id.unwrap_or_default())
+}
+
+/// The owner's word for a request.
+pub(super) fn describe_grant(request: &Value) -> Value {
+    let view = ObjectView::of(request);
+    let read = |path: &str| view.read_text(path);
+    json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessGrant", "metadata": { "name": name_of(request), "namespace": PLATFORM },
+        "spec": {
+            "requestRef": { "name": name_of(request), "uid": read("/metadata/uid") }, "target": target_of(request),
+            "specHash": read("/spec/specHash"), "requestedBy": read("/spec/requestedBy"), "decision": "Approved", "approvedBy": OWNER,
+        }
+    })
+}
+
+/// The owner's order to replace all of a request's credentials.
+pub(super) fn describe_order() -> Value {
+    let order = Written {
+        namespace: None,
+        by: OWNER.to_owned(),
+        at: Timestamp::now(),
+        is_leak: true,
+        cause: "all are replaced".to_owned(),
+    };
+    let (key, value) = order.write();
+    json!({ "metadata": { "annotations": { key: value } } })
+}
+
+/// What makes what is recorded of a request's credentials an hour older.
+pub(super) fn age(request: &Value) -> anyhow::Result<Value> {
+    let view = ObjectView::of(request);
+    let mut credentials = view.list("/status/credentials").to_vec();
+    for ledger in &mut credentials {
+        let begun = ledger
+            .pointer_mut("/current/begunAt")
+            .context("a ledger has no current credential")?;
+        let at: Timestamp = begun.as_str().unwrap_or_default().parse()?;
+        *begun = json!(at.checked_sub(SignedDuration::from_hours(1))?.to_string());
+    }
+    let version = view.read_text("/metadata/resourceVersion");
+    Ok(json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } }))
+}
