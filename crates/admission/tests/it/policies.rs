@@ -223,9 +223,13 @@ fn what_policies_leave_is_in_the_table_with_its_reason() {
     let world = World::make();
     let mut shown = BTreeSet::new();
     for (index, case) in world.table.cases.iter().enumerate() {
+        // Of what no server can be asked, nothing is said that nobody looks at.
+        let is_asked = case.pure_only.is_empty();
+        assert!(is_asked || case.unanswered.is_none(), "{}", case.name(index));
         let Some(ByPolicy::Leaves(why)) = &case.policy else {
             continue;
         };
+        assert_eq!(case.unanswered.is_some(), is_asked, "{}", case.name(index));
         let rule = case.deny.as_deref().expect("what is left is denied by the rules");
         // What is claimed the rules leave to who asks.
         let found = if case.claimed {

@@ -229,12 +229,14 @@ impl Stage {
                 let named: Vec<&str> = namespace.mintable.iter().map(String::as_str).collect();
                 object["metadata"]["annotations"]["tenure.dev/mintable-accounts"] = json!(named.join(", "));
             }
-            if namespace.name == "tight" {
-                // As the controllers mark it; others are asked about by another webhook.
-                object["metadata"]["labels"]["tenure.dev/bounded"] = json!("true");
-            }
-            if sums::find_counted(&self.table, namespace).is_some() {
-                object["metadata"]["labels"]["tenure.dev/counted"] = json!("true");
+            // As the controllers mark it; others are asked about by another webhook, or not at all.
+            if let Some(tenant) = sums::find_tenant(&self.table, namespace) {
+                if !tenant.bounds.is_empty() {
+                    object["metadata"]["labels"]["tenure.dev/bounded"] = json!("true");
+                }
+                if !tenant.quotas.is_empty() {
+                    object["metadata"]["labels"]["tenure.dev/counted"] = json!("true");
+                }
             }
             self.cluster.admin.create(object).await.unwrap();
         }

@@ -9,11 +9,10 @@ use crate::table::Table;
 
 const QUOTA: (&str, &str) = ("v1", "ResourceQuota");
 
-/// The Tenant that a namespace is of, if it has quotas for all of them together.
-pub(crate) fn find_counted<'a>(table: &'a Table, namespace: &NamespaceFacts) -> Option<&'a TenantFacts> {
+/// The Tenant that a namespace is labelled for.
+pub(crate) fn find_tenant<'a>(table: &'a Table, namespace: &NamespaceFacts) -> Option<&'a TenantFacts> {
     let mut tenants = table.realm.tenants.iter();
-    let tenant = tenants.find(|tenant| Some(&tenant.name) == namespace.tenant_label.as_ref())?;
-    (!tenant.quotas.is_empty()).then_some(tenant)
+    tenants.find(|tenant| Some(&tenant.name) == namespace.tenant_label.as_ref())
 }
 
 /// `spec.resourceQuotas` of a Tenant.
@@ -28,7 +27,8 @@ impl Stage {
         let admin = &self.cluster.admin;
         let mut last = std::collections::BTreeMap::new();
         for namespace in &self.table.realm.namespaces {
-            let Some(tenant) = find_counted(&self.table, namespace) else {
+            let tenant = find_tenant(&self.table, namespace).filter(|tenant| !tenant.quotas.is_empty());
+            let Some(tenant) = tenant else {
                 continue;
             };
             last.insert(&tenant.name, &namespace.name);
