@@ -9,6 +9,7 @@
 )]
 
 mod admission;
+mod coverage;
 #[allow(dead_code, reason = "the doors' tests use the rest of it")]
 mod table;
 
@@ -150,5 +151,6 @@ fn main() -> ExitCode {
     let cases: Vec<_> = cases.collect();
     // So does this one.
     suite.add("admission", 155, cases);
+    suite.add("coverage", coverage::COMBINATIONS, coverage::list(&table));
     suite.run()
 }
