@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_cluster::Connection;
 use tenure_planner::artifact_address::ArtifactBase;
@@ -60,6 +61,9 @@ pub struct Config {
     pub artifact_endpoint: ArtifactEndpoint,
     /// Where that is, as statuses tell it; nothing when artifacts are served to nobody.
     pub advertised: Option<ArtifactBase>,
+    /// How soon policies are looked at, and what is said of them is written again, though nobody has told of a change. What somebody weakens is put back
+    /// when a watch tells of it, however long this is.
+    pub policy_interval: Duration,
     /// Which of several instances this is.
     pub instance: Instance,
     /// What it knows of the others.
@@ -90,6 +94,7 @@ impl Config {
             hooks: Hooks::default(),
             artifact_endpoint: ArtifactEndpoint::default(),
             advertised: None,
+            policy_interval: Duration::from_secs(30),
             instance: Instance::default(),
             shards: None,
         }

@@ -2,6 +2,7 @@
 //! together, and whom to wake. Holds names at most, and no object of anybody's.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_cluster::{Client, ClientPool};
 use tenure_planner::artifact_address::ArtifactBase;
@@ -39,6 +40,8 @@ pub(crate) struct Means {
     pub(crate) hooks: Hooks,
     /// Where artifacts are served to others, if they are.
     pub(crate) advertised: Option<ArtifactBase>,
+    /// How soon policies are looked at though nobody has told of a change.
+    pub(crate) policy_interval: Duration,
     /// How many reconciliations a lane may have at the same time.
     pub(crate) lane_width: usize,
     /// For how many namespaces at the same time the rights of lanes are seen to.
@@ -90,6 +93,7 @@ impl Means {
             strict_sops: config.strict_sops,
             hooks: config.hooks,
             advertised: config.advertised,
+            policy_interval: config.policy_interval,
             lane_width: config.lane_width,
             rights: Arc::new(Semaphore::new(config.lane_width.max(1))),
             renderings: Renderings::new(config.rendering),

@@ -36,9 +36,8 @@ const AT_ONCE: usize = 8;
 /// How long news are gathered, at least and at most: a tenant may change what some of them follow from as often as it likes. Between these, four times
 /// as long as the last look took, so that looking takes a fifth of a thread's time whoever calls for it.
 const GATHERED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
-/// How soon it is asked again whether policies are in force, at most; and how soon it is said again.
+/// How soon it is asked again whether policies are in force, at most.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
-const SAID_AGAIN: Duration = Duration::from_secs(30);
 /// How soon what was refused is tried again: at first, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
@@ -83,7 +82,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
         let again = meeting.ask(&hub, probe).await;
         tokio::select! {
             () = hub.policy_news.notified() => {
-                tokio::time::sleep(took.saturating_mul(4).clamp(GATHERED.0, GATHERED.1)).await;
+                tokio::time::sleep(find_gathering(took)).await;
             }
             () = async {
                 match refusals.next() {
@@ -101,6 +100,11 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
     }
 }
 
+/// How long news are gathered, after a look that took so long.
+fn find_gathering(took: Duration) -> Duration {
+    took.saturating_mul(4).clamp(GATHERED.0, GATHERED.1)
+}
+
 /// Whether the API server has acted on the policies, and what was said of it.
 #[derive(Debug, Default)]
 struct Meeting {
@@ -116,7 +120,8 @@ struct Meeting {
 impl Meeting {
     /// Says how the policies are, where that is news, and now and then where it is none: somebody may have written over it.
     async fn report(&mut self, hub: &Hub, standing: &Standing) {
-        let is_said = |(said, when): &(Standing, Instant)| said == standing && when.elapsed() < SAID_AGAIN;
+        let is_said =
+            |(said, when): &(Standing, Instant)| said == standing && when.elapsed() < hub.means.policy_interval;
         if self.reported.as_ref().is_some_and(is_said) {
             return;
         }
@@ -141,7 +146,7 @@ impl Meeting {
     async fn ask(&mut self, hub: &Hub, probe: Option<Probe>) -> Option<Duration> {
         let Some(Probe { state, object }) = probe else {
             self.pause = None;
-            return Some(SAID_AGAIN);
+            return Some(hub.means.policy_interval);
         };
         let answer = hub.means.controller.try_creation(&object, TENURE_CONTROLLER).await;
         if answer.is_err_and(|error| has_met_probe(&error.to_string(), &state)) {
@@ -461,6 +466,16 @@ async fn tell(controller: &Client, said: &mut EventHistory, write: &Write) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who weakens one, and whoever floods it with news, keeps nobody from looking within a second of what a watch has told.
+    #[test]
+    fn what_is_told_is_looked_at_within_a_second() {
+        for (took, gathered) in [(0, 100), (50, 200), (200, 800), (60_000, 800)] {
+            let gathered = Duration::from_millis(gathered);
+            assert_eq!(find_gathering(Duration::from_millis(took)), gathered);
+            assert!(gathered < Duration::from_secs(1));
+        }
+    }
 
     #[test]
     fn what_is_refused_keeps_nothing_else_waiting() {

@@ -42,6 +42,7 @@ pub struct ConfigurationKeeper {
     place: WebhookPlace,
     trust: Arc<TrustKeeper>,
     settings: Settings,
+    at_the_latest: Duration,
     said: parking_lot::Mutex<String>,
 }
 
@@ -66,8 +67,17 @@ impl ConfigurationKeeper {
                 is_guarded: true,
                 ..settings
             },
+            at_the_latest: AT_THE_LATEST,
             said: parking_lot::Mutex::default(),
         }
+    }
+
+    /// Looks at them this long after the last look though nobody has told of a change. What somebody weakens is put back when a watch tells of it, however
+    /// long this is.
+    #[must_use]
+    pub fn looking_after(mut self, at_the_latest: Duration) -> Self {
+        self.at_the_latest = at_the_latest;
+        self
     }
 
     /// Keeps them until it is dropped.
@@ -132,7 +142,7 @@ impl ConfigurationKeeper {
                 () = changed.notified() => {}
                 _ = problems.changed() => {}
                 _ = bundle.changed() => {}
-                () = tokio::time::sleep(AT_THE_LATEST) => {}
+                () = tokio::time::sleep(self.at_the_latest) => {}
             }
         }
     }

@@ -293,6 +293,33 @@ async fn see_it_put_back(cluster: Cluster) {
     doors.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+/// A watch tells of what is weakened: nobody waits for the next look of whoever keeps it, which is a day away here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_weakens_is_put_back_since_a_watch_tells_of_it() {
+    let cluster = start().await;
+    let admin = &cluster.admin;
+    let trust = Arc::new(keeper(&cluster, &Arc::new(Mutex::new(Timestamp::now()))));
+    trust.look().await.unwrap();
+    let place = WebhookPlace::Address("https://127.0.0.1:9".to_owned());
+    let keeper = ConfigurationKeeper::new(reach(&cluster).controller(), place, trust, Settings::default());
+    let keeper = keeper.looking_after(std::time::Duration::from_secs(24 * 60 * 60));
+    let keeping = tokio::spawn(async move { keeper.keep().await });
+    for kind in [MUTATING, VALIDATING, MUTATING] {
+        // Ready is only said of what was seen to be as it has to be: after that, nobody looks by himself.
+        until_ready(admin).await;
+        let wanted = read(admin, kind).await;
+        assert!(wanted.is_array(), "{wanted}");
+        weaken(admin, kind, json!({ "webhooks": [] })).await;
+        eventually(SOON, || async {
+            let found = read(admin, kind).await;
+            if found == wanted { Ok(()) } else { Err(found) }
+        })
+        .await
+        .unwrap();
+    }
+    keeping.abort();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_somebody_weakens_is_put_back_and_told_of() {
     let cluster = start().await;

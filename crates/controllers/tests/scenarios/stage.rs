@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_cluster::{Connection, Token};
@@ -466,6 +467,8 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.settings.reference_grants = means.grants.clone();
     config.settings.external_grants = means.externals.clone();
     config.settings.has_policies = means.policies;
+    // What comes back before that comes back since a watch told of it.
+    config.policy_interval = Duration::from_secs(24 * 60 * 60);
     let end = CancellationToken::new();
     let running = tokio::spawn({
         let end = end.clone();
