@@ -125,6 +125,9 @@ impl Campaign {
                 Ok(Some(wait)) => self.say(wait),
                 // Another candidate was faster; the next look says who.
                 Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => {}
+                Err(error @ ClusterError::Forbidden { .. }) => self.say(format!(
+                    "the Leases can't be read and written: {error}; `tenure install` gives the right to that"
+                )),
                 Err(error) => self.say(format!("the Leases can't be read and written: {error}")),
             }
             tokio::time::sleep(RETRY).await;

@@ -148,6 +148,29 @@ async fn who_cannot_read_the_leases_is_not_ready() {
     wait_for_probe(port, "/readyz", 503).await;
 }
 
+/// A kind that isn't served is named, with what mends it: nothing begins before what may refer to what is known.
+#[tokio::test]
+async fn a_kind_that_is_not_served_is_named() {
+    let cluster = Cluster::start_own_installed().await;
+    let admin = &cluster.admin;
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "receivers.notification.toolkit.fluxcd.io"}});
+    admin.delete(&definition).await;
+    admin.wait_until_gone(&definition).await;
+    let git_folder = tempfile::tempdir().unwrap();
+    let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
+    let _repository = prepare_shop(admin, &git).await;
+    let allowed = format!("http://{}", git.http_address());
+    let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--allow-source", &allowed]);
+    controllers.expect("`tenure install` makes it kind=\"Receiver\"");
+    cluster.check(
+        &["install", "--without-deployment"],
+        0,
+        &["receivers.notification.toolkit.fluxcd.io"],
+    );
+    wait_for_greeting(admin, 1).await;
+}
+
 /// One that waits for the leader is ready to take over: a rolling update goes on.
 #[tokio::test]
 async fn one_that_waits_is_ready() {
