@@ -51,6 +51,7 @@ pub mod lane_process;
 mod mask;
 pub mod maxima;
 pub mod merge_patch;
+pub mod named_rights;
 pub mod news;
 pub mod object;
 pub mod oci_repository;

@@ -70,19 +70,6 @@ impl Resource {
         }
     }
 
-    /// One that is in no namespace.
-    #[cfg(test)]
-    pub(crate) fn cluster_wide(group: &str, version: &str, plural: &str, kind: &str) -> Self {
-        Self {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            plural: plural.to_owned(),
-            kind: kind.to_owned(),
-            namespaced: false,
-            aliases: Vec::new(),
-        }
-    }
-
     /// How kubectl names it in messages: `deployments.apps`.
     pub(crate) fn full_name(&self) -> String {
         if self.group.is_empty() {

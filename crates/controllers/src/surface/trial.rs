@@ -3,8 +3,8 @@
 use serde_json::json;
 use tenure_api::ObjectView;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
-use tenure_cluster::{ApplyOptions, ClusterError};
-use tenure_planner::surface::ownership::{TrialAnswer, choose_package, write_trial};
+use tenure_cluster::{ApplyOptions, Client, ClusterError, Resource};
+use tenure_planner::surface::ownership::{TrialAnswer, choose_package, list_named, write_question, write_trial};
 use tenure_tenancy::ServiceAccount;
 
 use crate::hub::Hub;
@@ -21,24 +21,23 @@ pub(super) async fn try_it(hub: &Hub, account: &ServiceAccount, namespace: &str)
 async fn ask(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Result<TrialAnswer, ClusterError> {
     let client = hub.act_as(&account.clone().into(), namespace).await?;
     let packages = client.resource("cozystack.io/v1alpha1", "Package").await?;
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": { "resourceAttributes": { "verb": "patch", "group": "cozystack.io", "resource": "packages" } }
-    });
-    let answer = client.create(&review, KUSTOMIZE_CONTROLLER).await?.object;
-    if !ObjectView::of(&answer).is_true("/status/allowed") {
-        return Ok(TrialAnswer::WritesNone);
-    }
-    let known = match client.list(&packages, "").await {
-        Ok(known) => known,
-        // Who may write and not look makes one.
-        Err(ClusterError::Forbidden { .. }) => Vec::new(),
-        Err(error) => return Err(error),
+    let package = if may_write(&client, None).await? {
+        let known = match client.list(&packages, "").await {
+            Ok(known) => known,
+            // Who may write and not look makes one.
+            Err(ClusterError::Forbidden { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let names = known
+            .iter()
+            .map(|package| ObjectView::of(package).read_text("/metadata/name"));
+        choose_package(names).to_owned()
+    } else {
+        match find_named(&client, &packages, namespace).await? {
+            Some(package) => package,
+            None => return Ok(TrialAnswer::WritesNone),
+        }
     };
-    let names = known
-        .iter()
-        .map(|package| ObjectView::of(package).read_text("/metadata/name"));
-    let package = choose_package(names).to_owned();
     let options = ApplyOptions {
         manager: KUSTOMIZE_CONTROLLER,
         force: true,
@@ -51,4 +50,29 @@ async fn ask(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Result<Tri
         Err(error) => return Err(error),
     };
     Ok(TrialAnswer::Answered { package, refusal })
+}
+
+async fn may_write(client: &Client, name: Option<&str>) -> Result<bool, ClusterError> {
+    let answer = client.create(&write_question(name), KUSTOMIZE_CONTROLLER).await?.object;
+    Ok(ObjectView::of(&answer).is_true("/status/allowed"))
+}
+
+/// The first Package that is there, as far as one may look, of those that may be written by their names.
+async fn find_named(client: &Client, packages: &Resource, namespace: &str) -> Result<Option<String>, ClusterError> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace }
+    });
+    let review = client.create(&review, KUSTOMIZE_CONTROLLER).await?.object;
+    for name in list_named(&review) {
+        match client.find(packages, "", &name).await {
+            Ok(None) => continue,
+            Ok(Some(_)) | Err(ClusterError::Forbidden { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        // Bindings of the namespace are told of, too, which give nothing of what is in none.
+        if may_write(client, Some(&name)).await? {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }

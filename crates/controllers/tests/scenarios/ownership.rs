@@ -8,9 +8,12 @@ use crate::tenants::SURFACE;
 const RIGHTS: &str = "rbac.authorization.k8s.io";
 const PLATFORM: &str = "tenure-system";
 
-/// A surface of the platform, as an account of its own that may do this with Packages, once its status says something.
-async fn reconcile(stage: &Stage, name: &str, verbs: Value) -> Value {
-    let rules = json!([{ "apiGroups": ["cozystack.io"], "resources": ["packages"], "verbs": verbs }]);
+/// A surface of the platform, as an account of its own that may do this with Packages, or with these alone, once its status says something.
+async fn reconcile(stage: &Stage, name: &str, verbs: Value, packages: &[&str]) -> Value {
+    let mut rules = json!([{ "apiGroups": ["cozystack.io"], "resources": ["packages"], "verbs": verbs }]);
+    if !packages.is_empty() {
+        rules[0]["resourceNames"] = json!(packages);
+    }
     for object in [
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": PLATFORM } }),
         json!({ "apiVersion": format!("{RIGHTS}/v1"), "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules }),
@@ -46,24 +49,38 @@ async fn a_surface_that_may_write_packages_says_that_nothing_keeps_the_charts_fi
         found.map(|found| format!("{} {}: {}", found["status"], found["reason"], found["message"]))
     };
     if stage.is_embedded() {
-        let kept = reconcile(&stage, "ownership-kept", writes.clone()).await;
+        let kept = reconcile(&stage, "ownership-kept", writes.clone(), &[]).await;
+        assert_eq!(told(&kept), None);
+        let named = ["cozystack.owned"];
+        let kept = reconcile(&stage, "ownership-named-kept", writes.clone(), &named).await;
         assert_eq!(told(&kept), None);
         // Who is only warned is not kept from it, and says so.
         let mut all = writes.clone();
         all.as_array_mut().unwrap().push(json!("override"));
-        let warned = reconcile(&stage, "ownership-warned", all).await;
+        let warned = reconcile(&stage, "ownership-warned", all, &[]).await;
         let said = told(&warned).expect("a condition");
         assert!(said.starts_with("\"True\" \"TrialAllowed\""), "{said}");
         stage.send_guard_away();
     }
-    let reads = reconcile(&stage, "ownership-reads", json!(["get", "list"])).await;
+    let reads = reconcile(&stage, "ownership-reads", json!(["get", "list"]), &[]).await;
     assert_eq!(told(&reads), None);
-    let free = reconcile(&stage, "ownership-free", writes).await;
+    let free = reconcile(&stage, "ownership-free", writes.clone(), &[]).await;
     let said = told(&free).expect("a condition");
     assert!(
         said.starts_with("\"True\" \"TrialAllowed\"") && said.contains("cozystack.owned"),
         "{said}"
     );
+    // Who may write single Packages is asked about one that is there; who has none of them, or the free one alone, takes nothing from a chart.
+    let named = ["cozystack.no-such", "cozystack.owned"];
+    let free = reconcile(&stage, "ownership-named", json!(["patch", "get"]), &named).await;
+    let said = told(&free).expect("a condition");
+    assert!(
+        said.starts_with("\"True\" \"TrialAllowed\"") && said.contains("cozystack.owned"),
+        "{said}"
+    );
+    let none = ["cozystack.cozystack-platform", "cozystack.no-such"];
+    let none = reconcile(&stage, "ownership-named-none", json!(["patch", "get"]), &none).await;
+    assert_eq!(told(&none), None);
     let stored = stage
         .get(("cozystack.io/v1alpha1", "Package"), ("", "cozystack.owned"))
         .await

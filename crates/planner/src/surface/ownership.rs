@@ -3,6 +3,7 @@
 //! Owns when that is tried, and what is said until a try has been refused. Refuses to believe a configuration that stands somewhere: a webhook may
 //! be dead, and a policy weakened. Known is what refuses, as the account that writes, in a dry run.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,12 +18,15 @@ use tenure_tenancy::{ServiceAccount, identity};
 
 use super::Snapshot;
 use crate::ending::{self, add_duration};
+use crate::named_rights::list_names;
 
 /// How soon it is tried again, when it was refused, and when it wasn't.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3600);
 const OTHERWISE: Duration = Duration::from_secs(300);
 /// The Package that is tried to make where there is none.
 const NEW: &str = "cozystack.tenure-trial";
+/// How many Packages are looked at that somebody may write by their names.
+const MOST_NAMED: usize = 32;
 /// How long an answer may be that a condition repeats.
 const LONGEST_TOLD: usize = 512;
 
@@ -89,6 +93,23 @@ pub(super) fn find_next(tried: &Tried) -> Timestamp {
 /// Which Package it is tried on: one that a chart may have rendered, else one that is not there.
 pub fn choose_package<'a>(names: impl Iterator<Item = &'a str>) -> &'a str {
     names.filter(|name| *name != BOOTSTRAP).min().unwrap_or(NEW)
+}
+
+/// Asks whether an account may write Packages, or this one.
+#[must_use]
+pub fn write_question(name: Option<&str>) -> Value {
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": { "resourceAttributes": { "verb": "patch", "group": "cozystack.io", "resource": "packages", "name": name } }
+    })
+}
+
+/// The Packages that somebody who may not write all of them may write by their names, as a SelfSubjectRulesReview tells it: the first of them, without the
+/// one that is free.
+#[must_use]
+pub fn list_named(review: &Value) -> BTreeSet<String> {
+    let names = list_names(review, ("cozystack.io", "packages"), "patch").into_iter();
+    names.filter(|name| name != BOOTSTRAP).take(MOST_NAMED).collect()
 }
 
 /// What is applied by force, and must be refused.

@@ -416,6 +416,16 @@ fn what_keeps_a_charts_fields_is_tried_and_told() {
         ownership::choose_package(["cozystack.cozystack-platform"].into_iter()),
         "cozystack.tenure-trial"
     );
+    let rule = |verbs: &[&str], names: &[&str]| json!({ "apiGroups": ["cozystack.io"], "resources": ["packages"], "verbs": verbs, "resourceNames": names });
+    let review = json!({ "status": { "resourceRules": [
+        rule(&["get", "patch"], &["cozystack.b", "cozystack.cozystack-platform"]), rule(&["get"], &["cozystack.a"])
+    ] } });
+    let named: Vec<String> = ownership::list_named(&review).into_iter().collect();
+    assert_eq!(named, ["cozystack.b"], "the one that is free proves nothing");
+    let many: Vec<String> = (0..1000).map(|number| format!("cozystack.{number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let review = json!({ "status": { "resourceRules": [rule(&["*"], &many)] } });
+    assert_eq!(ownership::list_named(&review).len(), 32);
 }
 
 /// What is named stays; what isn't gets the Secret of its approved project.

@@ -1,10 +1,8 @@
 //! What of a kind somebody may get who may not list it: the names that RBAC gives him, as SelfSubjectRulesReview tells. So owners see their own
 //! Tenants. Owns how many are asked for; refuses to try names that nobody gave.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
-use tenure_api::ObjectView;
+use tenure_planner::named_rights::list_names;
 
 use crate::failure::Failure;
 use crate::output;
@@ -31,7 +29,7 @@ pub(super) async fn collect(
     let Ok(review) = client.request::<Value>(request).await else {
         return Ok(None);
     };
-    let names = list_names(&review, resource);
+    let names = list_names(&review, (&resource.group, &resource.plural), "get");
     let mut found = Vec::new();
     for name in names.iter().take(MOST) {
         let path = write_collection_path(resource, name);
@@ -51,19 +49,6 @@ pub(super) async fn collect(
         ));
     }
     Ok(merge(found))
-}
-
-/// The names of a kind that a review gives to read.
-fn list_names(review: &Value, resource: &Resource) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for rule in ObjectView::of(review).list_views("/status/resourceRules") {
-        let has = |path: &str, wanted: &str| rule.list_texts(path).any(|text| text == wanted || text == "*");
-        if has("/apiGroups", &resource.group) && has("/resources", &resource.plural) && has("/verbs", "get") {
-            let given = rule.list_texts("/resourceNames").filter(|name| !name.is_empty());
-            names.extend(given.map(str::to_owned));
-        }
-    }
-    names
 }
 
 /// One list of several objects, or one table of several.
@@ -90,27 +75,6 @@ fn merge(answers: Vec<Value>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tenants() -> Resource {
-        Resource::cluster_wide("capsule.clastix.io", "v1beta2", "tenants", "Tenant")
-    }
-
-    #[test]
-    fn names_are_those_that_may_be_read_of_this_kind() {
-        let rule = |group: &str, resource: &str, verbs: &[&str], names: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": names });
-        let review = json!({ "status": { "resourceRules": [
-            rule("capsule.clastix.io", "tenants", &["get"], &["blue", "red"]),
-            rule("capsule.clastix.io", "tenants", &["own"], &["green"]),
-            rule("capsule.clastix.io", "tenants/status", &["get"], &["grey"]),
-            rule("", "tenants", &["get"], &["core"]),
-            rule("*", "*", &["*"], &["blue", "all"]),
-            { "verbs": ["get"], "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"] },
-            "broken",
-        ] } });
-        let names: Vec<String> = list_names(&review, &tenants()).into_iter().collect();
-        assert_eq!(names, ["all", "blue", "red"]);
-        assert!(list_names(&Value::Null, &tenants()).is_empty());
-    }
 
     #[test]
     fn several_are_one_table_or_one_list() {
