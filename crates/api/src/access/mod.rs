@@ -31,6 +31,9 @@ pub const REQUESTED_BY: &str = "tenure.dev/requested-by";
 pub const GROUP_LABEL_PREFIX: &str = "groups.access.tenure.dev/";
 /// Label of a Secret that holds a credential: the name of the [`FluxAccessRequest`] that it was made for.
 pub const REQUEST_LABEL: &str = "tenure.dev/access-request";
+/// How annotations on a ServiceAccount begin that say which Secret a [`FluxAccessRequest`] put among its `imagePullSecrets`: behind it stands the request's
+/// name, and the value is the Secret's. What no such annotation names is somebody else's.
+pub const PULL_PREFIX: &str = "pull-secrets.access.tenure.dev/";
 /// Annotation on a [`FluxAccessRequest`]: an order to replace its credentials now, in all namespaces. Its value is another text for each order; the ledger of
 /// each namespace says which was carried out last (`handledOrder`). Who sets, changes or removes one has to hold the verb `approve` on the request's target,
 /// and a new one begins with the line `by: ` and his name, behind [`LEAK_PREFIX`] if it has that.

@@ -203,6 +203,9 @@ pub struct CredentialLedger {
     /// Uid of the Secret that was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_uid: Option<String>,
+    /// The Secret was put among the `imagePullSecrets` of accounts, or is about to be: it is taken out of them before all is over.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub image_pull_secrets: bool,
     /// How often in a row something went wrong.
     #[serde(default)]
     pub failures: u32,

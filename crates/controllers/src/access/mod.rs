@@ -6,6 +6,7 @@
 //! Records are written as the controller, the authoriser's Secret and the staging Secret as the account that the AccessProvider names, what is delivered
 //! as the one that writes credentials. Refuses to choose, and to keep a value longer than one step takes.
 
+mod accounts;
 mod configuration;
 mod count;
 mod host_questions;

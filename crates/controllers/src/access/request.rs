@@ -14,6 +14,7 @@ use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger};
 use tenure_planner::access::order;
+use tenure_planner::access::pull_secrets::AccountsSeen;
 use tenure_planner::access::rotation::{
     Answer, Happening, NamespaceSeen, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
 };
@@ -43,6 +44,7 @@ struct Place {
     answer: Option<Answer>,
     secret: Option<SecretSeen>,
     staging: Option<StagingSeen>,
+    accounts: Option<AccountsSeen>,
     /// Whether nobody else comes to the Secret, where that is asked for.
     strict: Option<Result<(), String>>,
     /// The sources as they were seen last.
@@ -141,6 +143,13 @@ impl RequestReconciler {
             }
             place.strict = Some(strict);
         }
+        let is_asked = request.spec.image_pull_secrets && (wanted == Wanted::Delivered || ledger.image_pull_secrets);
+        let accounts = match place.accounts.take() {
+            Some(accounts) => accounts,
+            None if is_asked => actor.look_at_accounts(namespace).await,
+            None => AccountsSeen::NotAsked,
+        };
+        place.accounts = Some(accounts.clone());
         let sources = list_sources(&self.desk, &request.spec.secret_name, namespace);
         place.sources.clone_from(&sources);
         let rotate: Period = request.spec.rotate.parse().ok()?;
@@ -148,6 +157,7 @@ impl RequestReconciler {
         Some(Snapshot {
             request_uid: request.metadata.uid.clone().unwrap_or_default(),
             request_name: self.key.name.clone(),
+            secret_name: request.spec.secret_name.clone(),
             cluster_uid: request.spec.cluster_uid.clone(),
             listing: actor.host.listing(&target, actor.kind),
             target,
@@ -165,6 +175,7 @@ impl RequestReconciler {
             namespace: self.desk.find_namespace(namespace),
             secret,
             staging,
+            accounts,
             sources,
             host_ahead: actor.ahead(),
             nonce: make_nonce(),
@@ -375,6 +386,7 @@ impl Reconciler for RequestReconciler {
                         // It is looked at anew, whatever it is that it waits for.
                         place.again = Some(planned.again.max(next_second(now)));
                         place.secret = None;
+                        place.accounts = None;
                         place.strict = None;
                         if matches!(place.staging, Some(StagingSeen::Unknown(_))) {
                             place.staging = None;
@@ -421,6 +433,9 @@ impl Reconciler for RequestReconciler {
                 if changes_staging(&step) {
                     place.staging = None;
                 }
+                if matches!(step, Step::ChangeAccounts(_)) {
+                    place.accounts = None;
+                }
             }
             return Ok(Some(Next::Again));
         }
@@ -445,6 +460,7 @@ impl Reconciler for RequestReconciler {
         for place in self.places.values_mut() {
             place.again = None;
             place.secret = None;
+            place.accounts = None;
         }
     }
 
@@ -507,6 +523,7 @@ fn name_step(step: &Step) -> &'static str {
         Step::AskSources { .. } => "AskSources",
         Step::ProbeDelivered => "ProbeDelivered",
         Step::DeleteSecret(_) => "DeleteSecret",
+        Step::ChangeAccounts(_) => "ChangeAccounts",
         Step::ClearStaging => "ClearStaging",
     }
 }

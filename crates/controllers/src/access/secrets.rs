@@ -78,12 +78,17 @@ pub(super) fn explain(client: &Client, id: &ObjectId, error: &ClusterError) -> S
 }
 
 fn fail(client: &Client, id: &ObjectId, error: &ClusterError) -> WriteFailure {
+    fail_as(error, explain(client, id, error))
+}
+
+/// What a failed write comes to, which is explained so.
+pub(super) fn fail_as(error: &ClusterError, explained: String) -> WriteFailure {
     match error {
         ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. } => {
             WriteFailure::Changed
         }
-        error if error.transient() || error.code() == 0 => WriteFailure::Unknown(explain(client, id, error)),
-        error => WriteFailure::Refused(explain(client, id, error)),
+        error if error.transient() || error.code() == 0 => WriteFailure::Unknown(explained),
+        _ => WriteFailure::Refused(explained),
     }
 }
 

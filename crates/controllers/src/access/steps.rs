@@ -72,10 +72,6 @@ impl Actor {
             Ok(kind) => actor.kind = kind,
             Err(why) => actor.obstacle = Some(why),
         }
-        if actor.request.spec.image_pull_secrets {
-            let why = "image_pull_secrets is not acted on yet: leave it away here, and name the Secret in the imagePullSecrets of the ServiceAccounts yourself";
-            actor.obstacle = Some(why.to_owned());
-        }
         actor
     }
 
@@ -100,7 +96,7 @@ impl Actor {
         find_capabilities(self.host_kind, self.kind)
     }
 
-    fn request_name(&self) -> &str {
+    pub(super) fn request_name(&self) -> &str {
         self.request.metadata.name.as_deref().unwrap_or_default()
     }
 
@@ -117,7 +113,7 @@ impl Actor {
     }
 
     /// The account that writes credentials.
-    async fn writer(&self) -> Result<Client, String> {
+    pub(super) async fn writer(&self) -> Result<Client, String> {
         let name = self
             .provider
             .as_ref()
@@ -283,6 +279,7 @@ impl Actor {
                 Ok(client) => secrets::delete(&client, self.place(namespace), seen).await,
                 Err(why) => Err(WriteFailure::Refused(why)),
             }),
+            Step::ChangeAccounts(changes) => Answer::Named(self.change_accounts(namespace, changes).await),
             Step::ClearStaging => Answer::StagingCleared(match self.authoriser().await {
                 Ok(client) => {
                     let key = self.staged_key(namespace);

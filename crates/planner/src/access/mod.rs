@@ -12,6 +12,7 @@ pub mod desk;
 pub mod host;
 pub mod inspection;
 pub mod order;
+pub mod pull_secrets;
 pub mod request;
 pub mod rotation;
 pub mod telling;

@@ -165,6 +165,86 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
     stage.end().await;
 }
 
+/// Where an administrator lets it change ServiceAccounts, it changes its own entries among their `imagePullSecrets`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_account_that_writes_credentials_makes_nothing_else_of_accounts() {
+    let stage = Stage::set("keys-accounts").await;
+    let (admin, here) = (&stage.admin, "keys-accounts");
+    let all = json!({ "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get", "create", "patch", "delete"] }] });
+    let subjects = json!([{ "kind": "ServiceAccount", "name": WRITER, "namespace": "tenure-system" }]);
+    let plain = |kind: (&str, &str), name: &str, rest: &Value| {
+        let mut object =
+            json!({ "apiVersion": kind.0, "kind": kind.1, "metadata": { "name": name, "namespace": here } });
+        for (field, value) in rest.as_object().unwrap() {
+            object[field] = value.clone();
+        }
+        object
+    };
+    let somebodys = json!({ "imagePullSecrets": [{ "name": "of-somebody" }] });
+    for object in [
+        plain(ROLE, "accounts", &all),
+        plain(ROLE_BINDING, "accounts", &bound(("Role", "accounts"), subjects)),
+        plain(SERVICE_ACCOUNT, "runner", &somebodys),
+    ] {
+        admin.apply(object).await.unwrap();
+    }
+    let writer = stage.bearing("tenure-system", WRITER).await;
+    let mark = "pull-secrets.access.tenure.dev/work-42";
+    let entries = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
+    let named = json!({ "metadata": { "annotations": { mark: "ours" } }, "imagePullSecrets": entries(&["of-somebody", "ours"]) });
+    // What it is for, it does.
+    eventually(SOON, || writer.patch(SERVICE_ACCOUNT, (here, "runner"), named.clone()))
+        .await
+        .unwrap();
+    let attempts = [
+        (
+            "an entry without a mark",
+            json!({ "imagePullSecrets": entries(&["of-somebody", "ours", "more"]) }),
+        ),
+        (
+            "somebody's entry taken out",
+            json!({ "imagePullSecrets": entries(&["ours"]) }),
+        ),
+        (
+            "another one's name on the mark",
+            json!({ "metadata": { "annotations": { mark: "else" } }, "imagePullSecrets": entries(&["of-somebody", "ours", "more"]) }),
+        ),
+        ("a label", json!({ "metadata": { "labels": { "a": "b" } } })),
+        (
+            "another annotation",
+            json!({ "metadata": { "annotations": { "eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/all" } } }),
+        ),
+        (
+            "an owner",
+            json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b" }] } }),
+        ),
+        (
+            "a finalizer",
+            json!({ "metadata": { "finalizers": ["example.org/a"] } }),
+        ),
+        ("secrets", json!({ "secrets": [{ "name": "ours" }] })),
+        ("its mounted token", json!({ "automountServiceAccountToken": false })),
+    ];
+    for (what, patch) in attempts {
+        // A real server follows policies by a watch.
+        let asked = eventually(SOON, || async {
+            match writer.patch(SERVICE_ACCOUNT, (here, "runner"), patch.clone()).await {
+                Err(error) if error.to_string().contains("(secret-writer)") => Ok(()),
+                other => Err(format!("{what}: {other:?}")),
+            }
+        });
+        asked.await.unwrap();
+    }
+    let made = writer.create(plain(SERVICE_ACCOUNT, "another", &json!({}))).await;
+    assert!(made.unwrap_err().to_string().contains("(secret-writer)"));
+    let gone = writer.delete(SERVICE_ACCOUNT, (here, "runner")).await;
+    assert!(gone.unwrap_err().to_string().contains("(secret-writer)"));
+    let taken = json!({ "metadata": { "annotations": { mark: null } }, "imagePullSecrets": entries(&["of-somebody"]) });
+    let runner = writer.patch(SERVICE_ACCOUNT, (here, "runner"), taken).await.unwrap();
+    assert_eq!(runner["imagePullSecrets"], somebodys["imagePullSecrets"]);
+    stage.end().await;
+}
+
 /// Its token is the controller's to ask for, and nobody acts as it who comes out of a repository.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_gets_the_token_of_the_account_that_writes_credentials() {

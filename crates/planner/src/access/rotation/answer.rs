@@ -52,8 +52,9 @@ impl Machine<'_> {
             (Answer::StagingCleared(Err(failure)) | Answer::SecretDeleted(Err(failure)), _) => {
                 Some(self.take_failure(failure))
             }
+            (Answer::Named(Err(failure)), _) => Some(self.take_failure(failure)),
             // What was in its way is over.
-            (Answer::StagingCleared(Ok(())) | Answer::SecretDeleted(Ok(())), _) => {
+            (Answer::StagingCleared(Ok(())) | Answer::SecretDeleted(Ok(())) | Answer::Named(Ok(())), _) => {
                 self.recover();
                 None
             }

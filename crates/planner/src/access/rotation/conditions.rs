@@ -12,7 +12,7 @@ use tenure_api::reason::PROGRESSING;
 
 use super::machine::token_of;
 use super::schedule::{NEAR_END, later, record_time};
-use super::{NamespaceSeen, Plan, SecretSeen, Snapshot, StagingSeen, Wanted};
+use super::{AccountsSeen, NamespaceSeen, Plan, SecretSeen, Snapshot, StagingSeen, Wanted};
 
 /// Condition: whether everything that was delivered was seen in use.
 pub const VERIFIED: &str = "Verified";
@@ -70,6 +70,27 @@ impl Finding {
         )
     }
 
+    pub(super) fn missing_account(namespace: &str, account: &str) -> Self {
+        Self::new(
+            About::Progress,
+            "AccountMissing",
+            format!(
+                "there is no ServiceAccount {namespace}/{account} yet, whose imagePullSecrets are to name the Secret: make it"
+            ),
+        )
+    }
+
+    pub(super) fn applied_list((namespace, account): (&str, &str), applier: &str, secret: &str) -> Self {
+        Self::new(
+            About::Failure,
+            "AppliedByAnother",
+            format!(
+                "the imagePullSecrets of ServiceAccount {namespace}/{account} are applied by {applier}, who would take the Secret out of them again: add \
+                 - name: {secret} where that one has them from"
+            ),
+        )
+    }
+
     pub(super) fn too_many_retiring(count: usize) -> Self {
         Self::new(
             About::Failure,
@@ -106,6 +127,13 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
             About::Failure,
             "StagingUnreadable",
             format!("the staging Secret could not be read: {why}"),
+        );
+    }
+    if let AccountsSeen::Unknown(why) = &seen.accounts {
+        say(
+            About::Failure,
+            "AccountsUnreadable",
+            format!("which imagePullSecrets the ServiceAccounts have could not be read: {why}"),
         );
     }
     if let Wanted::HeldBack(why) = &seen.wanted {

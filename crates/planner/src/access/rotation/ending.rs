@@ -31,10 +31,13 @@ impl Machine<'_> {
             (_, SecretSeen::Present(_)) => self.own_secret().is_none(),
             (_, SecretSeen::Unknown(_)) => false,
         };
+        let is_in_namespace = !matches!(self.seen.namespace, NamespaceSeen::Terminating | NamespaceSeen::Gone);
+        let is_named = self.ledger.image_pull_secrets && is_in_namespace && !is_abandoned;
         let is_empty = self.ledger.next.is_none() && self.ledger.current.is_none() && self.ledger.retiring.is_empty();
-        if is_secret_gone && is_empty && self.seen.staging == StagingSeen::Absent {
+        if is_secret_gone && !is_named && is_empty && self.seen.staging == StagingSeen::Absent {
             self.is_over = true;
             self.ledger.secret_uid = None;
+            self.ledger.image_pull_secrets = false;
             self.recover();
             return Next::Wait(later(self.now, schedule::IDLE_LOOK));
         }
@@ -47,6 +50,9 @@ impl Machine<'_> {
             && let Some(secret) = self.own_secret()
         {
             return Some(Next::Do(Step::DeleteSecret(secret.clone())));
+        }
+        if let Some(next) = self.take_out_of_accounts() {
+            return Some(next);
         }
         let staged = self.staged()?;
         if let Some(next) = &self.ledger.next

@@ -178,10 +178,15 @@ impl<'a> Machine<'a> {
             // What can't be seen is not gone.
             return Next::Wait(later(self.now, schedule::LOOK));
         }
-        if let Some(next) = self.ledger.next.clone() {
-            return self.advance(&next);
+        let next = match self.ledger.next.clone() {
+            Some(next) => self.advance(&next),
+            None => self.keep(),
+        };
+        // Accounts are named once nothing else is due: what is in their way holds up no credential.
+        match next {
+            Next::Wait(until) => self.name_in_accounts(until),
+            next => next,
         }
-        self.keep()
     }
 
     /// Takes away what the host has ended by itself. Whether anything was.

@@ -21,6 +21,7 @@ pub mod conditions;
 mod ending;
 mod machine;
 pub mod name;
+mod naming;
 pub mod schedule;
 pub mod sweep;
 
@@ -31,6 +32,7 @@ use tenure_api::access::Period;
 use tenure_api::access::request::CredentialLedger;
 
 use super::host::{Capabilities, CredentialKind, Found, Listed, MintRequest, Minted, Role, Target, Trouble};
+use super::pull_secrets::{AccountChange, AccountsSeen};
 
 /// All that is known of one credential.
 #[derive(Clone, Debug)]
@@ -39,6 +41,8 @@ pub struct Snapshot {
     pub request_uid: String,
     /// Name of the request: by this the Secret is marked.
     pub request_name: String,
+    /// What the Secret is called.
+    pub secret_name: String,
     /// Uid of this cluster's namespace `kube-system`.
     pub cluster_uid: String,
     /// The project or group, as it was approved.
@@ -63,6 +67,8 @@ pub struct Snapshot {
     pub secret: SecretSeen,
     /// The staging Secret, as far as it is about this credential.
     pub staging: StagingSeen,
+    /// The accounts of the namespace that are to have the Secret among their `imagePullSecrets`.
+    pub accounts: AccountsSeen,
     /// The sources of the namespace that use the Secret.
     pub sources: Vec<SourceSeen>,
     /// The last list of the host that is known.
@@ -228,6 +234,8 @@ pub enum Step {
     ProbeDelivered,
     /// Delete the Secret, bound to its uid and version: [`Answer::SecretDeleted`].
     DeleteSecret(SecretFacts),
+    /// Put the Secret among the `imagePullSecrets` of accounts, or take it out, bound to what was seen of each: [`Answer::Named`].
+    ChangeAccounts(Vec<AccountChange>),
     /// Take this credential's value out of the staging Secret: [`Answer::StagingCleared`].
     ClearStaging,
 }
@@ -261,6 +269,8 @@ pub enum Answer {
     Asked,
     /// What came of deleting the Secret.
     SecretDeleted(Result<(), WriteFailure>),
+    /// What came of changing accounts.
+    Named(Result<(), WriteFailure>),
     /// What came of clearing the staging Secret.
     StagingCleared(Result<(), WriteFailure>),
 }

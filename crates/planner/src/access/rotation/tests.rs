@@ -15,7 +15,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     at("2026-06-01T12:00:00Z")
 }
 
@@ -29,7 +29,7 @@ fn secret(fingerprint: &str, marked: bool) -> SecretSeen {
 }
 
 /// One that is in use and verified, with a predecessor that retires in an hour.
-fn snapshot() -> Snapshot {
+pub(super) fn snapshot() -> Snapshot {
     let ledger: CredentialLedger = serde_json::from_value(json!({
         "namespace": "team-a", "generation": 2, "secretUid": "s-1",
         "current": { "generation": 2, "id": 12, "name": "fa/c0ffee00/0badcafe/2/1780300000/b", "fingerprint": "two",
@@ -41,6 +41,7 @@ fn snapshot() -> Snapshot {
     Snapshot {
         request_uid: "0badcafe-0000".to_owned(),
         request_name: "request-1".to_owned(),
+        secret_name: "gitlab-flux-token".to_owned(),
         cluster_uid: "c0ffee00-0000".to_owned(),
         target: Target {
             scope: Scope::Project,
@@ -64,6 +65,7 @@ fn snapshot() -> Snapshot {
         namespace: NamespaceSeen::Present,
         secret: secret("two", true),
         staging: StagingSeen::Absent,
+        accounts: AccountsSeen::NotAsked,
         sources: vec![SourceSeen {
             name: "GitRepository/apps".to_owned(),
             is_suspended: false,

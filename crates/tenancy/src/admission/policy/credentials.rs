@@ -3,9 +3,9 @@
 //! Owns two policies that are a part of every installation, as the one above the controllers is: where an administrator binds that account, RBAC lets
 //! it write all Secrets, Roles and RoleBindings of a namespace, since names that follow from Surfaces can't stand in a ClusterRole. They refuse what is
 //! no credential of Tenure's, what was none before, a Secret that Kubernetes would fill with somebody's token, and more access than `get` of one Secret
-//! for one account beside it.
+//! for one account beside it; and of ServiceAccounts, where it may change those, everything but its own entries among their `imagePullSecrets`.
 
-use tenure_api::access::REQUEST_LABEL;
+use tenure_api::access::{PULL_PREFIX, REQUEST_LABEL};
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, CREDENTIAL_ACCESS, CREDENTIAL_DEPLOY_KEY, CREDENTIAL_LABEL, MANAGED_BY,
     MANAGED_BY_TENURE, SECRET_WRITER,
@@ -64,6 +64,11 @@ pub(super) fn written(platform: &str) -> Policy {
                 resources: vec!["roles", "rolebindings"],
                 operations: vec!["CREATE", "UPDATE", "DELETE"],
             },
+            About {
+                groups: vec![""],
+                resources: vec!["serviceaccounts"],
+                operations: vec!["CREATE", "UPDATE", "DELETE"],
+            },
         ],
         conditions: vec![("by-secret-writer", format!("{USER} == {}", account(platform, SECRET_WRITER)))],
         variables: vec![
@@ -77,7 +82,11 @@ pub(super) fn written(platform: &str) -> Policy {
                 "in kube-* namespaces there are no credentials of Tenure's",
             ),
             refuse(
-                format!("(object == null || {}) && (oldObject == null || {})", marked("object"), marked("oldObject")),
+                format!(
+                    "variables.kind == 'serviceaccounts' || (object == null || {}) && (oldObject == null || {})",
+                    marked("object"),
+                    marked("oldObject")
+                ),
                 "it is not marked as a credential of Tenure's, or was not before",
             ),
             refuse(
@@ -107,8 +116,39 @@ pub(super) fn written(platform: &str) -> Policy {
                 ),
                 "it lets ServiceAccounts beside the Secret read that, one of a key and those of an entry, and nobody else",
             ),
+            refuse(
+                format!("variables.kind != 'serviceaccounts' || request.operation == 'UPDATE' && {}", keeps_account()),
+                "of ServiceAccounts it changes entries among their imagePullSecrets that an annotation says are its, and nothing else",
+            ),
         ],
     }
+}
+
+/// Whether a ServiceAccount is what it was, but for the entries of our own: those that an annotation of ours names, before or after.
+fn keeps_account() -> String {
+    let prefix = quote(PULL_PREFIX);
+    let list = |object: &str| format!("{object}.?imagePullSecrets.orValue([])");
+    let annotations = |object: &str| format!("{object}.metadata.?annotations.orValue({{}})");
+    let is_kept = |from: &str, to: &str| {
+        let (from_images, to_images, from_marks, to_marks) = (list(from), list(to), annotations(from), annotations(to));
+        format!(
+            "{from_images}.all(image, image in {to_images} || {from_marks}.exists(key, key.startsWith({prefix}) && \
+             {from_marks}[key] == image.?name.orValue(''))) && {from_marks}.all(key, key.startsWith({prefix}) || key in {to_marks} && \
+             {to_marks}[key] == {from_marks}[key])"
+        )
+    };
+    let is_same =
+        |path: &str, empty: &str| format!("object.{path}.orValue({empty}) == oldObject.{path}.orValue({empty})");
+    [
+        is_same("?secrets", "[]"),
+        is_same("?automountServiceAccountToken", "true"),
+        is_same("metadata.?labels", "{}"),
+        is_same("metadata.?ownerReferences", "[]"),
+        is_same("metadata.?finalizers", "[]"),
+        is_kept("oldObject", "object"),
+        is_kept("object", "oldObject"),
+    ]
+    .join(" && ")
 }
 
 /// Who asks for its tokens: of ServiceAccounts, the controller's alone. A lane that works in the platform's namespace has the right to ask for any

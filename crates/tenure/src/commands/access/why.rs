@@ -149,18 +149,23 @@ async fn find_lacking(look: &Look, seen: &Seen, request: &FluxAccessRequest, nam
         return Ok(Vec::new());
     };
     let mut lacking = Vec::new();
-    for (verb, group, resource) in WRITES {
+    let spec = &request.spec;
+    let accounts = spec.service_accounts.iter().filter(|_| spec.image_pull_secrets);
+    let patches = accounts.map(|account| ("patch", "", "serviceaccounts", account.as_str()));
+    let writes = WRITES.map(|(verb, group, resource)| (verb, group, resource, ""));
+    for (verb, group, resource, name) in writes.into_iter().chain(patches) {
         let question = Question {
             verb,
             group,
             resource,
             namespace,
-            name: "",
+            name,
         };
         let may = caller::may_account(&look.client, (PLATFORM_NAMESPACE, account), &question).await;
         match may {
             Ok(true) => {}
-            Ok(false) => lacking.push(format!("{verb} {resource}")),
+            Ok(false) if name.is_empty() => lacking.push(format!("{verb} {resource}")),
+            Ok(false) => lacking.push(format!("{verb} {resource}/{name}")),
             Err(failure) => return Err(failure.message),
         }
     }

@@ -3,6 +3,7 @@
 //! At every moment: whatever lives at the host under a name of ours is recorded by its name, by its number at most one isn't; and what a source has fetched with
 //! lives. In the end, once nothing goes wrong any more: one credential lives, it is proven, and nothing is staged.
 
+mod accounts;
 mod host;
 mod model;
 
@@ -47,6 +48,7 @@ fn settle(world: &mut World) {
         assert_eq!(live[0].name, current.name, "{what}");
     }
     assert_eq!(world.sweep(), 0, "{what}");
+    assert_eq!(world.list_images(), ["of-somebody", "gitlab-flux-token"], "{what}");
 }
 
 /// Wanted no more, nothing of it is left.
@@ -71,6 +73,7 @@ fn revoke(world: &mut World) {
         "seed {}",
         world.seed
     );
+    assert_eq!(world.list_images(), ["of-somebody"], "seed {}", world.seed);
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn each_trouble_at_any_step_is_got_over() {
 
 #[test]
 fn what_others_do_to_it_is_repaired() {
-    let deeds: [Deed; 7] = [
+    let deeds: [Deed; 9] = [
         ("the Secret is deleted", |world| world.secret = None),
         ("the value is edited", |world| {
             world.secret.as_mut().unwrap().fingerprint = Some("somebody's".to_owned());
@@ -175,6 +178,12 @@ fn what_others_do_to_it_is_repaired() {
         ("it is revoked in the host's pages", |world| world.revoke_by_hand()),
         ("the host forgets it", |world| world.host.clear()),
         ("the staging Secret is emptied", |world| world.staging = None),
+        ("the account is made anew", |world| {
+            world.account = Some(accounts::make(1 << 40))
+        }),
+        ("an account names it no more", |world| {
+            world.account.as_mut().unwrap()["imagePullSecrets"] = serde_json::json!([{ "name": "of-somebody" }]);
+        }),
         ("the project moves", |world| world.path = "group-1/elsewhere".to_owned()),
     ];
     for (what, deed) in deeds {

@@ -43,6 +43,7 @@ pub(super) struct World {
     pub(super) ledger: CredentialLedger,
     pub(super) secret: Option<SecretFacts>,
     pub(super) staging: Option<StagedFacts>,
+    pub(super) account: Option<serde_json::Value>,
     sources: Vec<Source>,
     answer: Option<Answer>,
     pub(super) listing: Option<Listing>,
@@ -100,6 +101,7 @@ impl World {
             },
             secret: None,
             staging: None,
+            account: Some(super::accounts::make(0)),
             sources,
             answer: None,
             listing: None,
@@ -147,6 +149,7 @@ impl World {
         Snapshot {
             request_uid: "0badcafe-0000".to_owned(),
             request_name: "request-1".to_owned(),
+            secret_name: "gitlab-flux-token".to_owned(),
             cluster_uid: "c0ffee00-0000".to_owned(),
             target: self.target(),
             kind: match self.flavour {
@@ -170,6 +173,7 @@ impl World {
             namespace: NamespaceSeen::Present,
             secret: self.secret.clone().map_or(SecretSeen::Absent, SecretSeen::Present),
             staging: self.staging.clone().map_or(StagingSeen::Absent, StagingSeen::Present),
+            accounts: self.see_accounts(),
             sources: self.sources.iter().map(|source| source.seen.clone()).collect(),
             listing: self.listing.clone(),
             host_ahead: SignedDuration::from_secs(self.host_ahead),
@@ -385,6 +389,11 @@ impl World {
                     self.secret = None;
                 }
                 Answer::SecretDeleted(result)
+            }
+            Step::ChangeAccounts(changes) => {
+                let (has_effect, result) = self.write(harm);
+                let is_as_seen = !has_effect || self.change_account(&changes);
+                Answer::Named(if is_as_seen { result } else { Err(WriteFailure::Changed) })
             }
             Step::ClearStaging => {
                 let (has_effect, result) = self.write(harm);

@@ -1,0 +1,85 @@
+//! Reads and changes the ServiceAccounts that an entry names, for the Secret among their `imagePullSecrets`: as the account that writes credentials, which an
+//! administrator lets get and patch single accounts. Which change it is, the plan says.
+
+use tenure_api::metadata::{PLATFORM_NAMESPACE, TENURE_CONTROLLER};
+use tenure_cluster::{Client, ClusterError};
+use tenure_planner::access::pull_secrets::{AccountChange, AccountsSeen, read_account};
+use tenure_planner::access::rotation::{NamespaceSeen, WriteFailure};
+
+use super::secrets::fail_as;
+use super::steps::Actor;
+
+const SERVICE_ACCOUNT: &str = "ServiceAccount";
+/// What the Role is called that a message proposes.
+const ROLE: &str = "tenure-pull-secrets";
+/// The most accounts that a message names.
+const TOLD: usize = 5;
+
+impl Actor {
+    /// The accounts of the entry in a namespace.
+    pub(super) async fn look_at_accounts(&self, namespace: &str) -> AccountsSeen {
+        if self.desk.find_namespace(namespace) != NamespaceSeen::Present {
+            return AccountsSeen::Seen(Vec::new());
+        }
+        let client = match self.writer().await {
+            Ok(client) => client,
+            Err(why) => return AccountsSeen::Unknown(why),
+        };
+        let mut accounts = Vec::new();
+        for name in &self.request.spec.service_accounts {
+            let found = async {
+                let resource = client.resource("v1", SERVICE_ACCOUNT).await?;
+                client.find(&resource, namespace, name).await
+            };
+            match found.await {
+                Ok(found) => accounts.push(read_account(name, found.as_ref())),
+                Err(error) => return AccountsSeen::Unknown(self.explain_account(&client, namespace, name, &error)),
+            }
+        }
+        AccountsSeen::Seen(accounts)
+    }
+
+    /// Changes accounts. One that can't be changed is in no other's way; of several the first is told.
+    pub(super) async fn change_accounts(&self, namespace: &str, changes: &[AccountChange]) -> Result<(), WriteFailure> {
+        let client = self.writer().await.map_err(WriteFailure::Refused)?;
+        let mut first = Ok(());
+        for change in changes {
+            let changed = async {
+                let resource = client.resource("v1", SERVICE_ACCOUNT).await?;
+                let place = (namespace, change.name.as_str());
+                client
+                    .merge_patch(&resource, place, None, TENURE_CONTROLLER, &change.patch)
+                    .await
+            };
+            if let Err(error) = changed.await {
+                let explained = self.explain_account(&client, namespace, &change.name, &error);
+                first = first.and(Err(fail_as(&error, explained)));
+            }
+        }
+        first
+    }
+
+    /// What failed, and who has to be let do what.
+    fn explain_account(&self, client: &Client, namespace: &str, account: &str, error: &ClusterError) -> String {
+        if !matches!(error, ClusterError::Forbidden { .. }) {
+            return format!("ServiceAccount {namespace}/{account}: {error}");
+        }
+        let all = &self.request.spec.service_accounts;
+        let names: String = all
+            .iter()
+            .take(TOLD)
+            .map(|name| format!(" --resource-name {name}"))
+            .collect();
+        let more = if all.len() > TOLD { " (and the others)" } else { "" };
+        let writer = self
+            .provider
+            .as_ref()
+            .map_or("", |provider| provider.spec.name_writer());
+        format!(
+            "{} may not get and patch ServiceAccount {namespace}/{account}, whose imagePullSecrets are to name the Secret, or a policy forbids it: bind it a Role \
+             there, as in kubectl create role {ROLE} -n {namespace} --verb get,patch --resource serviceaccounts{names}{more} and kubectl create rolebinding {ROLE} \
+             -n {namespace} --role {ROLE} --serviceaccount {PLATFORM_NAMESPACE}:{writer}",
+            client.identity()
+        )
+    }
+}

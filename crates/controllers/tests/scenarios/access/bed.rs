@@ -1,0 +1,326 @@
+//! A host that gives out credentials, with a real git behind it, and a stage whose platform has an AccessProvider for it.
+
+use serde_json::{Value, json};
+use tenure_forge_server::{ForgeServer, Kind, Live, Owner};
+use tenure_planner::access::order::Written;
+use tenure_testkit::{Admin, SOON, eventually};
+
+use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET, let_write};
+use crate::stage::{GIT_REPOSITORY, Stage, condition};
+
+pub(super) const VERSION: &str = "tenure.dev/v1alpha1";
+pub(super) const PROVIDER_KIND: (&str, &str) = (VERSION, "AccessProvider");
+pub(super) const REQUEST: (&str, &str) = (VERSION, "FluxAccessRequest");
+pub(super) const GRANT: (&str, &str) = (VERSION, "FluxAccessGrant");
+pub(super) const PLATFORM: &str = "tenure-system";
+pub(super) const PROJECT: &str = "group-1/app";
+pub(super) const STAGING: &str = "tenure-access-work-staging";
+
+/// A host with a project, and a stage whose platform has an AccessProvider for it.
+pub(super) struct Bed {
+    pub(super) stage: Stage,
+    pub(super) forge: ForgeServer,
+    pub(super) project: u64,
+    pub(super) authoriser: String,
+    _folder: tempfile::TempDir,
+}
+
+/// What is asked of which host.
+pub(super) struct Setup<'a> {
+    pub(super) kind: Kind,
+    /// They are there, and Secrets may be written in them.
+    pub(super) namespaces: &'a [&'a str],
+    pub(super) role: &'a str,
+    /// What the agent's configuration says of the project.
+    pub(super) entries: &'a str,
+    /// What the AccessProvider says besides.
+    pub(super) provider: fn(&ForgeServer) -> Value,
+    /// With what the host is asked, where it isn't a token of the group's owner.
+    pub(super) authoriser: Option<fn(&ForgeServer) -> Value>,
+}
+
+impl Default for Setup<'_> {
+    fn default() -> Self {
+        Self {
+            kind: Kind::Gitlab,
+            namespaces: &[],
+            role: "read_repository",
+            entries: "",
+            provider: |_| json!({}),
+            authoriser: None,
+        }
+    }
+}
+
+impl Bed {
+    /// At GitLab, as [`Setup`] has it where nothing else is said.
+    pub(super) async fn new(namespaces: &[&str], entries: &str) -> Self {
+        let setup = Setup {
+            namespaces,
+            entries,
+            ..Setup::default()
+        };
+        Self::set(setup).await
+    }
+
+    pub(super) async fn set(setup: Setup<'_>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let forge = ForgeServer::start(folder.path(), setup.kind).await.unwrap();
+        let group = forge.add_group("group-1");
+        let project = forge.add_project(PROJECT).await.unwrap();
+        let repository = forge.git().repository(PROJECT).unwrap();
+        repository.commit([("a.yaml", "a: b")], "first").await.unwrap();
+        let owner = forge.add_person("owner");
+        forge.set_level(owner, Owner::Group(group), 50);
+        let authoriser = forge.authorise(owner, &["api"], None);
+        let git = format!("http://{}", forge.git().http_address());
+        let ssh = format!("ssh://{}", forge.git().ssh_address().unwrap());
+        let first = setup.namespaces.first().unwrap();
+        let stage = Stage::set_policed_allowing(first, &[forge.url().to_owned(), git, ssh]).await;
+        for namespace in setup.namespaces {
+            stage.namespace(namespace).await;
+            let_write(&stage.admin, namespace).await;
+        }
+        let configuration = format!(
+            "flux_access:\n  role: {}\n  projects:\n  - {{ id: {PROJECT}, {} }}\n",
+            setup.role, setup.entries
+        );
+        let files = [(".gitlab/agents/prod/config.yaml", &*configuration)];
+        stage.repository(PLATFORM, "agents", &files).await;
+        let bed = Self {
+            stage,
+            forge,
+            project,
+            authoriser,
+            _folder: folder,
+        };
+        bed.provide(&setup).await;
+        bed
+    }
+
+    pub(super) fn admin(&self) -> &Admin {
+        &self.stage.admin
+    }
+
+    /// What an administrator does once.
+    async fn provide(&self, setup: &Setup<'_>) {
+        let kind = match setup.kind {
+            Kind::Gitlab => "gitlab",
+            Kind::Github => "github",
+            Kind::Gitea => "gitea",
+        };
+        let shown = setup.authoriser.map(|make| make(&self.forge));
+        let shown = shown.unwrap_or_else(|| json!({ "token": self.authoriser }));
+        let mut provider = json!({
+            "apiVersion": VERSION, "kind": "AccessProvider", "metadata": { "name": "work", "namespace": PLATFORM },
+            "spec": {
+                "kind": kind, "address": self.forge.url(), "topLevelGroup": "group-1", "namespaces": setup.namespaces,
+                "authoriser": { "serviceAccountName": "gitlab-authoriser", "secretRef": { "name": "gitlab-authoriser" } },
+                "agent": { "name": "prod", "sourceRef": { "kind": "GitRepository", "name": "agents" } },
+            }
+        });
+        for (field, value) in (setup.provider)(&self.forge).as_object().unwrap() {
+            provider["spec"][field] = value.clone();
+        }
+        let rules = json!([
+            { "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["gitlab-authoriser"], "verbs": ["get"] },
+            { "apiGroups": [""], "resources": ["secrets"], "resourceNames": [STAGING], "verbs": ["get", "patch"] },
+        ]);
+        for object in [
+            json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM } }),
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM },
+                "stringData": shown }),
+            json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": STAGING, "namespace": PLATFORM } }),
+            json!({ "apiVersion": ROLE.0, "kind": ROLE.1, "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM }, "rules": rules }),
+            json!({
+                "apiVersion": ROLE_BINDING.0, "kind": ROLE_BINDING.1, "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "gitlab-authoriser" },
+                "subjects": [{ "kind": "ServiceAccount", "name": "gitlab-authoriser", "namespace": PLATFORM }]
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "owners-of-app" },
+                "rules": [
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccesstargets"], "resourceNames": [self.target()], "verbs": ["approve"] },
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccessgrants"], "verbs": ["create", "delete", "get"] },
+                    { "apiGroups": ["tenure.dev"], "resources": ["fluxaccessrequests"], "verbs": ["patch"] },
+                ]
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "owners-of-app" },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "owners-of-app" },
+                "subjects": [{ "kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io" }]
+            }),
+            provider,
+        ] {
+            self.admin().apply(object).await.unwrap();
+        }
+    }
+
+    pub(super) fn target(&self) -> String {
+        format!("work-{}", self.project)
+    }
+
+    /// The one request that there is, once it is as said.
+    pub(super) async fn request(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        // A source is asked to fetch, and fetches, in between.
+        let looked = eventually(3 * SOON, || async {
+            let all = self
+                .admin()
+                .list(REQUEST, PLATFORM)
+                .await
+                .map_err(|error| error.to_string())?;
+            match all.as_slice() {
+                [one] if holds(one) => Ok(one.clone()),
+                _ => Err(format!("{all:#?}")),
+            }
+        });
+        match looked.await {
+            Ok(found) => found,
+            Err(last) => {
+                let provider = self.stage.get(PROVIDER_KIND, (PLATFORM, "work")).await;
+                panic!("no request that {what}: {last}; {provider:#?}")
+            }
+        }
+    }
+
+    pub(super) async fn pending(&self) -> Value {
+        self.request("waits", |request| request["status"]["state"] == "Pending")
+            .await
+    }
+
+    pub(super) async fn delivered(&self) -> Value {
+        self.request("is delivered and in use", |request| {
+            let is_true =
+                |type_: &str| condition(request, type_).is_some_and(|condition| condition["status"] == "True");
+            request["status"]["state"] == "Approved" && is_true("Ready") && is_true("Verified")
+        })
+        .await
+    }
+
+    /// Answers a request as alice, who may.
+    pub(super) async fn answer(&self, request: &Value, decision: &str) {
+        let alice = self.admin().impersonating("alice").unwrap();
+        let grant = grant(request, &self.target(), "alice", decision);
+        eventually(SOON, || alice.create(grant.clone())).await.unwrap();
+    }
+
+    pub(super) fn live(&self) -> Vec<Live> {
+        self.forge.live()
+    }
+
+    pub(super) async fn until_none_lives(&self) {
+        let looked = eventually(SOON, || async {
+            match self.live() {
+                live if live.is_empty() => Ok(()),
+                live => Err(format!("{live:#?}")),
+            }
+        });
+        if let Err(last) = looked.await {
+            let requests = self.admin().list(REQUEST, PLATFORM).await.unwrap();
+            panic!("these live on: {last}; {requests:#?}");
+        }
+    }
+
+    pub(super) async fn secret(&self, namespace: &str) -> Option<Value> {
+        self.stage.get(SECRET, (namespace, "gitlab-flux-token")).await
+    }
+
+    /// A source of the project that uses the Secret.
+    pub(super) async fn source(&self, namespace: &str) {
+        let source = json!({
+            "apiVersion": GIT_REPOSITORY.0, "kind": GIT_REPOSITORY.1, "metadata": { "name": "app", "namespace": namespace },
+            "spec": {
+                "url": self.forge.git().http_url(PROJECT), "ref": { "branch": "main" }, "interval": "1m",
+                "secretRef": { "name": "gitlab-flux-token" }
+            }
+        });
+        self.admin().apply(source).await.unwrap();
+    }
+
+    /// Makes what is recorded of the credential in use older than anything that has to be waited for; never over what was recorded meanwhile.
+    pub(super) async fn age(&self) {
+        let aged = eventually(SOON, || async {
+            let request = self.request("is there", |_| true).await;
+            let mut credentials = request["status"]["credentials"].clone();
+            for ledger in credentials.as_array_mut().unwrap() {
+                for part in ["/current/begunAt", "/next/begunAt"] {
+                    if let Some(time) = ledger.pointer_mut(part) {
+                        *time = json!(earlier(time.as_str().unwrap()));
+                    }
+                }
+                if ledger.pointer("/next/phase") == Some(&json!("Intent")) {
+                    ledger.as_object_mut().unwrap().remove("retryAt");
+                }
+            }
+            let name = request["metadata"]["name"].as_str().unwrap();
+            let version = &request["metadata"]["resourceVersion"];
+            let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } });
+            self.admin().patch_status(REQUEST, (PLATFORM, name), patch).await
+        });
+        aged.await.unwrap();
+    }
+
+    /// Orders new credentials as alice, who may, and waits until that was done. A list of the host's from before the credential was made may say that it was
+    /// revoked, as old as it is said to be: then another one is made first, and she orders again.
+    pub(super) async fn replace(&self, is_leak: bool) -> Value {
+        for _ in 0..3 {
+            self.age().await;
+            let request = self.request("is there", |_| true).await;
+            let name = request["metadata"]["name"].as_str().unwrap();
+            let generation = ledger(&request)["generation"].clone();
+            let order = Written {
+                namespace: None,
+                by: "alice".to_owned(),
+                at: jiff::Timestamp::now(),
+                is_leak,
+                cause: "a laptop was stolen".to_owned(),
+            };
+            let (key, value) = order.write();
+            let patch = json!({ "metadata": { "annotations": { key: value } } });
+            let alice = self.admin().impersonating("alice").unwrap();
+            eventually(SOON, || alice.patch(REQUEST, (PLATFORM, name), patch.clone()))
+                .await
+                .unwrap();
+            let is_open = |request: &Value| order.is_open(&serde_json::from_value(request.clone()).unwrap());
+            let request = self
+                .request("was replaced", |request| {
+                    let is_another = ledger(request)["generation"] != generation && ledger(request)["next"].is_null();
+                    !is_open(request) || is_another
+                })
+                .await;
+            if !is_open(&request) {
+                return request;
+            }
+        }
+        panic!("it was replaced again and again")
+    }
+}
+
+/// An hour before.
+fn earlier(time: &str) -> String {
+    let time: jiff::Timestamp = time.parse().unwrap();
+    let earlier = time.checked_sub(jiff::SignedDuration::from_hours(1)).unwrap();
+    earlier.to_string()
+}
+
+pub(super) fn grant(request: &Value, target: &str, by: &str, decision: &str) -> Value {
+    json!({
+        "apiVersion": VERSION, "kind": "FluxAccessGrant",
+        "metadata": { "name": format!("{by}-{}", decision.to_lowercase()), "namespace": PLATFORM },
+        "spec": {
+            "requestRef": { "name": request["metadata"]["name"], "uid": request["metadata"]["uid"] },
+            "target": target, "specHash": request["spec"]["specHash"], "requestedBy": request["spec"]["requestedBy"],
+            "decision": decision, "approvedBy": by,
+        }
+    })
+}
+
+pub(super) fn ledger(request: &Value) -> &Value {
+    &request["status"]["credentials"][0]
+}
+
+pub(super) fn decode(secret: &Value, key: &str) -> String {
+    use base64::Engine as _;
+    let text = secret["data"][key].as_str().unwrap();
+    String::from_utf8(base64::engine::general_purpose::STANDARD.decode(text).unwrap()).unwrap()
+}

@@ -1,0 +1,219 @@
+//! A registry's credential among the `imagePullSecrets` of the accounts that an entry names, so that containers are fetched with it, too.
+
+use serde_json::{Value, json};
+use tenure_testkit::{SOON, eventually};
+
+use super::bed::{Bed, GRANT, PLATFORM, Setup, ledger};
+use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET};
+use crate::stage::condition;
+
+const SERVICE_ACCOUNT: (&str, &str) = ("v1", "ServiceAccount");
+const NAME: &str = "gitlab-flux-token";
+
+fn account(namespace: &str, name: &str, images: &[&str]) -> Value {
+    let images: Vec<Value> = images.iter().map(|name| json!({ "name": name })).collect();
+    json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": name, "namespace": namespace },
+        "imagePullSecrets": images })
+}
+
+impl Bed {
+    async fn for_images(namespace: &str) -> Self {
+        let namespaces = [namespace];
+        let entries = format!("namespaces: [{namespace}], service_accounts: [runner, later], image_pull_secrets: true");
+        let setup = Setup {
+            namespaces: &namespaces,
+            role: "read_registry",
+            entries: &entries,
+            provider: |_| json!({ "registry": "registry.example.org" }),
+            ..Setup::default()
+        };
+        Self::set(setup).await
+    }
+
+    /// What the message of the condition says.
+    async fn let_name(&self, namespace: &str) {
+        for object in [
+            json!({
+                "apiVersion": ROLE.0, "kind": ROLE.1, "metadata": { "name": "tenure-pull-secrets", "namespace": namespace },
+                "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": ["runner", "later"], "verbs": ["get", "patch"] }]
+            }),
+            json!({
+                "apiVersion": ROLE_BINDING.0, "kind": ROLE_BINDING.1, "metadata": { "name": "tenure-pull-secrets", "namespace": namespace },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenure-pull-secrets" },
+                "subjects": [{ "kind": "ServiceAccount", "name": "tenure-secret-writer", "namespace": PLATFORM }]
+            }),
+        ] {
+            self.admin().apply(object).await.unwrap();
+        }
+        // A server follows roles by a watch.
+        let writer = self.stage.bearing(PLATFORM, "tenure-secret-writer").await;
+        let read = eventually(SOON, || async {
+            match writer.get(SERVICE_ACCOUNT, (namespace, "runner")).await {
+                Err(error) if error.to_string().contains("forbidden") => Err(error.to_string()),
+                _ => Ok(()),
+            }
+        });
+        read.await.unwrap();
+    }
+
+    /// Waits until an account names these, and returns it.
+    async fn names(&self, namespace: &str, name: &str, wanted: &[&str]) -> Value {
+        let is_as_wanted = |account: Option<&Value>| account.is_some_and(|account| names(account) == wanted);
+        let found = self.stage.until(SERVICE_ACCOUNT, (namespace, name), is_as_wanted).await;
+        found.unwrap()
+    }
+
+    /// Has it looked at everything again, as after an hour.
+    async fn look_again(&self, request: &Value) {
+        let name = request["metadata"]["name"].as_str().unwrap();
+        let at = jiff::Timestamp::now().to_string();
+        let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": at } } });
+        self.admin()
+            .patch(super::REQUEST, (PLATFORM, name), patch)
+            .await
+            .unwrap();
+    }
+}
+
+fn names(account: &Value) -> Vec<&str> {
+    let images = account["imagePullSecrets"].as_array().into_iter().flatten();
+    images.map(|image| image["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
+    let bed = Bed::for_images("acc-p").await;
+    bed.stage.namespace("acc-q").await;
+    for namespace in ["acc-p", "acc-q"] {
+        bed.admin().create(account(namespace, "runner", &[])).await.unwrap();
+    }
+    let others = account("acc-p", "bystander", &["of-somebody"]);
+    bed.admin().create(others).await.unwrap();
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+
+    // The Secret is there; that nobody let its writer change accounts is said, with what to do.
+    let request = bed
+        .request("names the missing right", |request| {
+            condition(request, "Ready").is_some_and(|ready| ready["reason"] == "AccountsUnreadable")
+        })
+        .await;
+    let message = condition(&request, "Ready").unwrap()["message"].as_str().unwrap();
+    assert!(
+        message.contains("kubectl create role tenure-pull-secrets -n acc-p --verb get,patch --resource serviceaccounts --resource-name"),
+        "{message}"
+    );
+    bed.stage
+        .until(SECRET, ("acc-p", NAME), |secret| secret.is_some())
+        .await;
+    bed.let_name("acc-p").await;
+    bed.look_again(&request).await;
+    let runner = bed.names("acc-p", "runner", &[NAME]).await;
+    assert_eq!(
+        runner["metadata"]["annotations"][format!(
+            "pull-secrets.access.tenure.dev/{}",
+            request["metadata"]["name"].as_str().unwrap()
+        )],
+        NAME
+    );
+    // Pods that run as it have it from there.
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "app", "namespace": "acc-p" },
+        "spec": { "serviceAccountName": "runner", "containers": [{ "name": "app", "image": "registry.example.org/group-1/app:1" }] }
+    });
+    let pod = eventually(SOON, || bed.admin().create(pod.clone())).await.unwrap();
+    assert_eq!(pod["spec"]["imagePullSecrets"], json!([{ "name": NAME }]));
+
+    // One that comes later is said to be missing, and gets it once it is there, beside what it had.
+    let request = bed
+        .request("misses an account", |request| {
+            condition(request, "Ready").is_some_and(|ready| ready["reason"] == "AccountMissing")
+        })
+        .await;
+    bed.admin()
+        .create(account("acc-p", "later", &["of-somebody"]))
+        .await
+        .unwrap();
+    bed.look_again(&request).await;
+    bed.names("acc-p", "later", &["of-somebody", NAME]).await;
+    let request = bed.delivered().await;
+    assert_eq!(ledger(&request)["imagePullSecrets"], true);
+    // Who takes it out by hand, and who makes the account anew, has it again.
+    let taken = json!({ "imagePullSecrets": null });
+    bed.admin()
+        .patch(SERVICE_ACCOUNT, ("acc-p", "runner"), taken)
+        .await
+        .unwrap();
+    bed.admin().delete(SERVICE_ACCOUNT, ("acc-p", "later")).await.unwrap();
+    bed.admin()
+        .create(account("acc-p", "later", &["of-somebody"]))
+        .await
+        .unwrap();
+    bed.look_again(&request).await;
+    bed.names("acc-p", "runner", &[NAME]).await;
+    bed.names("acc-p", "later", &["of-somebody", NAME]).await;
+    // An account of the same name elsewhere, and another one here, are nobody's to change.
+    for (target, wanted) in [
+        (("acc-q", "runner"), vec![]),
+        (("acc-p", "bystander"), vec!["of-somebody"]),
+    ] {
+        assert_eq!(names(&bed.stage.get(SERVICE_ACCOUNT, target).await.unwrap()), wanted);
+    }
+
+    // What is revoked is taken out, and what others put there stays.
+    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
+    bed.until_none_lives().await;
+    let runner = bed.names("acc-p", "runner", &[]).await;
+    assert!(
+        !runner.to_string().contains("pull-secrets.access.tenure.dev"),
+        "{runner:#?}"
+    );
+    bed.names("acc-p", "later", &["of-somebody"]).await;
+    bed.request("is revoked", |request| {
+        request["status"]["state"] == "Revoked" && request["status"]["credentials"].as_array().is_none_or(Vec::is_empty)
+    })
+    .await;
+    bed.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_pull_secrets_that_somebody_applies_is_left_to_him() {
+    let bed = Bed::for_images("acc-r").await;
+    bed.let_name("acc-r").await;
+    for name in ["runner", "later"] {
+        bed.admin()
+            .apply(account("acc-r", name, &["of-somebody"]))
+            .await
+            .unwrap();
+    }
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    let request = bed
+        .request("names who applies it", |request| {
+            condition(request, "Ready").is_some_and(|ready| ready["reason"] == "AppliedByAnother")
+        })
+        .await;
+    let message = condition(&request, "Ready").unwrap()["message"].as_str().unwrap();
+    assert!(
+        message.contains("ServiceAccount acc-r/runner are applied by"),
+        "{message}"
+    );
+    // Once who applies it names the Secret, all is well.
+    for name in ["runner", "later"] {
+        bed.admin()
+            .apply(account("acc-r", name, &["of-somebody", NAME]))
+            .await
+            .unwrap();
+    }
+    bed.look_again(&request).await;
+    bed.delivered().await;
+    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
+    bed.until_none_lives().await;
+    bed.stage
+        .until(SECRET, ("acc-r", NAME), |secret| secret.is_none())
+        .await;
+    for name in ["runner", "later"] {
+        bed.names("acc-r", name, &["of-somebody", NAME]).await;
+    }
+    bed.stage.end().await;
+}

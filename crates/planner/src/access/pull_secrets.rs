@@ -1,0 +1,320 @@
+//! The delivered Secret among the `imagePullSecrets` of the ServiceAccounts that an entry names, so that the kubelet fetches containers with it, too.
+//!
+//! Owns what is added to which account and taken out again. The list is one field (`listType=atomic`), so a change writes the whole of it, bound to the
+//! version that was seen, with all entries of others as they were. Which entry is ours an annotation on the account says, written with the entry: it goes
+//! with the account, and one that is made anew begins with nothing. Refuses the list of an account that somebody applies: the next application would
+//! take the entry out again, so it is said who has the list.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use tenure_api::ObjectView;
+use tenure_api::access::PULL_PREFIX;
+use tenure_api::text::visible_line;
+
+const IMAGES: &str = "imagePullSecrets";
+
+/// The accounts of a namespace that an entry names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AccountsSeen {
+    /// Nobody asks for their images.
+    #[default]
+    NotAsked,
+    /// They couldn't be read, and why.
+    Unknown(String),
+    /// What they are.
+    Seen(Vec<AccountFacts>),
+}
+
+/// What counts of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountFacts {
+    /// Its name.
+    pub name: String,
+    /// How it is; nothing where there is none.
+    pub state: Option<AccountState>,
+}
+
+/// How an account is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountState {
+    /// Uid.
+    uid: String,
+    /// Version: writes are bound to it.
+    resource_version: String,
+    /// Its list, as it is.
+    images: Vec<Value>,
+    /// Which Secret each request put there.
+    marks: BTreeMap<String, String>,
+    /// Who applies the list, if somebody does.
+    applier: Option<String>,
+}
+
+/// A change of one account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountChange {
+    /// Its name.
+    pub name: String,
+    /// The merge patch.
+    pub patch: Value,
+}
+
+/// What is to be done about an account that is to have the Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// It has it.
+    Done,
+    /// There is no such account.
+    Missing,
+    /// Somebody applies the list without it, who is called so.
+    Applied(String),
+    /// It gets it by this.
+    Change(AccountChange),
+}
+
+/// Reads what counts of an account.
+#[must_use]
+pub fn read_account(name: &str, object: Option<&Value>) -> AccountFacts {
+    let state = object.map(ObjectView::of).filter(|view| !view.is_being_deleted());
+    AccountFacts {
+        name: name.to_owned(),
+        state: state.map(read_state),
+    }
+}
+
+fn read_state(view: ObjectView<'_>) -> AccountState {
+    let annotations = view.find_map("/metadata/annotations").into_iter().flatten();
+    let marks = annotations.filter_map(|(key, value)| {
+        let request = key.strip_prefix(PULL_PREFIX)?;
+        Some((request.to_owned(), value.as_str()?.to_owned()))
+    });
+    let mut managers = view.list_views("/metadata/managedFields");
+    let applier = managers
+        .find(|manager| manager.read_text("/operation") == "Apply" && manager.has("/fieldsV1/f:imagePullSecrets"));
+    AccountState {
+        uid: view.read_text("/metadata/uid").to_owned(),
+        resource_version: view.read_text("/metadata/resourceVersion").to_owned(),
+        images: view.list("/imagePullSecrets").to_vec(),
+        marks: marks.collect(),
+        applier: applier.map(|applier| visible_line(applier.read_text("/manager")).into()),
+    }
+}
+
+fn is_named(image: &Value, secret: &str) -> bool {
+    image.get("name").and_then(Value::as_str) == Some(secret)
+}
+
+/// What is to be done so that an account has a request's Secret.
+#[must_use]
+pub fn name_in(account: &AccountFacts, request: &str, secret: &str) -> Naming {
+    let Some(state) = &account.state else {
+        return Naming::Missing;
+    };
+    let is_there = state.images.iter().any(|image| is_named(image, secret));
+    let is_marked = state.marks.get(request).is_some_and(|marked| marked == secret);
+    // An entry that no request put there is somebody's, who keeps it.
+    let is_of_another = || state.marks.values().any(|marked| marked == secret);
+    match (is_there, &state.applier) {
+        (true, _) if is_marked || !is_of_another() => Naming::Done,
+        (false, Some(applier)) => Naming::Applied(applier.clone()),
+        _ => {
+            let mut images = state.images.clone();
+            if !is_there {
+                images.push(json!({ "name": secret }));
+            }
+            Naming::Change(change(account, state, (request, json!(secret)), images))
+        }
+    }
+}
+
+/// The change that takes a request's Secret out of an account, if it is in there and the request put it there.
+#[must_use]
+pub fn take_out(account: &AccountFacts, request: &str, secret: &str) -> Option<AccountChange> {
+    let state = account.state.as_ref()?;
+    let marked = state.marks.get(request)?;
+    let mut others = state.marks.iter().filter(|(other, _)| *other != request);
+    let is_kept = marked != secret || others.any(|(_, marked)| marked == secret);
+    let mut images = state.images.clone();
+    // Somebody may have written the same name twice: one of them is ours.
+    if let Some(at) = images.iter().rposition(|image| is_named(image, secret))
+        && !is_kept
+    {
+        images.remove(at);
+    }
+    Some(change(account, state, (request, Value::Null), images))
+}
+
+/// The patch, bound to what was seen. A list that stays as it is isn't written: who applies it keeps it alone.
+fn change(
+    account: &AccountFacts,
+    state: &AccountState,
+    (request, mark): (&str, Value),
+    images: Vec<Value>,
+) -> AccountChange {
+    let mut patch = Map::new();
+    patch.insert(
+        "metadata".to_owned(),
+        json!({
+            "uid": state.uid, "resourceVersion": state.resource_version,
+            "annotations": { format!("{PULL_PREFIX}{request}"): mark },
+        }),
+    );
+    if images != state.images {
+        let images = if images.is_empty() {
+            Value::Null
+        } else {
+            Value::Array(images)
+        };
+        patch.insert(IMAGES.to_owned(), images);
+    }
+    AccountChange {
+        name: account.name.clone(),
+        patch: Value::Object(patch),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    const REQUEST: &str = "work-42-1f2e3d4c5b6a";
+    const SECRET: &str = "images";
+
+    fn account(rest: &Value) -> AccountFacts {
+        let mut object = json!({ "metadata": { "name": "runner", "uid": "a-1", "resourceVersion": "7" } });
+        merge(&mut object, rest);
+        read_account("runner", Some(&object))
+    }
+
+    /// A JSON merge patch (RFC 7386).
+    pub(in crate::access) fn merge(object: &mut Value, patch: &Value) {
+        let Value::Object(fields) = patch else {
+            object.clone_from(patch);
+            return;
+        };
+        if !object.is_object() {
+            *object = json!({});
+        }
+        for (field, value) in fields {
+            match value {
+                Value::Null => {
+                    object.as_object_mut().unwrap().remove(field);
+                }
+                value => merge(
+                    object.as_object_mut().unwrap().entry(field).or_insert(Value::Null),
+                    value,
+                ),
+            }
+        }
+    }
+
+    fn names(object: &Value) -> Vec<&str> {
+        let images = object["imagePullSecrets"].as_array().into_iter().flatten();
+        images.map(|image| image["name"].as_str().unwrap()).collect()
+    }
+
+    /// Adds and takes out by turns, as a server would keep it.
+    fn add(object: &mut Value, request: &str) -> Naming {
+        let naming = name_in(&read_account("runner", Some(object)), request, SECRET);
+        if let Naming::Change(change) = &naming {
+            merge(object, &change.patch);
+        }
+        naming
+    }
+
+    fn take(object: &mut Value, request: &str) -> bool {
+        let change = take_out(&read_account("runner", Some(object)), request, SECRET);
+        if let Some(change) = &change {
+            merge(object, &change.patch);
+        }
+        change.is_some()
+    }
+
+    #[test]
+    fn an_account_gets_one_entry_and_loses_that_one_alone() {
+        let mut object = json!({ "metadata": { "uid": "a-1", "resourceVersion": "7" },
+            "imagePullSecrets": [{ "name": "of-somebody" }] });
+        let before = object.clone();
+        assert!(!take(&mut object, REQUEST));
+        let Naming::Change(change) = add(&mut object, REQUEST) else {
+            panic!()
+        };
+        assert_eq!(change.patch["metadata"]["uid"], "a-1");
+        assert_eq!(change.patch["metadata"]["resourceVersion"], "7");
+        assert_eq!(names(&object), ["of-somebody", SECRET]);
+        assert_eq!(add(&mut object, REQUEST), Naming::Done);
+        // Somebody takes it out: it is asked for still.
+        object["imagePullSecrets"] = json!([]);
+        assert!(matches!(add(&mut object, REQUEST), Naming::Change(_)));
+        object["imagePullSecrets"] = json!([{ "name": SECRET }, { "name": "of-somebody" }]);
+        assert!(take(&mut object, REQUEST));
+        assert_eq!(names(&object), ["of-somebody"]);
+        assert!(!take(&mut object, REQUEST));
+        object["metadata"].as_object_mut().unwrap().remove("annotations");
+        assert_eq!(object, before);
+        // Where ours was the only one, nothing is left of the list.
+        object.as_object_mut().unwrap().remove("imagePullSecrets");
+        let _added = add(&mut object, REQUEST);
+        assert!(take(&mut object, REQUEST) && object.get("imagePullSecrets").is_none());
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_stays() {
+        let mut object = json!({ "imagePullSecrets": [{ "name": SECRET }] });
+        assert_eq!(add(&mut object, REQUEST), Naming::Done);
+        assert!(!take(&mut object, REQUEST));
+        // The control: an entry of another request is shared, and goes with the last one.
+        let mut object = json!({});
+        let _first = add(&mut object, "work-42-first");
+        assert!(matches!(add(&mut object, REQUEST), Naming::Change(_)));
+        assert_eq!(names(&object), [SECRET]);
+        assert!(take(&mut object, "work-42-first"));
+        assert_eq!(names(&object), [SECRET]);
+        assert!(take(&mut object, REQUEST) && names(&object).is_empty());
+        // A mark that was made to name another Secret takes nothing out.
+        let mark = format!("{PULL_PREFIX}{REQUEST}");
+        let mut object = json!({ "metadata": { "annotations": { mark.clone(): "of-somebody" } },
+            "imagePullSecrets": [{ "name": "of-somebody" }, { "name": SECRET }] });
+        assert!(take(&mut object, REQUEST));
+        assert_eq!(names(&object), ["of-somebody", SECRET]);
+    }
+
+    #[test]
+    fn a_list_that_somebody_applies_is_left_to_him() {
+        let applied = |operation: &str, field: &str| {
+            account(&json!({ "metadata": { "managedFields": [
+                { "manager": "kustomize-controller", "operation": operation, "fieldsV1": { field: {} } }] } }))
+        };
+        let naming = name_in(&applied("Apply", "f:imagePullSecrets"), REQUEST, SECRET);
+        assert_eq!(naming, Naming::Applied("kustomize-controller".to_owned()));
+        for (operation, field) in [("Update", "f:imagePullSecrets"), ("Apply", "f:secrets")] {
+            let naming = name_in(&applied(operation, field), REQUEST, SECRET);
+            assert!(matches!(naming, Naming::Change(_)), "{operation} {field}");
+        }
+    }
+
+    #[test]
+    fn an_account_that_is_gone_or_made_anew_has_nothing_of_before() {
+        assert_eq!(name_in(&read_account("runner", None), REQUEST, SECRET), Naming::Missing);
+        let going = account(&json!({ "metadata": { "deletionTimestamp": "2026-06-01T12:00:00Z" } }));
+        assert_eq!(name_in(&going, REQUEST, SECRET), Naming::Missing);
+        assert_eq!(take_out(&going, REQUEST, SECRET), None);
+        let anew = account(&json!({ "metadata": { "uid": "a-2" } }));
+        let Naming::Change(change) = name_in(&anew, REQUEST, SECRET) else {
+            panic!()
+        };
+        assert_eq!(change.patch["metadata"]["uid"], "a-2");
+        // And nothing that somebody writes there makes it panic.
+        for rest in [
+            json!({ "imagePullSecrets": "x" }),
+            json!({ "imagePullSecrets": [5, { "name": 5 }, null] }),
+            json!({ "metadata": { "annotations": { PULL_PREFIX: 5 }, "managedFields": [5, {}] } }),
+            json!({ "metadata": null }),
+        ] {
+            assert!(
+                matches!(name_in(&account(&rest), REQUEST, SECRET), Naming::Change(_)),
+                "{rest}"
+            );
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The Secret among the `imagePullSecrets` of accounts: put there once it holds a value, and taken out when that is wanted no more.
+//!
+//! Owns when that is done. It comes after everything that a credential needs, and before anything is added the ledger says that something is: whoever
+//! ends it looks for what there is.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_api::access::request::CredentialPhase;
+
+use super::answer::{CLUSTER_UNREACHABLE, MISSING_RIGHTS};
+use super::conditions::Finding;
+use super::machine::{Machine, Next};
+use super::schedule::{LOOK, later};
+use super::{Answer, Step, Wanted};
+use crate::access::pull_secrets::{AccountFacts, AccountsSeen, Naming, name_in, take_out};
+
+/// How soon it is looked again for an account that isn't there.
+const ACCOUNT_LOOK: Duration = Duration::from_secs(600);
+
+impl Machine<'_> {
+    /// The accounts that were seen.
+    fn accounts(&self) -> &[AccountFacts] {
+        match &self.seen.accounts {
+            AccountsSeen::Seen(accounts) => accounts,
+            AccountsSeen::NotAsked | AccountsSeen::Unknown(_) => &[],
+        }
+    }
+
+    /// Puts the Secret where it is missing; nothing else is due before `until`.
+    pub(super) fn name_in_accounts(&mut self, until: Timestamp) -> Next {
+        let is_spread = |phase: CredentialPhase| phase == CredentialPhase::Distributed;
+        let is_delivered =
+            self.ledger.current.is_some() || self.ledger.next.as_ref().is_some_and(|next| is_spread(next.phase));
+        let accounts = match &self.seen.accounts {
+            AccountsSeen::NotAsked => return Next::Wait(until),
+            AccountsSeen::Unknown(_) => return Next::Wait(until.min(later(self.now, LOOK))),
+            AccountsSeen::Seen(accounts) => accounts,
+        };
+        if self.seen.wanted != Wanted::Delivered || !is_delivered || self.own_secret().is_none() {
+            return Next::Wait(until);
+        }
+        let (mut changes, mut until) = (Vec::new(), until);
+        for account in accounts {
+            match name_in(account, &self.seen.request_name, &self.seen.secret_name) {
+                Naming::Done => {}
+                Naming::Missing => {
+                    self.findings
+                        .push(Finding::missing_account(&self.ledger.namespace, &account.name));
+                    until = until.min(later(self.now, ACCOUNT_LOOK));
+                }
+                Naming::Applied(by) => {
+                    let place = (self.ledger.namespace.as_str(), account.name.as_str());
+                    self.findings
+                        .push(Finding::applied_list(place, &by, &self.seen.secret_name));
+                }
+                Naming::Change(change) => changes.push(change),
+            }
+        }
+        if changes.is_empty() {
+            // What was in the way of a write is over, if there was anything: nothing is to be written.
+            let is_of_cluster = |reason: &str| [MISSING_RIGHTS, CLUSTER_UNREACHABLE].contains(&reason);
+            if self
+                .ledger
+                .trouble
+                .as_ref()
+                .is_some_and(|trouble| is_of_cluster(&trouble.reason))
+            {
+                self.recover();
+            }
+            return Next::Wait(until);
+        }
+        if !self.ledger.image_pull_secrets {
+            self.ledger.image_pull_secrets = true;
+            return Next::Record;
+        }
+        // Somebody takes it out as soon as it is in, or a webhook does: they aren't raced.
+        match &self.seen.answer {
+            Some(Answer::Named(_)) => Next::Wait(later(self.now, LOOK)),
+            _ => Next::Do(Step::ChangeAccounts(changes)),
+        }
+    }
+
+    /// Takes it out of all that have it from us.
+    pub(super) fn take_out_of_accounts(&mut self) -> Option<Next> {
+        let is_read = matches!(self.seen.accounts, AccountsSeen::Seen(_));
+        if !self.ledger.image_pull_secrets || !is_read {
+            return None;
+        }
+        let take = |account| take_out(account, &self.seen.request_name, &self.seen.secret_name);
+        let changes: Vec<_> = self.accounts().iter().filter_map(take).collect();
+        if changes.is_empty() {
+            self.ledger.image_pull_secrets = false;
+            return Some(Next::Record);
+        }
+        let is_changed = matches!(self.seen.answer, Some(Answer::Named(_)));
+        (!is_changed).then_some(Next::Do(Step::ChangeAccounts(changes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::conditions::About;
+    use super::super::tests::{now, snapshot};
+    use super::super::{NamespaceSeen, Plan, SecretSeen, Snapshot, WriteFailure, plan};
+    use super::*;
+    use crate::access::pull_secrets::read_account;
+
+    /// One that is delivered, and asked for the images of these accounts.
+    fn asked(is_noted: bool, accounts: &[(&str, Option<Value>)]) -> Snapshot {
+        let mut seen = snapshot();
+        seen.ledger.retiring.clear();
+        seen.ledger.image_pull_secrets = is_noted;
+        let read = accounts
+            .iter()
+            .map(|(name, object)| read_account(name, object.as_ref()));
+        seen.accounts = AccountsSeen::Seen(read.collect());
+        seen
+    }
+
+    fn without() -> Option<Value> {
+        Some(json!({ "metadata": { "uid": "a-1", "resourceVersion": "7" } }))
+    }
+
+    fn with() -> Option<Value> {
+        Some(
+            json!({ "metadata": { "annotations": { "pull-secrets.access.tenure.dev/request-1": "gitlab-flux-token" } },
+            "imagePullSecrets": [{ "name": "gitlab-flux-token" }] }),
+        )
+    }
+
+    fn changed(planned: &Plan) -> Vec<&str> {
+        match &planned.step {
+            Some(Step::ChangeAccounts(changes)) => changes.iter().map(|change| change.name.as_str()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn that_something_is_added_is_recorded_before_it_is() {
+        let accounts = [("a", without()), ("b", with()), ("c", None)];
+        let planned = plan(&asked(false, &accounts), now());
+        assert_eq!(planned.step, Some(Step::Record));
+        assert!(planned.ledger.image_pull_secrets);
+        let planned = plan(&asked(true, &accounts), now());
+        assert_eq!(changed(&planned), ["a"]);
+        let told: Vec<&str> = planned.findings.iter().map(|finding| finding.reason.as_str()).collect();
+        assert_eq!(told, ["AccountMissing"]);
+        // Who has nothing to add records nothing, and looks again soon for one that is missing.
+        let planned = plan(&asked(false, &accounts[1..]), now());
+        assert!(planned.step.is_none() && planned.again == later(now(), ACCOUNT_LOOK));
+    }
+
+    #[test]
+    fn nothing_is_added_before_the_secret_is_there_or_while_nobody_may() {
+        let accounts = [("a", without())];
+        for spoil in [
+            (|seen| seen.wanted = Wanted::HeldBack("suspended".to_owned())) as fn(&mut Snapshot),
+            |seen| seen.secret = SecretSeen::Absent,
+            |seen| seen.accounts = AccountsSeen::Unknown("forbidden".to_owned()),
+            |seen| seen.accounts = AccountsSeen::NotAsked,
+        ] {
+            let mut seen = asked(true, &accounts);
+            spoil(&mut seen);
+            assert!(changed(&plan(&seen, now())).is_empty());
+        }
+        assert_eq!(changed(&plan(&asked(true, &accounts), now())), ["a"]);
+        // A right that is missing is told, and holds up no credential: what is due is begun.
+        let mut seen = asked(true, &accounts);
+        seen.answer = Some(Answer::Named(Err(WriteFailure::Refused("may not patch".to_owned()))));
+        let planned = plan(&seen, now());
+        assert_eq!(
+            planned.ledger.trouble.as_ref().map(|trouble| trouble.reason.as_str()),
+            Some(MISSING_RIGHTS)
+        );
+        let due = later(now(), Duration::from_secs(90 * 86_400));
+        seen.answer = None;
+        seen.ledger = planned.ledger.clone();
+        assert_eq!(plan(&seen, due).step, Some(Step::Preflight));
+        // Once somebody else has named it, nothing is in the way any more.
+        seen.accounts = AccountsSeen::Seen(vec![read_account("a", with().as_ref())]);
+        let planned = plan(&seen, later(now(), Duration::from_secs(3_600)));
+        assert!(planned.ledger.trouble.is_none() && planned.step == Some(Step::Record));
+    }
+
+    #[test]
+    fn who_takes_the_entry_out_at_once_is_not_raced() {
+        let mut seen = asked(true, &[("a", without())]);
+        seen.answer = Some(Answer::Named(Ok(())));
+        let planned = plan(&seen, now());
+        assert_eq!((planned.step, planned.again), (None, later(now(), LOOK)));
+    }
+
+    #[test]
+    fn it_is_over_once_no_account_names_it_or_the_namespace_goes() {
+        let mut seen = asked(true, &[("a", with()), ("b", without())]);
+        seen.wanted = Wanted::Revoked("the grant was deleted".to_owned());
+        seen.secret = SecretSeen::Absent;
+        (seen.ledger.current, seen.ledger.secret_uid) = (None, None);
+        assert_eq!(changed(&plan(&seen, now())), ["a"]);
+        let over = |seen: &Snapshot| {
+            let planned = plan(seen, now());
+            (planned.is_over, planned.step)
+        };
+        let mut unreadable = seen.clone();
+        unreadable.accounts = AccountsSeen::Unknown("forbidden".to_owned());
+        let planned = plan(&unreadable, now());
+        assert!(!planned.is_over && planned.findings.iter().any(|finding| finding.about == About::Failure));
+        unreadable.namespace = NamespaceSeen::Terminating;
+        unreadable.ledger = plan(&unreadable, now()).ledger;
+        assert_eq!(over(&unreadable), (true, None));
+        seen.accounts = AccountsSeen::Seen(vec![read_account("a", without().as_ref())]);
+        assert_eq!(over(&seen), (false, Some(Step::Record)));
+        seen.ledger = plan(&seen, now()).ledger;
+        assert_eq!(over(&seen), (true, None));
+    }
+}

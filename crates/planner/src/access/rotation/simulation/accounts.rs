@@ -1,0 +1,46 @@
+//! A ServiceAccount of the model, which has an entry of somebody's among its `imagePullSecrets`.
+
+use serde_json::{Value, json};
+
+use super::model::World;
+use crate::access::pull_secrets::{AccountChange, AccountsSeen, read_account, tests::merge};
+
+const NAME: &str = "runner";
+
+/// One that is made anew has nothing of before.
+pub(super) fn make(version: u64) -> Value {
+    json!({ "metadata": { "uid": format!("a-{version}"), "resourceVersion": version.to_string() },
+        "imagePullSecrets": [{ "name": "of-somebody" }] })
+}
+
+impl World {
+    pub(super) fn see_accounts(&self) -> AccountsSeen {
+        AccountsSeen::Seen(vec![read_account(NAME, self.account.as_ref())])
+    }
+
+    /// Changes it, if it is still what it was; whether it was.
+    pub(super) fn change_account(&mut self, changes: &[AccountChange]) -> bool {
+        let [change] = changes else { panic!("{changes:?}") };
+        let Some(account) = self.account.as_mut() else {
+            return false;
+        };
+        let is = |field: &str| change.patch["metadata"][field] == account["metadata"][field];
+        if !is("uid") || !is("resourceVersion") {
+            return false;
+        }
+        self.versions += 1;
+        merge(account, &change.patch);
+        account["metadata"]["resourceVersion"] = json!(self.versions.to_string());
+        true
+    }
+
+    /// Which Secrets it names.
+    pub(super) fn list_images(&self) -> Vec<String> {
+        let images = self
+            .account
+            .iter()
+            .flat_map(|account| account["imagePullSecrets"].as_array());
+        let names = images.flatten().map(|image| image["name"].as_str().unwrap().to_owned());
+        names.collect()
+    }
+}
