@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
+use ring::signature::{KeyPair as _, RsaKeyPair};
 use tenure_git_server::{Access, GitServer, Options, SshOptions};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
@@ -258,9 +259,18 @@ impl ForgeServer {
         }
     }
 
-    /// A GitHub App, and the public key (PKCS#1, DER) of what it signs with.
-    pub fn add_app(&self, id: u64, public_key: Vec<u8>) {
-        self.world().app = Some((id, public_key));
+    /// A GitHub App, and the private key (PKCS#1, PEM) that it signs with, of which the public half is kept.
+    ///
+    /// # Errors
+    /// When it is no such key.
+    pub fn add_app(&self, id: u64, private_key: &str) -> io::Result<()> {
+        use base64::Engine as _;
+        let lines: String = private_key.lines().filter(|line| !line.starts_with('-')).collect();
+        let der = base64::engine::general_purpose::STANDARD.decode(lines);
+        let pair = RsaKeyPair::from_der(&der.map_err(io::Error::other)?);
+        let pair = pair.map_err(|error| io::Error::other(error.to_string()))?;
+        self.world().app = Some((id, pair.public_key().as_ref().to_vec()));
+        Ok(())
     }
 
     /// An installation of the App for all repositories of somebody; its number.

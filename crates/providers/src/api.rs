@@ -130,14 +130,14 @@ pub(crate) fn take_page(progress: &mut Progress, page: impl IntoIterator<Item = 
 }
 
 /// A host's text that is shown and compared: a path, or a URL without a user.
-pub(crate) fn check_found(found: Found) -> Result<Found, Trouble> {
+pub(crate) fn check_found(mut found: Found) -> Result<Found, Trouble> {
+    found.ssh_url = found.ssh_url.map(write_ssh_url);
     let is_plain = |text: &str| {
         !text.is_empty() && text.len() <= 2048 && text.chars().all(|c| !c.is_control() && !c.is_whitespace())
     };
     let is_url = |url: &Option<String>| {
         url.as_deref().is_none_or(|url| {
             let read = Url::parse(url);
-            // ssh's shorter form, `git@host:path`, is no URL, and no secret stands in it.
             is_plain(url) && read.map_or(true, |read| read.password().is_none())
         })
     };
@@ -153,6 +153,15 @@ pub(crate) fn check_found(found: Found) -> Result<Found, Trouble> {
             "it holds a path or a URL that is none".to_owned(),
         ))
     }
+}
+
+/// ssh's shorter form, `git@host:path`, as a URL: hosts answer in it where their port is 22, and sources don't take it.
+fn write_ssh_url(text: String) -> String {
+    let Some((host, path)) = text.split_once(':').filter(|_| !text.contains("://")) else {
+        return text;
+    };
+    // No port stands in that form: what is behind the colon is a path.
+    format!("ssh://{host}/{}", path.trim_start_matches('/'))
 }
 
 /// What became of an order for a token.
@@ -251,6 +260,18 @@ pub(crate) fn check_path(path: &str, parts: std::ops::RangeInclusive<usize>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_shorter_form_of_ssh_is_a_url_for_sources() {
+        for (said, meant) in [
+            ("git@github.com:group-1/app.git", "ssh://git@github.com/group-1/app.git"),
+            ("git@host:/srv/app.git", "ssh://git@host/srv/app.git"),
+            ("ssh://git@host:2222/app.git", "ssh://git@host:2222/app.git"),
+            ("", ""),
+        ] {
+            assert_eq!(write_ssh_url(said.to_owned()), meant);
+        }
+    }
 
     #[test]
     fn times_and_dates_are_read() {

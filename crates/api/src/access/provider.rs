@@ -63,6 +63,11 @@ pub struct AccessProviderSpec {
         regex(pattern = r"^[a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]{1,5})?$")
     )]
     pub registry: Option<String>,
+    /// What opens repositories there: `deploy-token` (GitLab), `installation-token` (a GitHub App), or `deploy-key`, with which they are fetched over ssh. When
+    /// absent, the first of these that the host has. What was made of another kind before stays of that kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["deploy-token", "deploy-key", "installation-token"]))]
+    pub repository_credential: Option<String>,
     /// Host keys in the form of `known_hosts`, where it gives out ssh keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]

@@ -126,6 +126,9 @@ pub struct FluxAccessRequestStatus {
     /// Conditions: Ready, Approved, and what else there is to say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Of which kind its credentials are: `deploy-token`, `deploy-key` or `installation-token`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
     /// The ledger: what was made, in each namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]

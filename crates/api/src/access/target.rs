@@ -48,4 +48,8 @@ pub struct FluxAccessTargetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub http_url: Option<String>,
+    /// The same over ssh, for those whose credentials are keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
+    pub ssh_url: Option<String>,
 }

@@ -32,7 +32,8 @@ use tenure_api::access::{
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
 use tenure_cluster::Client;
-use tenure_planner::access::delivery::{Standing, is_same_repository, list_delivered};
+use tenure_planner::access::choice::opens;
+use tenure_planner::access::delivery::{Standing, list_delivered};
 use tenure_planner::access::request::hash_spec;
 use tenure_planner::access::rotation::NamespaceSeen;
 use tenure_tenancy::access::approval::{Case, Verdict, judge};
@@ -323,14 +324,9 @@ impl AccessBoard for Desk {
         let all = self.caches.of::<FluxAccessRequest>().in_namespace(platform);
         let mut fitting = all.iter().filter(|request| {
             let spec = &request.spec;
-            let target = || self.targets.get("", &name_target(&spec.provider, spec.target.id));
-            let is_address = |target: Arc<FluxAccessTarget>| {
-                let address = target.status.as_ref().and_then(|status| status.http_url.as_deref());
-                address.is_some_and(|address| is_same_repository(address, url))
-            };
-            spec.role == "read_repository"
-                && list_delivered(request).contains(namespace)
-                && target().is_some_and(is_address)
+            let target = self.targets.get("", &name_target(&spec.provider, spec.target.id));
+            let status = target.as_ref().and_then(|target| target.status.as_ref());
+            list_delivered(request).contains(namespace) && status.is_some_and(|status| opens(request, status, url))
         });
         fitting.next().map(|request| request.spec.secret_name.clone())
     }

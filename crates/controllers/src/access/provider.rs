@@ -46,6 +46,13 @@ pub(super) const AGAIN: SignedDuration = SignedDuration::from_mins(1);
 /// The most FluxAccesses that are read for one provider.
 const MOST_OBJECTS: usize = 5_000;
 
+/// Where one clones something, as its host says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Addresses {
+    pub(super) http: Option<String>,
+    pub(super) ssh: Option<String>,
+}
+
 /// One provider's reconciler.
 pub(super) struct ProviderReconciler {
     pub(super) desk: Arc<Desk>,
@@ -53,7 +60,7 @@ pub(super) struct ProviderReconciler {
     pub(super) last: LastRead,
     pub(super) looked_up: BTreeMap<(Scope, String), (LookedUp, Timestamp)>,
     /// Where one clones what was looked up.
-    pub(super) addresses: BTreeMap<(Scope, String), Option<String>>,
+    pub(super) addresses: BTreeMap<(Scope, String), Addresses>,
     /// When each target was listed, and what of it was swept.
     pub(super) listed: HashMap<(Scope, u64), Timestamp>,
     pub(super) authoriser: Option<(Condition, Option<Time>, Timestamp)>,
@@ -147,7 +154,11 @@ impl ProviderReconciler {
             let answer = match actor.ask(&ask, None).await {
                 Ok(answered) => match answered.told {
                     Told::Found(Some(found)) => {
-                        self.addresses.insert((*scope, path.clone()), found.http_url);
+                        let addresses = Addresses {
+                            http: found.http_url,
+                            ssh: found.ssh_url,
+                        };
+                        self.addresses.insert((*scope, path.clone()), addresses);
                         LookedUp::Known(found.target)
                     }
                     _ => LookedUp::Nothing,

@@ -13,6 +13,7 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger};
+use tenure_planner::access::host::CredentialKind;
 use tenure_planner::access::order;
 use tenure_planner::access::pull_secrets::AccountsSeen;
 use tenure_planner::access::rotation::{
@@ -187,10 +188,12 @@ impl RequestReconciler {
     async fn record(
         &mut self,
         request: &FluxAccessRequest,
+        kind: CredentialKind,
         changed: &[(String, Plan)],
         now: Timestamp,
     ) -> Result<(), ClusterError> {
         let mut status = request.status.clone().unwrap_or_default();
+        status.credential = Some(kind.name().to_owned());
         for (namespace, plan) in changed {
             set_ledger(&mut status, namespace, plan);
             record_history(&mut status, namespace, &plan.happened, now);
@@ -399,7 +402,7 @@ impl Reconciler for RequestReconciler {
                 }
             }
             if !records.is_empty() {
-                if let Err(error) = self.record(&request, &records, now).await {
+                if let Err(error) = self.record(&request, actor.kind, &records, now).await {
                     self.forget_answers();
                     return Err(error);
                 }

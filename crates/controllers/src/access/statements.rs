@@ -82,10 +82,11 @@ impl ProviderReconciler {
             let Some(known) = self.desk.targets.get("", &name) else {
                 continue;
             };
-            let address = self.addresses.get(key).cloned().flatten();
+            let addresses = self.addresses.get(key).cloned().unwrap_or_default();
             let status = FluxAccessTargetStatus {
                 path: Some(target.path.clone()),
-                http_url: address,
+                http_url: addresses.http,
+                ssh_url: addresses.ssh,
             };
             if known.status.as_ref() != Some(&status) {
                 let uid = json!({ "uid": known.metadata.uid });

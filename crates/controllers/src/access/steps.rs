@@ -14,7 +14,8 @@ use tenure_api::metadata::{REQUESTED_AT, TENURE_CONTROLLER};
 use tenure_api::reference::LocalObjectReference;
 use tenure_api::{DurationText, GitRepository, ObjectMeta, OciRepository};
 use tenure_cluster::Client;
-use tenure_planner::access::delivery::{Form, choose_kind, order_deadline, read_role};
+use tenure_planner::access::choice::{Choice, choose_kind, find_made};
+use tenure_planner::access::delivery::{Form, order_deadline, read_role};
 use tenure_planner::access::host::{
     Ask, CredentialKind, Found, HostKind, MintRequest, Probed, Role, Scope, Target, Told, Trouble,
 };
@@ -67,8 +68,26 @@ impl Actor {
             host_kind,
             obstacle: None,
         };
-        let is_app = host_kind == HostKind::Github && actor.connect().await.is_ok_and(|connected| connected.is_app);
-        match choose_kind(host_kind, is_app, role) {
+        let made = find_made(&actor.request);
+        // Whatever else is in the way, what lives is ended as what it is.
+        actor.kind = made.unwrap_or(actor.kind);
+        let is_app = match host_kind {
+            HostKind::Github if made.is_none() => actor.connect().await.map(|connected| connected.is_app),
+            _ => Ok(false),
+        };
+        let spec = actor.provider.as_ref().map(|provider| &provider.spec);
+        let chosen = is_app.and_then(|is_app| {
+            choose_kind(Choice {
+                host: host_kind,
+                is_app,
+                role,
+                scope: actor.target().scope,
+                asked: spec.and_then(|spec| spec.repository_credential.as_deref()),
+                made,
+                has_known_hosts: spec.is_some_and(|spec| spec.known_hosts.is_some()),
+            })
+        });
+        match chosen {
             Ok(kind) => actor.kind = kind,
             Err(why) => actor.obstacle = Some(why),
         }

@@ -1,8 +1,10 @@
 //! Access to a host of repositories, from an entry in an agent's configuration to a Secret that clones, and to its end: on a host that gives out deploy tokens
 //! as GitLab does, with a real git behind it.
 
+mod apps;
 mod bed;
 mod images;
+mod keys;
 
 use serde_json::json;
 use tenure_testkit::{Canary, SOON, eventually};

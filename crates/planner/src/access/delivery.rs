@@ -12,7 +12,7 @@ use tenure_api::metadata::{CREDENTIAL_ACCESS, CREDENTIAL_LABEL, MANAGED_BY, MANA
 use tenure_api::{ObjectView, Time};
 use tenure_tenancy::access::approval::Verdict;
 
-use super::host::{CredentialKind, HostKind, Role};
+use super::host::{CredentialKind, Role};
 use super::rotation::Wanted;
 
 /// The type of a Secret that images are pulled with.
@@ -79,22 +79,6 @@ pub fn read_role(spec: &FluxAccessRequestSpec) -> Option<Role> {
     [Role::ReadRepository, Role::ReadRegistry]
         .into_iter()
         .find(|role| super::request::name_role(*role) == spec.role)
-}
-
-/// Which kind of credentials a host makes for a role.
-///
-/// # Errors
-/// Where it makes none, and what to do.
-pub fn choose_kind(host: HostKind, is_app: bool, role: Role) -> Result<CredentialKind, String> {
-    match (host, role) {
-        (HostKind::Gitlab, _) => Ok(CredentialKind::DeployToken),
-        (HostKind::Github, Role::ReadRepository) if is_app => Ok(CredentialKind::InstallationToken),
-        (HostKind::Github | HostKind::Gitea, Role::ReadRepository) => Ok(CredentialKind::DeployKey),
-        (HostKind::Github | HostKind::Gitea, Role::ReadRegistry) => {
-            Err("this host makes no credentials for its registry: ask for read_repository, and write the Secret for the registry by hand".to_owned())
-        }
-        (HostKind::Static, _) => Err("nobody makes credentials at this host: write the Secret by hand".to_owned()),
-    }
 }
 
 fn labels(request: &str) -> Value {
@@ -266,8 +250,8 @@ pub fn list_delivered(request: &FluxAccessRequest) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether two URLs are of one repository that is fetched by HTTP: scheme, host, port and path are the same. One that names a user, or asks a question, is of
-/// none.
+/// Whether two URLs are of one repository: scheme, host, port and path are the same, and over ssh the user. One by HTTP that names a user, or one that asks a
+/// question, is of none.
 #[must_use]
 pub fn is_same_repository(one: &str, other: &str) -> bool {
     read_address(one).is_some_and(|one| Some(one) == read_address(other))
@@ -280,11 +264,15 @@ fn read_address(url: &str) -> Option<(String, String, String)> {
     let default = match scheme.as_str() {
         "http" => ":80",
         "https" => ":443",
+        "ssh" => ":22",
         _ => return None,
     };
-    let is_plain = !authority.is_empty() && !authority.contains('@') && !path.contains(['?', '#', '\\', '%']);
-    let host = authority.to_ascii_lowercase();
-    let host = host.strip_suffix(default).unwrap_or(&host).to_owned();
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let is_user = user.is_empty() || scheme == "ssh" && !user.contains([':', '@']);
+    let is_plain = !host.is_empty() && is_user && !path.contains(['?', '#', '\\', '%']);
+    let host = host.to_ascii_lowercase();
+    let host = host.strip_suffix(default).unwrap_or(&host);
+    let host = format!("{user}@{host}");
     let path = path.trim_end_matches('/');
     let path = path.strip_suffix(".git").unwrap_or(path).to_owned();
     (is_plain && !path.is_empty()).then_some((scheme, host, path))
@@ -406,6 +394,17 @@ mod tests {
         ] {
             assert!(!same(project, other), "{other}");
         }
+        let project = "ssh://git@gitlab.example.org/group-1/app.git";
+        assert!(same(project, "ssh://git@GitLab.example.org:22/group-1/app"));
+        for other in [
+            "ssh://gitlab.example.org/group-1/app",
+            "ssh://git@gitlab.example.org:2222/group-1/app",
+            "ssh://git:x@gitlab.example.org/group-1/app",
+            "ssh://git@evil.example@gitlab.example.org/group-1/app",
+            "https://git@gitlab.example.org/group-1/app",
+        ] {
+            assert!(!same(project, other), "{other}");
+        }
     }
 
     #[test]
@@ -416,6 +415,5 @@ mod tests {
             Form::of(CredentialKind::DeployToken, Role::ReadRegistry).secret_type(),
             DOCKER_CONFIG
         );
-        assert!(choose_kind(HostKind::Gitea, false, Role::ReadRegistry).is_err());
     }
 }

@@ -66,6 +66,27 @@ pub enum CredentialKind {
     InstallationToken,
 }
 
+impl CredentialKind {
+    /// All of them.
+    const ALL: [Self; 3] = [Self::DeployToken, Self::DeployKey, Self::InstallationToken];
+
+    /// As AccessProviders and requests have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DeployToken => "deploy-token",
+            Self::DeployKey => "deploy-key",
+            Self::InstallationToken => "installation-token",
+        }
+    }
+
+    /// The one that is called so.
+    #[must_use]
+    pub fn read(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// What a kind of credential can do at a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
@@ -143,7 +164,7 @@ pub struct Found {
     pub target: Target,
     /// Where one clones it by HTTP, and by ssh. A group has neither.
     pub http_url: Option<String>,
-    /// As `http_url`.
+    /// As `http_url`, and as a URL where the host has ssh's shorter form (`git@host:path`).
     pub ssh_url: Option<String>,
     /// What its images' names begin with, such as `registry.example.org/group-1/project-a`.
     pub registry_prefix: Option<String>,

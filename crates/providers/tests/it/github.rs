@@ -9,15 +9,6 @@ use crate::bed::{Bed, PROJECT, ask, connect, list, mint, order, reach, revoke};
 
 const KEY: &str = include_str!("../../../sources/tests/data/github-app.pem");
 
-/// The public half of the App's key.
-fn public_key() -> Vec<u8> {
-    use base64::Engine as _;
-    let lines: String = KEY.lines().filter(|line| !line.starts_with('-')).collect();
-    let der = base64::engine::general_purpose::STANDARD.decode(lines).unwrap();
-    let pair = ring::signature::RsaKeyPair::from_der(&der).unwrap();
-    ring::signature::KeyPair::public_key(&pair).as_ref().to_vec()
-}
-
 fn app(bed: &Bed, installation: u64) -> RemoteHost {
     let pairs = [
         ("githubAppID", "42".to_owned()),
@@ -46,7 +37,7 @@ fn token_order(bed: &Bed) -> MintRequest {
 #[tokio::test]
 async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
     let bed = Bed::new(HostKind::Github).await;
-    bed.forge.add_app(42, public_key());
+    bed.forge.add_app(42, KEY).unwrap();
     let installation = bed.forge.add_installation("group-1");
     let other = bed.forge.add_project("group-1/other").await.unwrap();
     let host = app(&bed, installation);
@@ -99,7 +90,7 @@ async fn a_persons_token_says_when_it_ends() {
 #[tokio::test]
 async fn an_app_manages_keys_with_one_token_of_its_own() {
     let bed = Bed::new(HostKind::Github).await;
-    bed.forge.add_app(42, public_key());
+    bed.forge.add_app(42, KEY).unwrap();
     let installation = bed.forge.add_installation("group-1");
     let host = app(&bed, installation);
     let (request, _) = order(&bed.target(), CredentialKind::DeployKey, "fa/1");
@@ -122,7 +113,7 @@ async fn an_app_that_is_not_let_in_is_told_so() {
             Trouble::Unauthenticated
         );
     }
-    bed.forge.add_app(42, public_key());
+    bed.forge.add_app(42, KEY).unwrap();
     let trouble = ask(&unknown, Ask::Mint(token_order(&bed))).await.unwrap_err();
     assert!(matches!(trouble, Trouble::Refused { status: 404, .. }), "{trouble}");
     let installation = bed.forge.add_installation("somebody-else");

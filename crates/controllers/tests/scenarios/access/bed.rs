@@ -225,12 +225,24 @@ impl Bed {
         self.stage.get(SECRET, (namespace, "gitlab-flux-token")).await
     }
 
+    /// Has it looked at everything again, as after an hour.
+    pub(super) async fn look_again(&self, request: &Value) {
+        let name = request["metadata"]["name"].as_str().unwrap();
+        let at = jiff::Timestamp::now().to_string();
+        let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": at } } });
+        self.admin().patch(REQUEST, (PLATFORM, name), patch).await.unwrap();
+    }
+
     /// A source of the project that uses the Secret.
     pub(super) async fn source(&self, namespace: &str) {
+        self.source_at(namespace, &self.forge.git().http_url(PROJECT)).await;
+    }
+
+    pub(super) async fn source_at(&self, namespace: &str, url: &str) {
         let source = json!({
             "apiVersion": GIT_REPOSITORY.0, "kind": GIT_REPOSITORY.1, "metadata": { "name": "app", "namespace": namespace },
             "spec": {
-                "url": self.forge.git().http_url(PROJECT), "ref": { "branch": "main" }, "interval": "1m",
+                "url": url, "ref": { "branch": "main" }, "interval": "1m",
                 "secretRef": { "name": "gitlab-flux-token" }
             }
         });

@@ -62,17 +62,6 @@ impl Bed {
         let found = self.stage.until(SERVICE_ACCOUNT, (namespace, name), is_as_wanted).await;
         found.unwrap()
     }
-
-    /// Has it looked at everything again, as after an hour.
-    async fn look_again(&self, request: &Value) {
-        let name = request["metadata"]["name"].as_str().unwrap();
-        let at = jiff::Timestamp::now().to_string();
-        let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": at } } });
-        self.admin()
-            .patch(super::REQUEST, (PLATFORM, name), patch)
-            .await
-            .unwrap();
-    }
 }
 
 fn names(account: &Value) -> Vec<&str> {
