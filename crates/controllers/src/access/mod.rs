@@ -7,6 +7,7 @@
 //! as the one that writes credentials. Refuses to choose, and to keep a value longer than one step takes.
 
 mod accounts;
+mod by_hand;
 mod configuration;
 mod count;
 mod host_questions;

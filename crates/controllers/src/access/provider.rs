@@ -17,6 +17,7 @@ use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER, TENURE_FINALIZER};
 use tenure_api::time::Time;
 use tenure_cluster::{Client, ClusterError, DeleteOptions, Preconditions};
+use tenure_planner::access::by_hand;
 use tenure_planner::access::configuration::{Problem, read_object};
 use tenure_planner::access::delivery::FAREWELL_SECONDS;
 use tenure_planner::access::desk::{Asked, LookedUp, Plan, Snapshot, plan};
@@ -172,6 +173,15 @@ impl ProviderReconciler {
             };
             let until = Timestamp::now().checked_add(wait).unwrap_or(Timestamp::MAX);
             self.looked_up.insert((*scope, path.clone()), (answer, until));
+        }
+    }
+
+    /// Where there is nobody to ask, a path is its own number.
+    fn identify(&mut self, paths: &[(Scope, String)]) {
+        let until = Timestamp::now().checked_add(BELIEVED).unwrap_or(Timestamp::MAX);
+        for (scope, path) in paths {
+            let known = LookedUp::Known(by_hand::identify(*scope, path));
+            self.looked_up.insert((*scope, path.clone()), (known, until));
         }
     }
 
@@ -460,9 +470,16 @@ impl Reconciler for ProviderReconciler {
             },
         );
         // execute
-        if !planned.look_up.is_empty() && read_kind(&provider).is_some_and(|kind| kind != HostKind::Static) {
-            let actor = self.make_actor(&provider).await;
-            self.look_up(&actor, &planned.look_up).await;
+        if !planned.look_up.is_empty()
+            && let Some(kind) = read_kind(&provider)
+        {
+            match kind {
+                HostKind::Static => self.identify(&planned.look_up),
+                _ => {
+                    let actor = self.make_actor(&provider).await;
+                    self.look_up(&actor, &planned.look_up).await;
+                }
+            }
             return Ok(Some(Next::Again));
         }
         self.execute(&planned).await?;

@@ -377,12 +377,18 @@ impl Reconciler for RequestReconciler {
             let actor = Actor::new(&self.desk, Arc::clone(&request)).await;
             let (mut records, mut steps) = (Vec::new(), Vec::new());
             for namespace in due {
-                let Some(snapshot) = self.look(&actor, case, &namespace).await else {
+                let planned = match actor.is_by_hand() {
+                    true => actor.watch(case, &namespace).await,
+                    false => {
+                        let snapshot = self.look(&actor, case, &namespace).await;
+                        snapshot.map(|snapshot| plan(&snapshot, Timestamp::now()))
+                    }
+                };
+                let Some(planned) = planned else {
                     // No controller writes such a period.
                     self.places.entry(namespace).or_default().again = now.checked_add(IDLE).ok();
                     continue;
                 };
-                let planned = plan(&snapshot, Timestamp::now());
                 let place = self.places.entry(namespace.clone()).or_default();
                 match &planned.step {
                     None => {

@@ -3,6 +3,7 @@
 
 mod apps;
 mod bed;
+mod by_hand;
 mod images;
 mod keys;
 

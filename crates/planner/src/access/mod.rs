@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod audit;
+pub mod by_hand;
 pub mod choice;
 pub mod configuration;
 pub mod delivery;

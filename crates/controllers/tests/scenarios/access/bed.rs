@@ -120,7 +120,13 @@ impl Bed {
             }
         });
         for (field, value) in (setup.provider)(&self.forge).as_object().unwrap() {
-            provider["spec"][field] = value.clone();
+            match value {
+                Value::Null => provider["spec"].as_object_mut().unwrap().remove(field),
+                value => provider["spec"]
+                    .as_object_mut()
+                    .unwrap()
+                    .insert(field.clone(), value.clone()),
+            };
         }
         let rules = json!([
             { "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["gitlab-authoriser"], "verbs": ["get"] },

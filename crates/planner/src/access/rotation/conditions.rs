@@ -70,6 +70,18 @@ impl Finding {
         )
     }
 
+    pub(in crate::access) fn held_back(why: &str) -> Self {
+        Self::new(About::Failure, "HeldBack", why)
+    }
+
+    pub(in crate::access) fn unreadable_secret(why: &str) -> Self {
+        Self::new(
+            About::Failure,
+            "SecretUnreadable",
+            format!("the Secret could not be read: {why}"),
+        )
+    }
+
     pub(super) fn missing_account(namespace: &str, account: &str) -> Self {
         Self::new(
             About::Progress,
@@ -269,10 +281,17 @@ pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
         collect(About::Progress),
         collect(About::Unverified),
     );
+    let is_by_hand = !plans.is_empty() && plans.iter().all(|(_, plan)| plan.is_by_hand);
     let mut conditions = Vec::new();
     conditions.push(match (failures.first(), progress.first()) {
         (Some((_, first)), _) => condition(READY, ConditionStatus::False, &first.reason, tell(&failures)),
         (None, Some((_, first))) => condition(READY, ConditionStatus::Unknown, &first.reason, tell(&progress)),
+        (None, None) if is_by_hand => condition(
+            READY,
+            ConditionStatus::True,
+            "WrittenByHand",
+            format!("somebody has written the Secrets of {} namespaces", plans.len()),
+        ),
         (None, None) => condition(
             READY,
             ConditionStatus::True,
@@ -289,7 +308,7 @@ pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
                 .is_none_or(|held| held.verified_at.is_none())
         })
         .count();
-    conditions.push(match (unverified.first(), unproven) {
+    let verified = match (unverified.first(), unproven) {
         (Some((_, first)), _) => condition(VERIFIED, ConditionStatus::Unknown, &first.reason, tell(&unverified)),
         (None, 0) => condition(
             VERIFIED,
@@ -303,7 +322,8 @@ pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
             "NotYet",
             format!("in {count} namespaces it was not seen in use yet"),
         ),
-    });
+    };
+    conditions.extend((!is_by_hand).then_some(verified));
     for (about, type_) in [(About::Expiry, EXPIRING), (About::LivesOn, LIVES_ON)] {
         let found = collect(about);
         if let Some((_, first)) = found.first() {

@@ -76,6 +76,7 @@ impl<'a> Machine<'a> {
             happened: self.happened,
             findings,
             again,
+            is_by_hand: false,
         }
     }
 

@@ -327,6 +327,8 @@ pub struct Plan {
     pub again: Timestamp,
     /// Everything that was wanted gone is gone, or forgotten: the ledger can go, too.
     pub is_over: bool,
+    /// Somebody else writes the Secret: nothing is made, and nobody sees it in use.
+    pub is_by_hand: bool,
 }
 
 /// What to do next.

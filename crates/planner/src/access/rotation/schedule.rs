@@ -32,16 +32,16 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10 * MINUTE);
 /// The least between two credentials that aren't due by time: who deletes the Secret in a loop orders no more than that.
 pub(super) const LEAST_BETWEEN: Duration = Duration::from_secs(10 * MINUTE);
 /// How often it is looked whether sources use a new credential.
-pub(super) const LOOK: Duration = Duration::from_secs(30);
+pub(in crate::access) const LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked at all.
-pub(super) const IDLE_LOOK: Duration = Duration::from_secs(HOUR);
+pub(in crate::access) const IDLE_LOOK: Duration = Duration::from_secs(HOUR);
 /// The first wait after something went wrong, and the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(MINUTE);
 const LONGEST_RETRY: Duration = Duration::from_secs(HOUR);
 /// The longest that a host's word is waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(DAY);
 
-pub(super) fn later(moment: Timestamp, span: Duration) -> Timestamp {
+pub(in crate::access) fn later(moment: Timestamp, span: Duration) -> Timestamp {
     SignedDuration::try_from(span)
         .ok()
         .and_then(|span| moment.checked_add(span).ok())

@@ -1,0 +1,166 @@
+//! Secrets that somebody writes by hand, for a host at which nobody makes credentials: they are asked for and approved as others are, and their age is watched.
+//!
+//! Owns the number of what is asked for, as no host gives one, and what is said of a Secret. Refuses to write or delete one: it is whoever's who wrote it.
+
+use jiff::Timestamp;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tenure_api::access::Period;
+use tenure_api::access::request::CredentialLedger;
+
+use super::audit::Facts;
+use super::host::{Scope, Target};
+use super::request::name_scope;
+use super::rotation::conditions::{Finding, judge_static};
+use super::rotation::schedule::{self, later};
+use super::rotation::{Plan, Wanted};
+
+/// How many bytes of a hash make a number: as many as every reader of JSON keeps exactly.
+const NUMBER_BYTES: usize = 6;
+
+/// The Secret in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WrittenSeen {
+    /// It couldn't be read, and why.
+    Unknown(String),
+    /// There is none.
+    Absent,
+    /// Since when its data are as they are.
+    Since(Timestamp),
+}
+
+/// What is asked for at such a host. Its number follows from its path alone, so another path is another one, and has to be approved anew.
+#[must_use]
+pub fn identify(scope: Scope, path: &str) -> Target {
+    let mut hash = Sha256::new();
+    hash.update(name_scope(scope));
+    hash.update([0]);
+    hash.update(path);
+    let bytes = hash.finalize();
+    let id = bytes
+        .iter()
+        .take(NUMBER_BYTES)
+        .fold(0_u64, |id, byte| id << 8 | u64::from(*byte));
+    Target {
+        scope,
+        // No number is zero.
+        id: id.max(1),
+        path: path.to_owned(),
+    }
+}
+
+/// Reads how old a Secret is; of one that says nothing about that, as old as can be.
+#[must_use]
+pub fn read_age(secret: &Value, now: Timestamp) -> WrittenSeen {
+    let facts = Facts::of_metadata(secret, now);
+    WrittenSeen::Since(facts.written_at.unwrap_or(Timestamp::MIN))
+}
+
+/// What there is to say of the Secret in a namespace.
+#[must_use]
+pub fn plan(namespace: &str, seen: &WrittenSeen, wanted: &Wanted, rotate: Period, now: Timestamp) -> Plan {
+    let idle = later(now, schedule::IDLE_LOOK);
+    let mut plan = Plan {
+        ledger: CredentialLedger {
+            namespace: namespace.to_owned(),
+            ..CredentialLedger::default()
+        },
+        step: None,
+        happened: Vec::new(),
+        findings: Vec::new(),
+        again: idle,
+        is_over: false,
+        is_by_hand: true,
+    };
+    match (wanted, seen) {
+        (Wanted::Revoked(_) | Wanted::Abandoned(_), _) => plan.is_over = true,
+        (Wanted::HeldBack(why), _) => plan.findings.push(Finding::held_back(why)),
+        (Wanted::Delivered, WrittenSeen::Unknown(why)) => {
+            plan.findings.push(Finding::unreadable_secret(why));
+            plan.again = later(now, schedule::LOOK);
+        }
+        (Wanted::Delivered, WrittenSeen::Absent) => {
+            plan.findings.extend(judge_static(None, rotate, now));
+            plan.again = later(now, schedule::LOOK);
+        }
+        (Wanted::Delivered, WrittenSeen::Since(written)) => {
+            plan.findings.extend(judge_static(Some(*written), rotate, now));
+            let due = later(*written, rotate.duration());
+            plan.again = if due > now { idle.min(due) } else { idle };
+        }
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::rotation::conditions::{EXPIRING, VERIFIED, conclude};
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_number_is_of_one_path_and_stays() {
+        let one = identify(Scope::Project, "group-1/app");
+        assert_eq!(one, identify(Scope::Project, "group-1/app"));
+        assert!(one.id > 0 && one.id < 1 << 48);
+        for other in [
+            identify(Scope::Group, "group-1/app"),
+            identify(Scope::Project, "group-1/app2"),
+        ] {
+            assert_ne!(one.id, other.id);
+        }
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_old_or_unreadable_is_told() {
+        let now = at("2026-06-01T12:00:00Z");
+        let rotate: Period = "90d".parse().unwrap();
+        let say = |seen: &WrittenSeen, wanted: &Wanted| {
+            let planned = plan("team-a", seen, wanted, rotate, now);
+            assert!(planned.step.is_none() && planned.again > now);
+            let conditions = conclude(&[("team-a", &planned)], now);
+            // Nobody sees it in use.
+            assert!(conditions.iter().all(|condition| condition.type_ != VERIFIED));
+            let told = conditions
+                .iter()
+                .map(|condition| format!("{} {}", condition.type_, condition.reason));
+            (told.collect::<Vec<_>>().join(", "), planned)
+        };
+        let wanted = &Wanted::Delivered;
+        assert_eq!(say(&WrittenSeen::Absent, wanted).0, "Ready SecretMissing");
+        assert_eq!(
+            say(&WrittenSeen::Unknown("forbidden".to_owned()), wanted).0,
+            "Ready SecretUnreadable"
+        );
+        let young = WrittenSeen::Since(at("2026-03-03T12:30:00Z"));
+        let (told, planned) = say(&young, wanted);
+        assert_eq!(
+            (told.as_str(), planned.again),
+            ("Ready WrittenByHand", at("2026-06-01T12:30:00Z"))
+        );
+        let (told, planned) = say(&WrittenSeen::Since(at("2026-03-01T12:00:00Z")), wanted);
+        assert_eq!(told, format!("Ready WrittenByHand, {EXPIRING} TooOld"));
+        assert!(planned.again == at("2026-06-01T13:00:00Z"));
+        assert_eq!(
+            say(&young, &Wanted::HeldBack("suspended".to_owned())).0,
+            "Ready HeldBack"
+        );
+        assert!(say(&young, &Wanted::Revoked("denied".to_owned())).1.is_over);
+    }
+
+    #[test]
+    fn an_age_is_of_the_data_and_what_says_none_is_old() {
+        let now = at("2026-06-01T12:00:00Z");
+        let secret = json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [
+            { "manager": "kubectl", "operation": "Update", "time": "2026-05-01T00:00:00Z", "fieldsV1": { "f:data": { "f:password": {} } } },
+            { "manager": "somebody", "operation": "Update", "time": "2026-05-31T00:00:00Z", "fieldsV1": { "f:metadata": {} } },
+            { "manager": "liar", "operation": "Update", "time": "2036-05-31T00:00:00Z", "fieldsV1": { "f:data": {} } }] } });
+        assert_eq!(read_age(&secret, now), WrittenSeen::Since(at("2026-05-01T00:00:00Z")));
+        assert_eq!(read_age(&json!({}), now), WrittenSeen::Since(Timestamp::MIN));
+    }
+}
