@@ -7,23 +7,30 @@ use tenure_tenancy::admission::Rule;
 use super::rights::set;
 use super::{Ask, Attack, Names, Stop, Verb, Who};
 
+/// An owner's Kustomization that is all right, but for what is changed of it.
+pub(super) fn kustomization(names: &Names, change: &dyn Fn(&mut Value)) -> Ask {
+    let mut object = json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "attest" },
+        "spec": {
+            "interval": "1h", "prune": true, "path": "./", "serviceAccountName": names.account(),
+            "sourceRef": { "kind": "GitRepository", "name": "none" },
+        },
+    });
+    change(&mut object);
+    let path = format!(
+        "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{}/kustomizations",
+        names.tenant()
+    );
+    Ask::new(Who::Owner, Verb::Create, path, object)
+}
+
 pub(super) fn list(names: &Names) -> Vec<Attack> {
     let (home, other) = (names.tenant(), names.neighbour());
     let make = |group: &str, version: &str, plural: &str, object: Value| {
         let path = format!("/apis/{group}/{version}/namespaces/{home}/{plural}");
         Ask::new(Who::Owner, Verb::Create, path, object)
     };
-    let kustomization = |change: &dyn Fn(&mut Value)| {
-        let mut object = json!({
-            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "attest" },
-            "spec": {
-                "interval": "1h", "prune": true, "path": "./", "serviceAccountName": names.account(),
-                "sourceRef": { "kind": "GitRepository", "name": "none" },
-            },
-        });
-        change(&mut object);
-        make("kustomize.toolkit.fluxcd.io", "v1", "kustomizations", object)
-    };
+    let kustomization = |change: &dyn Fn(&mut Value)| kustomization(names, change);
     let surface = |change: &dyn Fn(&mut Value)| {
         let mut object = json!({
             "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": { "name": "attest" },
@@ -63,6 +70,14 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         make("notification.toolkit.fluxcd.io", "v1beta3", "alerts", object)
     };
     let plain = || kustomization(&|_| ());
+    let source = |field: &str, value: Value| {
+        let mut object = json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": "attest" },
+            "spec": { "interval": "1h", "url": "https://git.attest.invalid/a.git" },
+        });
+        set(&mut object, "/spec", field, value);
+        make("source.toolkit.fluxcd.io", "v1", "gitrepositories", object)
+    };
     let references = Stop::Rule(Rule::FluxReferences);
     vec![
         Attack::new(
@@ -142,5 +157,88 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             surface(&|object| set(object, "/spec", "serviceAccountName", json!("default"))),
             surface(&|_| ()),
         ),
+        // Where a kind's schema has no such field, the server drops it before anybody is asked.
+        Attack::new(
+            "variables-of-a-neighbour",
+            "an owner's Kustomization takes variables from another tenant's Secret",
+            references,
+            kustomization(&|object| {
+                set(
+                    object,
+                    "/spec",
+                    "postBuild",
+                    beside(&json!([{ "kind": "Secret", "name": "x", "namespace": other }])),
+                )
+            }),
+            kustomization(&|object| {
+                set(
+                    object,
+                    "/spec",
+                    "postBuild",
+                    beside(&json!([{ "kind": "Secret", "name": "x" }])),
+                )
+            }),
+        )
+        .seen_by("/spec/postBuild/substituteFrom/0/namespace", json!(other)),
+        Attack::new(
+            "key-of-a-neighbour",
+            "an owner's Kustomization decrypts with another tenant's key",
+            references,
+            kustomization(&|object| {
+                let decryption = json!({ "provider": "sops", "secretRef": { "name": "x", "namespace": other } });
+                set(object, "/spec", "decryption", decryption);
+            }),
+            kustomization(&|object| {
+                set(
+                    object,
+                    "/spec",
+                    "decryption",
+                    json!({ "provider": "sops", "secretRef": { "name": "x" } }),
+                )
+            }),
+        )
+        .seen_by("/spec/decryption/secretRef/namespace", json!(other)),
+        Attack::new(
+            "kubeconfig-of-a-neighbour",
+            "an owner's Kustomization goes to another cluster by another tenant's kubeconfig",
+            references,
+            kustomization(&|object| {
+                set(
+                    object,
+                    "/spec",
+                    "kubeConfig",
+                    json!({ "secretRef": { "name": "x", "namespace": other } }),
+                )
+            }),
+            kustomization(&|object| set(object, "/spec", "kubeConfig", json!({ "secretRef": { "name": "x" } }))),
+        )
+        .seen_by("/spec/kubeConfig/secretRef/namespace", json!(other)),
+        Attack::new(
+            "verification-by-a-neighbour",
+            "an owner's GitRepository is verified by another tenant's keys",
+            references,
+            source(
+                "verify",
+                json!({ "mode": "HEAD", "secretRef": { "name": "x", "namespace": other } }),
+            ),
+            source("verify", json!({ "mode": "HEAD", "secretRef": { "name": "x" } })),
+        )
+        .seen_by("/spec/verify/secretRef/namespace", json!(other)),
+        Attack::new(
+            "inclusion-of-a-neighbour",
+            "an owner's GitRepository includes another tenant's",
+            references,
+            source(
+                "include",
+                json!([{ "repository": { "name": "x", "namespace": other } }]),
+            ),
+            source("include", json!([{ "repository": { "name": "x" } }])),
+        )
+        .seen_by("/spec/include/0/repository/namespace", json!(other)),
     ]
+}
+
+/// What variables come from.
+fn beside(sources: &Value) -> Value {
+    json!({ "substituteFrom": sources })
 }

@@ -9,6 +9,7 @@ mod flux;
 mod html;
 mod namespaces;
 mod objects;
+mod parts;
 pub mod remains;
 mod rights;
 mod scene;
@@ -18,7 +19,7 @@ pub use html::write_html;
 use serde_json::Value;
 use tenure_tenancy::admission::Rule;
 
-pub use self::scene::{Names, list_scene};
+pub use self::scene::{Names, list_props, list_scene};
 pub use self::verdict::{Judged, Outcome, Report, Tried, judge};
 
 /// Who tries something.
@@ -181,6 +182,7 @@ pub fn list_attacks(names: &Names) -> Vec<Attack> {
     attacks.extend(rights::list(names));
     attacks.extend(flux::list(names));
     attacks.extend(objects::list(names));
+    attacks.extend(parts::list(names));
     attacks.extend(namespaces::list_quota(names));
     attacks
 }

@@ -15,8 +15,12 @@ pub(super) const REGISTRY: &str = "registry.attest.invalid";
 pub(super) const HOST: &str = "own.attest.invalid";
 /// The class that it allows.
 pub(super) const CLASS: &str = "attest";
+/// What the names of StorageClasses are like that it allows besides: a form over which engines that go back run for ever.
+pub(super) const CLASSES: &str = "(a+)+b";
 /// The label that owners don't set on their namespaces.
 pub(super) const DENIED: &str = "attest.tenure.dev/denied";
+/// What the Pod and the Deployment are called that attacks change.
+pub(super) const PROP: &str = "attest-prop";
 /// How many namespaces the tenant may have: its home, and so many more.
 pub(super) const ROOM: u32 = 3;
 
@@ -66,6 +70,12 @@ impl Names {
         format!("{}-owner", self.neighbour())
     }
 
+    /// A RuntimeClass that the tenant isn't allowed.
+    #[must_use]
+    pub fn runtime_class(&self) -> String {
+        format!("{}-elsewhere", self.tenant())
+    }
+
     /// The user name of an account.
     #[must_use]
     pub fn user(&self, namespace: &str, name: &str) -> String {
@@ -90,7 +100,8 @@ impl Names {
                     "containerRegistries": { "allowed": [REGISTRY] },
                     "imagePullPolicies": ["Always"],
                     "priorityClasses": { "allowed": [CLASS] },
-                    "storageClasses": { "allowed": [CLASS] },
+                    "runtimeClasses": { "allowed": [CLASS] },
+                    "storageClasses": { "allowed": [CLASS], "allowedRegex": CLASSES },
                     "ingressOptions": { "allowedClasses": { "allowed": [CLASS] }, "allowedHostnames": { "allowed": [HOST] } },
                     "serviceOptions": {
                         "allowedServices": { "nodePort": false, "loadBalancer": false, "externalName": false },
@@ -116,6 +127,42 @@ impl Names {
             "spec": spec,
         })
     }
+}
+
+/// What some attacks are about, path by path: a Pod that is never scheduled, a Deployment without Pods, and a RuntimeClass that the tenant isn't allowed.
+/// Where a cluster can't have one of them, only those attacks can't be tried.
+#[must_use]
+pub fn list_props(names: &Names) -> [(String, Value); 3] {
+    let tenant = names.tenant();
+    let labels = json!({ "app": PROP });
+    let container = json!({ "name": "a", "image": format!("{REGISTRY}/a:1"), "imagePullPolicy": "Always" });
+    let owner = make_owner_reference(&tenant, &names.tenant_uid);
+    [
+        (
+            format!("/api/v1/namespaces/{tenant}/pods"),
+            json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": { "name": PROP },
+                "spec": { "containers": [container], "schedulingGates": [{ "name": "attest.tenure.dev/never" }] },
+            }),
+        ),
+        (
+            format!("/apis/apps/v1/namespaces/{tenant}/deployments"),
+            json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": PROP },
+                "spec": {
+                    "replicas": 0, "selector": { "matchLabels": labels },
+                    "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
+                },
+            }),
+        ),
+        (
+            "/apis/node.k8s.io/v1/runtimeclasses".to_owned(),
+            json!({
+                "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "attest",
+                "metadata": { "name": names.runtime_class(), "ownerReferences": [owner] },
+            }),
+        ),
+    ]
 }
 
 /// What is made once the Tenants are there, path by path: the owners' accounts, and rights that are too wide, so that admission has to stop what RBAC lets
@@ -163,7 +210,10 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
         object(
             "Role",
             home,
-            json!({ "rules": [{ "apiGroups": groups, "resources": ["*"], "verbs": ["create", "update", "patch"] }] }),
+            json!({ "rules": [
+                { "apiGroups": groups, "resources": ["*"], "verbs": ["create", "update", "patch"] },
+                { "apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"] },
+            ] }),
         ),
         object(
             "RoleBinding",

@@ -12,7 +12,7 @@ use tenure_api::Tenant;
 use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
-use tenure_planner::attestation::{Attack, Names, Verb, Who, list_scene, remains};
+use tenure_planner::attestation::{Attack, Names, Verb, Who, list_props, list_scene, remains};
 
 use super::{Cast, ask};
 use crate::failure::Failure;
@@ -23,6 +23,8 @@ const MANAGER: &str = "tenure-attest";
 /// How long is waited for the controllers, and for what was made to be gone: a garbage collector looks for kinds that are new every half a minute.
 const PATIENCE: Duration = Duration::from_secs(60);
 const GOING: Duration = Duration::from_secs(60);
+/// How long is waited for what some attacks are about.
+const SETTING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How many Tenants of earlier attestations are looked at.
 const MOST_REMAINS: u32 = 500;
@@ -88,13 +90,36 @@ impl Scene {
             self.wait_for_tenant(&tenant).await?;
         }
         for (path, object) in list_scene(&names) {
-            let request = http::Request::post(format!("{path}?fieldManager={MANAGER}"))
-                .header("content-type", "application/json")
-                .body(object.to_string().into_bytes())
-                .map_err(|error| Failure::internal(error.to_string()))?;
-            self.client.request::<Value>(request).await?;
+            self.create(&path, &object).await?;
+        }
+        for (path, object) in list_props(&names) {
+            self.create_prop(&path, &object).await;
         }
         Ok(names)
+    }
+
+    async fn create(&self, path: &str, object: &Value) -> Result<(), Failure> {
+        let request = http::Request::post(format!("{path}?fieldManager={MANAGER}"))
+            .header("content-type", "application/json")
+            .body(object.to_string().into_bytes())
+            .map_err(|error| Failure::internal(error.to_string()))?;
+        self.client.request::<Value>(request).await?;
+        Ok(())
+    }
+
+    /// A Pod waits for the account `default` of its namespace, which a controller makes. Where nobody does, what is about that Pod is said to be untried.
+    async fn create_prop(&self, path: &str, object: &Value) {
+        let deadline = Instant::now() + SETTING;
+        while let Err(failure) = self.create(path, object).await {
+            if Instant::now() >= deadline {
+                output::print_note(format!(
+                    "what some attacks are about can't be made: {}",
+                    failure.message
+                ));
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     async fn wait_for_tenant(&self, name: &str) -> Result<(), Failure> {

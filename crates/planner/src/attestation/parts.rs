@@ -1,0 +1,221 @@
+//! Attacks by parts of objects, by what a controller would make of them, and by what is large: `scale`, containers that are added to debug, volumes,
+//! facts that Tenure writes, expressions and sizes.
+
+use serde_json::{Value, json};
+use tenure_tenancy::admission::Rule;
+
+use super::flux::kustomization;
+use super::rights::{config_map, pod, set};
+use super::scene::{CLASS, PROP, REGISTRY};
+use super::{Ask, Attack, Names, Stop, Verb, Who};
+
+/// How large an object is that is nearly as large as an API server takes one: 3 MiB, with what else a request says.
+const LARGE: usize = (3 << 20) - (128 << 10);
+
+pub(super) fn list(names: &Names) -> Vec<Attack> {
+    let mut attacks = list_parts(names);
+    attacks.extend(list_volumes(names));
+    attacks.extend(list_facts(names));
+    attacks.extend(list_large(names));
+    attacks
+}
+
+fn list_parts(names: &Names) -> Vec<Attack> {
+    let (home, other) = (names.tenant(), names.neighbour());
+    let scale = |who: Who, namespace: &str, replicas: u32| {
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{PROP}/scale");
+        Ask::new(who, Verb::Change, path, json!({ "spec": { "replicas": replicas } }))
+    };
+    let debug = |image: &str| {
+        let containers = json!([{ "name": "debug", "image": image, "imagePullPolicy": "Always" }]);
+        let path = format!("/api/v1/namespaces/{home}/pods/{PROP}/ephemeralcontainers");
+        let body = json!({ "spec": { "ephemeralContainers": containers } });
+        Ask::new(Who::Owner, Verb::Change, path, body)
+    };
+    let runs = |change: &dyn Fn(&mut Value)| {
+        let path = format!("/api/v1/namespaces/{home}/pods");
+        Ask::new(Who::Owner, Verb::Create, path, pod("attest", change))
+    };
+    vec![
+        Attack::new(
+            "scale-of-a-neighbour",
+            "an owner scales another tenant's Deployment by the subresource scale",
+            Stop::Rbac,
+            scale(Who::Owner, &other, 1),
+            scale(Who::Owner, &home, 1),
+        ),
+        Attack::new(
+            "foreign-image-to-debug",
+            "an owner adds a container to a Pod that runs, with an image of a registry that the Tenant doesn't allow",
+            Stop::Rule(Rule::ContainerRegistries),
+            debug("elsewhere.attest.invalid/a:1"),
+            debug(&format!("{REGISTRY}/debug:1")),
+        ),
+        Attack::new(
+            "foreign-runtime",
+            "an owner's Pod has a RuntimeClass that the Tenant doesn't allow",
+            Stop::Rule(Rule::RuntimeClasses),
+            runs(&|pod| set(pod, "/spec", "runtimeClassName", json!(names.runtime_class()))),
+            runs(&|_| ()),
+        ),
+    ]
+}
+
+fn list_volumes(names: &Names) -> Vec<Attack> {
+    let path = format!("/api/v1/namespaces/{}/persistentvolumeclaims", names.tenant());
+    let claim = |change: &dyn Fn(&mut Value)| {
+        let mut object = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "attest" },
+            "spec": { "accessModes": ["ReadWriteOnce"], "storageClassName": CLASS, "resources": { "requests": { "storage": "1Gi" } } },
+        });
+        change(&mut object);
+        Ask::new(Who::Owner, Verb::Create, path.clone(), object)
+    };
+    let volumes = Stop::Rule(Rule::PersistentVolumes);
+    vec![
+        Attack::new(
+            "volume-of-another",
+            "an owner's claim names a PersistentVolume that isn't the tenant's",
+            volumes,
+            claim(&|object| set(object, "/spec", "volumeName", json!("attest-of-another"))),
+            claim(&|_| ()),
+        ),
+        Attack::new(
+            "volumes-by-label",
+            "an owner's claim selects PersistentVolumes by a label that another tenant's bear",
+            volumes,
+            claim(&|object| {
+                let selector = json!({ "matchLabels": { "attest.tenure.dev/of": "another" } });
+                set(object, "/spec", "selector", selector);
+            }),
+            claim(&|_| ()),
+        ),
+        // Engines that go back try as many ways as two to the power of its length, and nobody answers in time.
+        Attack::new(
+            "expression-without-end",
+            "an owner's claim has a StorageClass over whose name an expression of the Tenant could run for ever",
+            Stop::Rule(Rule::StorageClasses),
+            claim(&|object| set(object, "/spec", "storageClassName", json!("a".repeat(60)))),
+            claim(&|object| {
+                set(
+                    object,
+                    "/spec",
+                    "storageClassName",
+                    json!(format!("{}b", "a".repeat(59))),
+                )
+            }),
+        ),
+    ]
+}
+
+fn list_facts(names: &Names) -> Vec<Attack> {
+    let (tenant, other) = (names.tenant(), names.neighbour());
+    let membership = Stop::Rule(Rule::NamespaceMembership);
+    let home = format!("/api/v1/namespaces/{tenant}");
+    let annotate = |path: &str, key: &str, value: &str| {
+        let body = json!({ "metadata": { "annotations": { key: value } } });
+        Ask::new(Who::Owner, Verb::Change, path, body)
+    };
+    let harmless = |path: &str| annotate(path, "attest.tenure.dev/note", "harmless");
+    let make = |annotations: Value| {
+        let metadata = json!({
+            "name": format!("{tenant}-dev"), "labels": { "capsule.clastix.io/tenant": tenant }, "annotations": annotations,
+        });
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+        Ask::new(Who::Owner, Verb::Create, "/api/v1/namespaces", object)
+    };
+    let (status, fact) = (format!("{home}/status"), "facts.tenure.dev/tenant");
+    vec![
+        Attack::new(
+            "facts-forged",
+            "an owner writes on his namespace what policies read there",
+            membership,
+            annotate(&home, fact, &other),
+            harmless(&home),
+        ),
+        Attack::new(
+            "facts-forged-by-status",
+            "an owner writes it through the subresource status",
+            membership,
+            annotate(&status, fact, &other),
+            harmless(&status),
+        )
+        .seen_by("/metadata/annotations/facts.tenure.dev~1tenant", json!(other)),
+        Attack::new(
+            "facts-forged-at-creation",
+            "an owner makes a namespace with what policies read there",
+            membership,
+            make(json!({ fact: other })),
+            make(json!({})),
+        ),
+        Attack::new(
+            "accounts-said-to-be-named",
+            "an owner says on his namespace whose tokens Tenure may ask for there",
+            membership,
+            annotate(&home, "tenure.dev/mintable-accounts", "default"),
+            harmless(&home),
+        ),
+    ]
+}
+
+fn list_large(names: &Names) -> Vec<Attack> {
+    let (home, other) = (names.tenant(), names.neighbour());
+    let large = |namespace: Option<&str>| {
+        kustomization(names, &|object| {
+            set(object, "/spec", "patches", json!([{ "patch": "x".repeat(LARGE) }]));
+            if let Some(namespace) = namespace {
+                set(object, "/spec/sourceRef", "namespace", json!(namespace));
+            }
+        })
+    };
+    let own = |who: Who| {
+        let path = format!("/api/v1/namespaces/{home}/configmaps");
+        Ask::new(who, Verb::Create, path, config_map("own"))
+    };
+    let package = |who: Who| {
+        let path = "/apis/cozystack.io/v1alpha1/packages/cozystack.attest";
+        Ask::new(who, Verb::Change, path, json!({ "spec": { "variant": "attest" } }))
+    };
+    let token = |who: Who, namespace: &str, account: &str| {
+        let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        Ask::new(who, Verb::Create, path, token)
+    };
+    vec![
+        Attack::new(
+            "reference-in-what-is-large",
+            "an owner's Kustomization of 3 MiB takes another tenant's source",
+            Stop::Rule(Rule::FluxReferences),
+            large(Some(&other)),
+            large(None),
+        ),
+        Attack::new(
+            "package-edited",
+            "an owner takes the variant of a platform's Package",
+            Stop::Rbac,
+            package(Who::Owner),
+            own(Who::Owner),
+        ),
+        Attack::new(
+            "package-edited-by-account",
+            "the account of a tenant's surfaces takes the variant of a platform's Package",
+            Stop::Rbac,
+            package(Who::Account),
+            own(Who::Account),
+        ),
+        Attack::new(
+            "account-by-a-neighbours-token-request",
+            "an owner asks for a token of the account that another tenant's surfaces act as",
+            Stop::Rbac,
+            token(Who::Owner, &other, &format!("{other}-gitops")),
+            token(Who::Owner, &home, "default"),
+        ),
+        Attack::new(
+            "controllers-by-token-request",
+            "an owner asks for a token of Tenure's controllers",
+            Stop::Rbac,
+            token(Who::Owner, &names.platform, "tenure-controller"),
+            token(Who::Owner, &home, "default"),
+        ),
+    ]
+}
