@@ -366,6 +366,37 @@ fn admission_webhooks_on_a_cluster_that_has_tenants() {
     }
 }
 
+/// Policies come into force, hold while nobody runs, come back, and go, as the page says.
+#[test]
+fn policies_that_hold_while_nobody_of_tenures_runs() {
+    if !has_program("kubectl") || !has_program("curl") {
+        println!("skipped: there is no kubectl or no curl on PATH");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("cluster");
+    let _up = crate::process::Up::start(&data, &["--bare"]);
+    let script = shell_blocks(&read_page("admission-policies.md"))
+        .replace("127.0.0.1:9440", &format!("127.0.0.1:{}", free_port()))
+        .replace("127.0.0.1:9443", &format!("127.0.0.1:{}", free_port()));
+    let said = run_script(folder.path(), &script, |command| {
+        command.env("KUBECONFIG", data.join("kubeconfig"));
+    });
+    for words in [
+        "enforcement.tenure.dev/tenure condition met",
+        "never a tenant's",
+        "no administrator gives that away, either",
+        "configmap/goes-on created",
+        "Tenant orchard is cordoned",
+        "refused while nobody runs",
+        "tenure-cordoned was not there",
+        "Ignore\n",
+        "Namespace tenure-system: deleted",
+    ] {
+        assert!(said.contains(words), "no {words:?} in:\n{said}");
+    }
+}
+
 /// The shell blocks of a page one by one, for a page on which somebody does something elsewhere between them.
 fn split_shell_blocks(page: &str) -> Vec<&str> {
     let blocks = page.split("```sh\n").skip(1);
