@@ -49,18 +49,6 @@ async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
     assert!(!tenants.iter().any(stays), "{tenants:?}");
 }
 
-/// Waits until it is said that what judges is in force.
-async fn wait_until_in_force(cluster: &Cluster) {
-    let enforcement =
-        json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Enforcement", "metadata": {"name": "tenure"}});
-    let is_ready = |found: &Value| {
-        let conditions = found["status"]["conditions"].as_array();
-        let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-        conditions.is_some_and(|conditions| conditions.iter().any(is_ready))
-    };
-    cluster.admin.wait_for(enforcement, is_ready).await;
-}
-
 /// Runs it, and tells what came of each attack, by its name, with what was said.
 fn attest(cluster: &Cluster) -> (Option<i32>, BTreeMap<String, (String, String)>) {
     let output = cluster.run(&["attest", "--yes", "-o", "json"]);
@@ -81,21 +69,11 @@ fn list_unheld(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
     unheld.map(|(name, _)| name.as_str()).collect()
 }
 
-/// A cluster of the test's own, real where that is to be had: what is installed there besides would be found by the tests that come after on a shared one.
-async fn start_own(more: &str, applied: &str) -> Cluster {
-    if let Some(cluster) = Cluster::start_real(&[more]).await {
-        return cluster;
-    }
-    let cluster = Cluster::start_own_installed().await;
-    cluster.check(&["install", "--without-deployment", more], 0, &[applied]);
-    cluster
-}
-
 #[tokio::test]
 async fn where_policies_judge_what_they_can_tell_holds() {
-    let cluster = start_own("--policies", "applied ClusterRole tenure-policies").await;
+    let cluster = Cluster::start_own_with("--policies", "applied ClusterRole tenure-policies").await;
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
-    wait_until_in_force(&cluster).await;
+    cluster.wait_until_in_force().await;
     let (code, outcomes) = attest(&cluster);
     // What an expression can't tell: sums, what another object says, and what a Tenant says that stands on no namespace.
     let untold = [
@@ -114,14 +92,14 @@ async fn where_policies_judge_what_they_can_tell_holds() {
 
 #[tokio::test]
 async fn where_webhooks_judge_everything_holds() {
-    let cluster = start_own("--admission", "applied ClusterRole tenure-admission").await;
+    let cluster = Cluster::start_own_with("--admission", "applied ClusterRole tenure-admission").await;
     let port = free_port();
     let health = free_port();
     let flags = list_webhook_flags(port, health);
     let flags = flags.each_ref().map(String::as_str);
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &flags);
     wait_for_probe(health, "/readyz", 200).await;
-    wait_until_in_force(&cluster).await;
+    cluster.wait_until_in_force().await;
     let (code, outcomes) = attest(&cluster);
     assert_eq!((code, list_unheld(&outcomes)), (Some(0), Vec::new()), "{outcomes:#?}");
 }

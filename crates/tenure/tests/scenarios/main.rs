@@ -19,6 +19,7 @@ mod artifacts;
 mod attest;
 mod audit;
 mod capsule;
+mod check;
 mod install;
 #[cfg(target_os = "linux")]
 mod lane_lines;

@@ -68,6 +68,28 @@ impl Cluster {
         Self::start_or_share(None).await.install().await
     }
 
+    /// A cluster of this test's own with `more` of `tenure install`, which says `applied` of it; real where that is to be had. What is installed there besides
+    /// would be found by the tests that come after on a shared one.
+    pub(crate) async fn start_own_with(more: &str, applied: &str) -> Self {
+        if let Some(cluster) = Self::start_real(&[more]).await {
+            return cluster;
+        }
+        let cluster = Self::start_own_installed().await;
+        cluster.check(&["install", "--without-deployment", more], 0, &[applied]);
+        cluster
+    }
+
+    /// Waits until it is said that what judges is in force.
+    pub(crate) async fn wait_until_in_force(&self) {
+        let enforcement = name_object("tenure.dev/v1alpha1", "Enforcement", "", "tenure");
+        let is_ready = |found: &Value| {
+            let conditions = found["status"]["conditions"].as_array();
+            let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+            conditions.is_some_and(|conditions| conditions.iter().any(is_ready))
+        };
+        self.admin.wait_for(enforcement, is_ready).await;
+    }
+
     /// `tenure up` of this test's own, told this besides: what is written is judged, and the controllers run.
     pub(crate) async fn start_up(flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,120 @@
+//! `tenure check` against a cluster that it doesn't serve: what RBAC, the schema, policies and owners of fields say there, with file and line, and that
+//! nothing is written.
+
+use serde_json::{Value, json};
+use tenure_testkit::{SOON, eventually};
+
+use crate::world::{Cluster, Controllers, describe};
+
+/// A ConfigMap whose value is the last line.
+fn config_map(name: &str, namespace: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\ndata:\n  key: ours\n"
+    )
+}
+
+fn service(name: &str, spec: &str) -> String {
+    format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: check-blue\nspec:\n  {spec}\n")
+}
+
+/// Names and versions of what is in the tenant's namespace.
+async fn list_versions(cluster: &Cluster) -> Vec<String> {
+    let mut found = Vec::new();
+    for (version, kind) in [("v1", "ConfigMap"), ("v1", "Service"), ("v1", "ResourceQuota")] {
+        let object =
+            json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "any", "namespace": "check-blue" } });
+        for object in cluster
+            .admin
+            .api(&object)
+            .list(&Default::default())
+            .await
+            .expect("a list")
+        {
+            let metadata = &object.metadata;
+            found.push(format!("{kind} {:?} {:?}", metadata.name, metadata.resource_version));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn what_a_cluster_would_refuse_is_found_there_and_nothing_is_written() {
+    let cluster = Cluster::start_own_with("--policies", "applied ClusterRole tenure-policies").await;
+    let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
+    cluster.wait_until_in_force().await;
+    let tenant = json!({
+        "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "check-blue" },
+        "spec": {
+            "owners": [{ "kind": "User", "name": "alice" }],
+            "serviceOptions": { "allowedServices": { "nodePort": false } }
+        }
+    });
+    cluster.admin.apply(tenant.clone()).await;
+    let is_ready = |found: &Value| found["status"]["conditions"][0]["status"] == "True";
+    cluster.admin.wait_for(tenant, is_ready).await;
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "clash", "namespace": "check-blue" }, "data": { "key": "theirs" }
+    });
+    cluster.admin.apply(theirs).await;
+
+    let folder = cluster.data("files");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let files = [
+        ("good.yaml", config_map("good", "check-blue")),
+        ("clash.yaml", config_map("clash", "check-blue")),
+        ("foreign.yaml", config_map("foreign", "default")),
+        (
+            "quota.yaml",
+            "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: more, namespace: check-blue}\nspec: {hard: {pods: '9'}}\n".to_owned(),
+        ),
+        ("node.yaml", service("node", "type: NodePort\n  ports: [{port: 80}]")),
+        ("port.yaml", service("port", "ports:\n  - port: 123456")),
+        (
+            "unknown.yaml",
+            "apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: it, namespace: check-blue}\n".to_owned(),
+        ),
+    ];
+    let write = |files: &[(&str, String)]| {
+        for (name, text) in files {
+            std::fs::write(folder.join(name), text).expect("a file");
+        }
+        let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        let list = format!("resources: [{}]\n", names.join(", "));
+        std::fs::write(folder.join("kustomization.yaml"), list).expect("a file");
+    };
+    write(&files);
+    let check = ["check", folder.to_str().expect("a path"), "--tenant", "check-blue"];
+    // What policies read of the tenant comes to its namespace, and to the API server, a moment after it.
+    let judged = eventually(SOON, || async {
+        let said = describe(&cluster.run(&check));
+        if said.contains("(service-options)") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    });
+    judged.await.expect("what the Tenant says is judged");
+    let before = list_versions(&cluster).await;
+    let account = "system:serviceaccount:check-blue:check-blue-gitops";
+    let quota = format!("{account} may not patch and create resourcequotas in namespace check-blue");
+    let words = [
+        "clash.yaml:7: warning: ownership: ConfigMap/check-blue/clash: .data.key: conflict with",
+        "foreign.yaml:1: error: admission: ConfigMap/default/foreign: ",
+        "quota.yaml:1: error: rbac: ResourceQuota/check-blue/more: ",
+        &quota,
+        "node.yaml:1: error: admission: Service/check-blue/node: ",
+        "(service-options)",
+        "port.yaml:8: error: schema: Service/check-blue/port: spec.ports[0].port: ",
+        "unknown.yaml:1: error: schema: Nothing/check-blue/it: ",
+        "7 objects checked as ",
+    ];
+    let said = cluster.check(&check, 1, &words);
+    assert!(
+        !said.contains("ConfigMap/check-blue/good"),
+        "what is good isn't told: {said}"
+    );
+    // And the other way round.
+    write(&files[..1]);
+    cluster.check(&check, 0, &["0 errors, 0 warnings, 0 notes"]);
+    assert_eq!(list_versions(&cluster).await, before, "a check writes nothing");
+}
