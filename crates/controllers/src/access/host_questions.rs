@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use tenure_api::access::{AccessProvider, FluxAccessRequest, FluxAccessRequestSpec};
 use tenure_api::condition::{Condition, ConditionStatus};
 use tenure_api::time::Time;
+use tenure_planner::access::delivery::is_ordering;
 use tenure_planner::access::host::{Ask, Scope, Told, Trouble};
 use tenure_planner::access::rotation::Listing;
 use tenure_planner::access::rotation::sweep::{self, list_recorded};
@@ -41,6 +42,11 @@ impl ProviderReconciler {
                 || !is_old(self.listed.get(&key))
                 || !actor.capabilities().listed
                 || actor.obstacle.is_some()
+                || requests.iter().any(|(other, _)| {
+                    other.spec.provider == request.spec.provider
+                        && other.spec.target == request.spec.target
+                        && is_ordering(other, now)
+                })
             {
                 continue;
             }

@@ -113,7 +113,7 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leaked_credential_goes_once_its_successor_is_in_use() {
-    let bed = Bed::new(&["acc-b"], "namespaces: [acc-b]").await;
+    let mut bed = Bed::new(&["acc-b"], "namespaces: [acc-b]").await;
     bed.source("acc-b").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
@@ -137,7 +137,7 @@ async fn a_leaked_credential_goes_once_its_successor_is_in_use() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credential_that_did_not_leak_lives_on_for_a_while_beside_its_successor() {
-    let bed = Bed::new(&["acc-i"], "namespaces: [acc-i]").await;
+    let mut bed = Bed::new(&["acc-i"], "namespaces: [acc-i]").await;
     bed.source("acc-i").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::access::request::{CredentialLedger, CredentialPhase, NextCredential};
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, REQUEST_LABEL};
@@ -14,6 +15,7 @@ use tenure_tenancy::access::approval::Verdict;
 
 use super::host::{CredentialKind, Role};
 use super::rotation::Wanted;
+use super::rotation::schedule::SETTLE;
 
 /// The type of a Secret that images are pulled with.
 pub const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
@@ -207,14 +209,14 @@ pub fn decide_wanted(case: Case<'_>, namespace: &str) -> Wanted {
 
 /// By when an order to the host has to be given up: before anybody looks for what it made.
 #[must_use]
-pub fn order_deadline(next: &NextCredential) -> jiff::Timestamp {
-    let patience = super::rotation::schedule::SETTLE.as_secs().saturating_sub(10);
+pub fn order_deadline(next: &NextCredential) -> Timestamp {
+    let patience = SETTLE.as_secs().saturating_sub(10);
     let seconds = next
         .begun_at
         .0
         .as_second()
         .saturating_add(i64::try_from(patience).unwrap_or(i64::MAX));
-    jiff::Timestamp::from_second(seconds).unwrap_or(next.begun_at.0)
+    Timestamp::from_second(seconds).unwrap_or(next.begun_at.0)
 }
 
 /// The ledger of a namespace; an empty one where nothing was made yet.
@@ -248,6 +250,17 @@ pub fn list_delivered(request: &FluxAccessRequest) -> BTreeSet<String> {
         .filter(is_there)
         .map(|ledger| ledger.namespace.clone())
         .collect()
+}
+
+/// Whether an order of a request may be on its way to the host: a list that is taken meanwhile may lack what it makes.
+#[must_use]
+pub fn is_ordering(request: &FluxAccessRequest, now: Timestamp) -> bool {
+    let ledgers = request.status.iter().flat_map(|status| &status.credentials);
+    let mut begun = ledgers.filter_map(|ledger| ledger.next.as_ref());
+    begun.any(|next| {
+        let settled = next.begun_at.0.checked_add(SETTLE).unwrap_or(Timestamp::MAX);
+        next.phase == CredentialPhase::Intent && now < settled
+    })
 }
 
 /// Whether two URLs are of one repository: scheme, host, port and path are the same, and over ssh the user. One by HTTP that names a user, or one that asks a
@@ -300,6 +313,27 @@ mod tests {
             ..FluxAccessRequestSpec::default()
         };
         FluxAccessRequest::new("work-42-a", spec)
+    }
+
+    #[test]
+    fn an_order_is_on_its_way_until_its_answer_is_recorded_or_it_is_given_up() {
+        let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
+        let ordering = |phase: &str, begun: &str| {
+            let mut request = FluxAccessRequest::new("work-42-a", FluxAccessRequestSpec::default());
+            let next = json!({ "phase": phase, "generation": 1, "nonce": "n", "name": "fa/1", "cause": "First", "begunAt": begun });
+            request.status = serde_json::from_value(
+                json!({ "credentials": [{ "namespace": "a" }, { "namespace": "b", "next": next }] }),
+            )
+            .unwrap();
+            is_ordering(&request, now)
+        };
+        assert!(ordering("Intent", "2026-06-01T11:59:30Z"));
+        assert!(!ordering("Intent", "2026-06-01T11:59:00Z"));
+        assert!(!ordering("Staged", "2026-06-01T11:59:30Z"));
+        assert!(!is_ordering(
+            &FluxAccessRequest::new("work-42-a", FluxAccessRequestSpec::default()),
+            now
+        ));
     }
 
     #[test]

@@ -279,8 +279,8 @@ impl Bed {
     }
 
     /// Orders new credentials as alice, who may, and waits until that was done. A list of the host's from before the credential was made may say that it was
-    /// revoked, as old as it is said to be: then another one is made first, and she orders again.
-    pub(super) async fn replace(&self, is_leak: bool) -> Value {
+    /// revoked, as old as it is said to be: then another one is made first, and she orders again when nobody has that list any more.
+    pub(super) async fn replace(&mut self, is_leak: bool) -> Value {
         for _ in 0..3 {
             self.age().await;
             let request = self.request("is there", |_| true).await;
@@ -309,6 +309,7 @@ impl Bed {
             if !is_open(&request) {
                 return request;
             }
+            self.stage.restart().await;
         }
         panic!("it was replaced again and again")
     }

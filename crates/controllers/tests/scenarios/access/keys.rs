@@ -65,7 +65,7 @@ async fn tell_story(kind: Kind, namespace: &str) {
         provider: with_keys,
         ..Setup::default()
     };
-    let bed = Bed::set(setup).await;
+    let mut bed = Bed::set(setup).await;
     let mut canary = Canary::plant(bed.admin(), &[]).await.unwrap();
     canary.listen_for(PLATFORM, &bed.authoriser);
     let source = json!({
