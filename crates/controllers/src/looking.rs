@@ -48,6 +48,8 @@ struct Taken {
     /// Whether the attempt has asked for room, with success or without.
     asked: bool,
     held: Option<Held>,
+    /// What it took before it began, for what comes later, too.
+    first: u64,
     /// Of what is there, as the present round sees it.
     live: u64,
     /// Of the answers to dry-runs and writes, which stay until the attempt ends.
@@ -85,6 +87,7 @@ impl LookingRoom {
         let bytes = self.taken().needed.max(LEAST).min(room.lane).min(room.all);
         let held = self.budget.acquire(lane, bytes, deadline).await.ok();
         let mut taken = self.taken();
+        taken.first = held.as_ref().map_or(0, Held::bytes);
         (taken.asked, taken.held) = (true, held);
         taken.needed = 0;
     }
@@ -164,8 +167,11 @@ impl LookingRoom {
     }
 
     /// Waits for room for so much besides what there is, where all that there is is a share, and more of it may come: what follows can't wait. Without it,
-    /// what is looked at is refused.
+    /// what is looked at is refused. Where the whole is here there is nothing to wait for, and nothing is taken before it is needed.
     pub(crate) async fn prepare(&self, bytes: u64) {
+        if !self.budget.is_part() {
+            return;
+        }
         let room = self.budget.room();
         let take = || {
             let mut taken = self.taken();
@@ -174,6 +180,16 @@ impl LookingRoom {
             taken.held.as_mut().map_or(Ok(()), |held| grow(held, all, &room))
         };
         let _refused_then = self.budget.take_patiently(take).await;
+    }
+
+    /// What was prepared for is there: gives back what that doesn't take, as others may need it, but for what was taken before the attempt began.
+    pub(crate) fn settle(&self) {
+        let mut taken = self.taken();
+        let all = taken.live.saturating_add(taken.answers);
+        let kept = all.checked_next_multiple_of(STEP).unwrap_or(all).max(taken.first);
+        if let Some(held) = &mut taken.held {
+            held.shrink_to(kept);
+        }
     }
 
     /// An answer, if there is room for the object in it, or comes to be.
@@ -237,6 +253,26 @@ mod tests {
         let room = LookingRoom::new(budget.clone());
         room.take("team", Instant::now()).await;
         room
+    }
+
+    /// The lane of a process prepares room by an estimate, and keeps what it takes in the end; where the whole is in this process, nothing is prepared.
+    #[tokio::test]
+    async fn what_was_prepared_for_more_than_is_there_is_given_back() {
+        let part = budget(8 << 20, 16 << 20);
+        part.follow_share(false);
+        part.add_share(8 << 20);
+        let room = LookingRoom::new(part.clone());
+        room.take("one", Instant::now()).await;
+        room.prepare(4 << 20).await;
+        assert!(part.held() >= 4 << 20);
+        assert!(room.admit_live(object(300_000)).object().is_some());
+        room.settle();
+        assert!((300_000..1 << 20).contains(&part.held()), "{}", part.held());
+        let whole = budget(8 << 20, 16 << 20);
+        let room = LookingRoom::new(whole.clone());
+        room.take("one", Instant::now()).await;
+        room.prepare(4 << 20).await;
+        assert_eq!(whole.held(), LEAST);
     }
 
     #[tokio::test]

@@ -160,6 +160,7 @@ impl KustomizationReconciler {
         self.looking.prepare(look::estimate_parsed_bytes(&self.looked)).await;
         let read = || look::read_looked(&self.looked, before, &self.looking);
         let live = turns.run(look::count_bytes(&self.looked), read).await;
+        self.looking.settle();
         self.labelled = owners::list_labelled(&self.key, &live);
         let cluster = self.cluster.as_ref().map(|cluster| cluster.cluster.as_str());
         let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled, cluster).await;

@@ -136,6 +136,11 @@ impl ByteBudget {
         state.is_halved = has_many;
     }
 
+    /// Whether a share is all that there is: whoever has the whole is in another process.
+    pub fn is_part(&self) -> bool {
+        self.shared.lock().share.is_some()
+    }
+
     /// So much more may be held.
     pub fn add_share(&self, bytes: u64) {
         let mut state = self.shared.lock();
