@@ -60,12 +60,6 @@ impl Growing {
         Self { held, used: 0 }
     }
 
-    /// Of which so many are used already.
-    pub(crate) fn partly_used(held: Held, used: u64) -> Self {
-        let used = used.min(held.bytes());
-        Self { held, used }
-    }
-
     /// Of which all are used already.
     pub(crate) fn used(held: Held) -> Self {
         let used = held.bytes();

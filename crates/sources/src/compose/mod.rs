@@ -140,11 +140,8 @@ async fn compose_in_turn(
     account: &Account,
     deadline: Instant,
 ) -> Result<Fetched, ComposeError> {
-    // As much again as the buffers, for what is noted of files: what is more is taken as it is needed, and that is never waited for. In the
-    // process of a lane it comes from the hub, after a moment.
-    let wanted = 2 * BUFFER_BYTES;
-    let held = account.memory.acquire(&account.lane, wanted, deadline).await?;
-    let mut memory = Growing::partly_used(held, BUFFER_BYTES);
+    let Account { lane, memory, .. } = account;
+    let mut memory = Growing::used(memory.acquire(lane, BUFFER_BYTES, deadline).await?);
     let turn = account.unpacking.acquire(&account.lane, 1, deadline).await?;
     let (request, limits, store, account) = (request.clone(), *limits, store.clone(), account.clone());
     let source = source.clone();
