@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use tenure_api::access::{AccessProvider, FluxAccessRequest, FluxAccessRequestSpec};
 use tenure_api::condition::{Condition, ConditionStatus};
 use tenure_api::time::Time;
-use tenure_planner::access::delivery::is_ordering;
+use tenure_planner::access::delivery::list_ordering;
 use tenure_planner::access::host::{Ask, Scope, Told, Trouble};
 use tenure_planner::access::rotation::Listing;
 use tenure_planner::access::rotation::sweep::{self, list_recorded};
@@ -27,6 +27,7 @@ impl ProviderReconciler {
         let is_old =
             |at: Option<&Timestamp>| at.is_none_or(|at| at.checked_add(BELIEVED).is_ok_and(|until| until <= now));
         let mut done: BTreeSet<(Scope, u64)> = BTreeSet::new();
+        let ordering = list_ordering(requests.iter().map(|(request, _)| request), now);
         for (request, _) in requests {
             let has_some = request
                 .status
@@ -42,11 +43,7 @@ impl ProviderReconciler {
                 || !is_old(self.listed.get(&key))
                 || !actor.capabilities().listed
                 || actor.obstacle.is_some()
-                || requests.iter().any(|(other, _)| {
-                    other.spec.provider == request.spec.provider
-                        && other.spec.target == request.spec.target
-                        && is_ordering(other, now)
-                })
+                || ordering.contains(&(request.spec.target.scope.clone(), request.spec.target.id))
             {
                 continue;
             }

@@ -252,9 +252,19 @@ pub fn list_delivered(request: &FluxAccessRequest) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether an order of a request may be on its way to the host: a list that is taken meanwhile may lack what it makes.
+/// The numbers of what an order may be on its way for: a list of theirs that is taken meanwhile may lack what it makes. All requests are of one provider.
 #[must_use]
-pub fn is_ordering(request: &FluxAccessRequest, now: Timestamp) -> bool {
+pub fn list_ordering<'a>(
+    requests: impl Iterator<Item = &'a FluxAccessRequest>,
+    now: Timestamp,
+) -> BTreeSet<(String, u64)> {
+    let ordering = requests.filter(|request| is_ordering(request, now));
+    ordering
+        .map(|request| (request.spec.target.scope.clone(), request.spec.target.id))
+        .collect()
+}
+
+fn is_ordering(request: &FluxAccessRequest, now: Timestamp) -> bool {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
     let mut begun = ledgers.filter_map(|ledger| ledger.next.as_ref());
     begun.any(|next| {
