@@ -41,7 +41,7 @@ enum Suite {
     Hostile,
     /// What a tenant's lane that is killed, stopped, out of memory or busy costs another tenant, and what lanes cost at the start; not part of "all".
     Lanes,
-    /// Credentials at a host of repositories: made, at rest, replaced; not part of "all".
+    /// Credentials at a host of repositories: made, looked at again, replaced; not part of "all".
     Access,
     /// Decisions about writes; Tenants and their namespaces from nothing, and what one that makes and deletes namespaces costs beside many; not part of "all".
     Tenancy,
