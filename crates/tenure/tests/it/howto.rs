@@ -335,22 +335,29 @@ fn the_platform_is_tuned_from_a_repository() {
     }
 }
 
-/// The webhooks come, die, come back and go, as the page says.
-#[test]
-fn admission_webhooks_on_a_cluster_that_has_tenants() {
+/// Runs what a page says on a control plane of its own, whose clients and ports are this test's; what was printed, unless a program is missing.
+fn run_on_a_cluster(page: &str) -> Option<String> {
     if !has_program("kubectl") || !has_program("curl") {
         println!("skipped: there is no kubectl or no curl on PATH");
-        return;
+        return None;
     }
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("cluster");
     let _up = crate::process::Up::start(&data, &["--bare"]);
-    let script = shell_blocks(&read_page("admission-webhooks.md"))
+    let script = shell_blocks(&read_page(page))
         .replace("127.0.0.1:9440", &format!("127.0.0.1:{}", free_port()))
         .replace("127.0.0.1:9443", &format!("127.0.0.1:{}", free_port()));
-    let said = run_script(folder.path(), &script, |command| {
+    Some(run_script(folder.path(), &script, |command| {
         command.env("KUBECONFIG", data.join("kubeconfig"));
-    });
+    }))
+}
+
+/// The webhooks come, die, come back and go, as the page says.
+#[test]
+fn admission_webhooks_on_a_cluster_that_has_tenants() {
+    let Some(said) = run_on_a_cluster("admission-webhooks.md") else {
+        return;
+    };
     for words in [
         "namespace/orchard-dev created",
         "capsule.clastix.io/tenant=orchard",
@@ -369,19 +376,9 @@ fn admission_webhooks_on_a_cluster_that_has_tenants() {
 /// Policies come into force, hold while nobody runs, come back, and go, as the page says.
 #[test]
 fn policies_that_hold_while_nobody_of_tenures_runs() {
-    if !has_program("kubectl") || !has_program("curl") {
-        println!("skipped: there is no kubectl or no curl on PATH");
+    let Some(said) = run_on_a_cluster("admission-policies.md") else {
         return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("cluster");
-    let _up = crate::process::Up::start(&data, &["--bare"]);
-    let script = shell_blocks(&read_page("admission-policies.md"))
-        .replace("127.0.0.1:9440", &format!("127.0.0.1:{}", free_port()))
-        .replace("127.0.0.1:9443", &format!("127.0.0.1:{}", free_port()));
-    let said = run_script(folder.path(), &script, |command| {
-        command.env("KUBECONFIG", data.join("kubeconfig"));
-    });
+    };
     for words in [
         "enforcement.tenure.dev/tenure condition met",
         "never a tenant's",
