@@ -11,9 +11,9 @@ use serde_json::json;
 use tenure_testkit::{Canary, SOON, eventually};
 
 use self::bed::{Bed, GRANT, PLATFORM, PROJECT, PROVIDER_KIND, REQUEST, STAGING, VERSION, decode, grant, ledger};
-use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET, let_write};
-use crate::stage::{GIT_REPOSITORY, condition, config_map};
-use crate::tenants::{SURFACE, surface_ready, tenant};
+use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET};
+use crate::stage::{GIT_REPOSITORY, condition};
+use crate::tenants::surface_ready;
 
 const ACCESS: (&str, &str) = (VERSION, "FluxAccess");
 const TARGET: (&str, &str) = (VERSION, "FluxAccessTarget");
@@ -97,9 +97,8 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
     );
 
     // Who deletes the grant revokes.
-    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
-    bed.until_none_lives().await;
-    for kind in [SECRET, ROLE, ROLE_BINDING] {
+    bed.revoke("acc-a", "gitlab-flux-token").await;
+    for kind in [ROLE, ROLE_BINDING] {
         bed.stage
             .until(kind, ("acc-a", "gitlab-flux-token"), |object| object.is_none())
             .await;
@@ -213,28 +212,7 @@ async fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_surface_of_an_approved_project_deploys_with_no_further_edit() {
     let bed = Bed::new(&["acc-s"], "namespaces: [tenant-s]").await;
-    tenant(&bed.stage, "tenant-s").await;
-    let_write(bed.admin(), "tenant-s").await;
-    let more = json!({ "spec": { "namespaces": ["tenant-s"] } });
-    bed.admin()
-        .patch(PROVIDER_KIND, (PLATFORM, "work"), more)
-        .await
-        .unwrap();
-    let manifest = config_map("a", "1");
-    let repository = bed.forge.git().repository(PROJECT).unwrap();
-    repository
-        .commit([("a.yaml", manifest.as_str())], "second")
-        .await
-        .unwrap();
-    bed.admin()
-        .apply(json!({
-            "apiVersion": SURFACE.0, "kind": SURFACE.1, "metadata": { "name": "shop", "namespace": "tenant-s" },
-            "spec": { "sources": [{
-                "name": "app", "url": bed.forge.git().http_url(PROJECT), "interval": "1m", "retryInterval": "1s", "targetNamespace": "tenant-s"
-            }] }
-        }))
-        .await
-        .unwrap();
+    bed.deploy("tenant-s", &bed.forge.git().http_url(PROJECT)).await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
     surface_ready(&bed.stage, ("tenant-s", "shop")).await;

@@ -1,12 +1,15 @@
 //! A host that gives out credentials, with a real git behind it, and a stage whose platform has an AccessProvider for it.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tenure_forge_server::{ForgeServer, Kind, Live, Owner};
 use tenure_planner::access::order::Written;
 use tenure_testkit::{Admin, SOON, eventually};
 
 use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET, let_write};
-use crate::stage::{GIT_REPOSITORY, Stage, condition};
+use crate::stage::{GIT_REPOSITORY, Stage, condition, config_map};
+use crate::tenants::{SURFACE, tenant};
 
 pub(super) const VERSION: &str = "tenure.dev/v1alpha1";
 pub(super) const PROVIDER_KIND: (&str, &str) = (VERSION, "AccessProvider");
@@ -111,6 +114,13 @@ impl Bed {
         };
         let shown = setup.authoriser.map(|make| make(&self.forge));
         let shown = shown.unwrap_or_else(|| json!({ "token": self.authoriser }));
+        // As `data`: what another test left in it goes, which a server doesn't do for `stringData`.
+        let shown: serde_json::Map<String, Value> = shown
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(key, text)| (key.clone(), json!(STANDARD.encode(text.as_str().unwrap()))))
+            .collect();
         let mut provider = json!({
             "apiVersion": VERSION, "kind": "AccessProvider", "metadata": { "name": "work", "namespace": PLATFORM },
             "spec": {
@@ -135,7 +145,7 @@ impl Bed {
         for object in [
             json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM } }),
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM },
-                "stringData": shown }),
+                "data": shown }),
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": STAGING, "namespace": PLATFORM } }),
             json!({ "apiVersion": ROLE.0, "kind": ROLE.1, "metadata": { "name": "gitlab-authoriser", "namespace": PLATFORM }, "rules": rules }),
             json!({
@@ -227,6 +237,14 @@ impl Bed {
         }
     }
 
+    /// Takes alice's grant away, until nothing lives at the host and the Secret has gone.
+    pub(super) async fn revoke(&self, namespace: &str, name: &str) {
+        self.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
+        self.until_none_lives().await;
+        let is_gone = |secret: Option<&Value>| secret.is_none();
+        self.stage.until(SECRET, (namespace, name), is_gone).await;
+    }
+
     pub(super) async fn secret(&self, namespace: &str) -> Option<Value> {
         self.stage.get(SECRET, (namespace, "gitlab-flux-token")).await
     }
@@ -253,6 +271,30 @@ impl Bed {
             }
         });
         self.admin().apply(source).await.unwrap();
+    }
+
+    /// A tenant whose Surface deploys the project from this address, and names no Secret.
+    pub(super) async fn deploy(&self, name: &str, url: &str) {
+        tenant(&self.stage, name).await;
+        let_write(self.admin(), name).await;
+        let more = json!({ "spec": { "namespaces": [name] } });
+        self.admin()
+            .patch(PROVIDER_KIND, (PLATFORM, "work"), more)
+            .await
+            .unwrap();
+        let manifest = config_map("a", "1");
+        let repository = self.forge.git().repository(PROJECT).unwrap();
+        repository
+            .commit([("a.yaml", manifest.as_str())], "second")
+            .await
+            .unwrap();
+        let surface = json!({
+            "apiVersion": SURFACE.0, "kind": SURFACE.1, "metadata": { "name": "shop", "namespace": name },
+            "spec": { "sources": [{
+                "name": "app", "url": url, "interval": "1m", "retryInterval": "1s", "targetNamespace": name
+            }] }
+        });
+        self.admin().apply(surface).await.unwrap();
     }
 
     /// Makes what is recorded of the credential in use older than anything that has to be waited for; never over what was recorded meanwhile.
@@ -327,7 +369,6 @@ pub(super) fn ledger(request: &Value) -> &Value {
 }
 
 pub(super) fn decode(secret: &Value, key: &str) -> String {
-    use base64::Engine as _;
     let text = secret["data"][key].as_str().unwrap();
-    String::from_utf8(base64::engine::general_purpose::STANDARD.decode(text).unwrap()).unwrap()
+    String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
 }

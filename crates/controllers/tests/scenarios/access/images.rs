@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
 
-use super::bed::{Bed, GRANT, PLATFORM, Setup, ledger};
+use super::bed::{Bed, PLATFORM, Setup, ledger};
 use crate::deploy_keys::{ROLE, ROLE_BINDING, SECRET};
 use crate::stage::condition;
 
@@ -150,8 +150,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
     }
 
     // What is revoked is taken out, and what others put there stays.
-    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
-    bed.until_none_lives().await;
+    bed.revoke("acc-p", NAME).await;
     let runner = bed.names("acc-p", "runner", &[]).await;
     assert!(
         !runner.to_string().contains("pull-secrets.access.tenure.dev"),
@@ -196,11 +195,7 @@ async fn a_list_of_pull_secrets_that_somebody_applies_is_left_to_him() {
     }
     bed.look_again(&request).await;
     bed.delivered().await;
-    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
-    bed.until_none_lives().await;
-    bed.stage
-        .until(SECRET, ("acc-r", NAME), |secret| secret.is_none())
-        .await;
+    bed.revoke("acc-r", NAME).await;
     for name in ["runner", "later"] {
         bed.names("acc-r", name, &["of-somebody", NAME]).await;
     }

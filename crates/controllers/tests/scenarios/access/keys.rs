@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tenure_forge_server::{ForgeServer, Kind, LiveKind};
 use tenure_testkit::Canary;
 
-use super::bed::{Bed, GRANT, PLATFORM, PROJECT, PROVIDER_KIND, Setup, decode, ledger};
-use crate::deploy_keys::{SECRET, let_write};
-use crate::stage::{GIT_REPOSITORY, config_map};
-use crate::tenants::{SURFACE, surface_ready, tenant};
+use super::bed::{Bed, PLATFORM, PROJECT, PROVIDER_KIND, Setup, decode, ledger};
+use crate::deploy_keys::SECRET;
+use crate::stage::GIT_REPOSITORY;
+use crate::tenants::surface_ready;
 
 /// What an AccessProvider says so that keys are made.
 fn with_keys(forge: &ForgeServer) -> Value {
@@ -112,11 +112,7 @@ async fn tell_story(kind: Kind, namespace: &str) {
         .ready(GIT_REPOSITORY, (namespace, "app"), "True", "Succeeded")
         .await;
 
-    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
-    bed.until_none_lives().await;
-    bed.stage
-        .until(SECRET, (namespace, "key"), |secret| secret.is_none())
-        .await;
+    bed.revoke(namespace, "key").await;
     assert_eq!(bed.opens(&second).await, [false, false]);
     bed.stage.end().await;
 }
@@ -146,28 +142,7 @@ async fn a_surface_over_ssh_has_the_key_of_its_approved_project() {
         ..Setup::default()
     };
     let bed = Bed::set(setup).await;
-    tenant(&bed.stage, "tenant-m").await;
-    let_write(bed.admin(), "tenant-m").await;
-    let more = json!({ "spec": { "namespaces": ["tenant-m"] } });
-    bed.admin()
-        .patch(PROVIDER_KIND, (PLATFORM, "work"), more)
-        .await
-        .unwrap();
-    let manifest = config_map("a", "1");
-    let repository = bed.forge.git().repository(PROJECT).unwrap();
-    repository
-        .commit([("a.yaml", manifest.as_str())], "second")
-        .await
-        .unwrap();
-    bed.admin()
-        .apply(json!({
-            "apiVersion": SURFACE.0, "kind": SURFACE.1, "metadata": { "name": "shop", "namespace": "tenant-m" },
-            "spec": { "sources": [{
-                "name": "app", "url": bed.ssh_url(), "interval": "1m", "retryInterval": "1s", "targetNamespace": "tenant-m"
-            }] }
-        }))
-        .await
-        .unwrap();
+    bed.deploy("tenant-m", &bed.ssh_url()).await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
     let request = bed
@@ -184,5 +159,8 @@ async fn a_surface_over_ssh_has_the_key_of_its_approved_project() {
     surface_ready(&bed.stage, ("tenant-m", "shop")).await;
     let source = bed.stage.get(GIT_REPOSITORY, ("tenant-m", "shop-app")).await.unwrap();
     assert_eq!(source["spec"]["secretRef"]["name"], "gitlab-flux-token");
+
+    // Nothing of it stays, where others listen for private keys.
+    bed.revoke("tenant-m", "gitlab-flux-token").await;
     bed.stage.end().await;
 }
