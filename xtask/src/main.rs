@@ -56,7 +56,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run all tests, two programs at once: what `cargo test --workspace` does, sooner.
+    /// Run all tests, some programs at once: what `cargo test --workspace` does, sooner.
     Tests,
     /// Run the scenarios against a real Kubernetes: one that is started from the binaries in `TENURE_KUBERNETES_BIN`, or any other.
     Scenarios {

@@ -1,5 +1,5 @@
 //! `cargo xtask scenarios`: the scenarios that also run on the embedded control plane, run against another API server. Owns which
-//! suites these are, and that those which run at once have a control plane each; refuses nothing by itself: a cluster that is not marked as made for
+//! suites these are, and that what runs at once has a control plane each; refuses nothing by itself: a cluster that is not marked as made for
 //! tests is refused by `crates/testkit`.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use crate::cargo;
-use crate::suites::{self, Suite};
+use crate::suites::{self, Run, Suite};
 
 /// The suites: what Tenure needs of an API server (`crates/testkit`), Tenure's controllers on it (`crates/controllers`), its doors
 /// (`crates/admission`), and the program as a process (`crates/tenure`: install, run, uninstall). Beside them, what they run.
@@ -31,6 +31,13 @@ const KUBECONFIG: &str = "TENURE_TEST_KUBECONFIG";
 /// The program that starts a real control plane and runs a command beside it.
 const WITH_KUBERNETES: &str = "with_kubernetes";
 
+/// How many tests share a control plane: to start one takes as long as some tests do.
+const PART: usize = 40;
+
+/// How many control planes there are at once. With two, a third of two processors had nothing to do: what is tested waits for a server that follows policies and
+/// roles, and the server for what it has been told.
+const AT_ONCE: usize = 3;
+
 /// Runs them against the cluster of a kubeconfig, or against real control planes that are started for them.
 pub(crate) fn run(
     kubeconfig: Option<&Path>,
@@ -40,16 +47,13 @@ pub(crate) fn run(
 ) -> anyhow::Result<()> {
     let mut suites = suites::build(&TARGETS)?;
     suites.retain(|suite| suite.name == SUITE);
-    if let Some(only) = only {
-        suites = find_suites_with(suites, only)?;
-    }
-    let prepare = |suite: &Suite, beside: Option<&Path>| {
+    let prepare = |suite: &Suite, beside: Option<&Path>, tests: &[String]| {
         let mut command = suite.command(beside.unwrap_or(&suite.program));
         if beside.is_some() {
             command.arg(&suite.program);
         }
         // One at a time: they share the cluster, and each begins with what the last one left removed.
-        command.args(["--quiet", "--test-threads=1"]).args(only);
+        command.args(["--quiet", "--test-threads=1", "--exact"]).args(tests);
         if let Some(kubeconfig) = kubeconfig {
             command.env(KUBECONFIG, kubeconfig);
         }
@@ -61,32 +65,48 @@ pub(crate) fn run(
         }
         command
     };
-    if kubeconfig.is_some() {
-        return suites::finish_all(suites.iter().map(|suite| cargo::finish(prepare(suite, None))));
-    }
-    let beside = cargo::target().join("debug/examples").join(WITH_KUBERNETES);
-    suites::run_at_once(suites, |suite| prepare(suite, Some(&beside)))
-}
-
-/// The suites that have a test of that name: a control plane for the others would be started for nothing.
-fn find_suites_with(suites: Vec<Suite>, only: &str) -> anyhow::Result<Vec<Suite>> {
-    let mut found = Vec::new();
-    for suite in suites {
-        let mut command = cargo::command(&suite.program);
-        command
-            .args(["--list", "--format=terse", only])
-            .current_dir(&suite.folder);
-        let output = command.output().with_context(|| suite.program.display().to_string())?;
-        if output
-            .stdout
-            .split(|byte| *byte == b'\n')
-            .any(|line| line.ends_with(b": test"))
-        {
-            found.push(suite);
+    let mut parts = Vec::new();
+    for suite in &suites {
+        let tests = list_tests(suite, only)?;
+        let many = tests.len().div_ceil(PART).max(1);
+        // One of each in turn: those that take long often stand together.
+        for first in 0..many {
+            let tests: Vec<String> = tests.iter().skip(first).step_by(many).cloned().collect();
+            let name = match many {
+                1 => suite.describe(),
+                _ => format!("{}-{}", suite.describe(), first + 1),
+            };
+            if !tests.is_empty() {
+                parts.push((name, suite, tests));
+            }
         }
     }
-    if found.is_empty() {
-        bail!("no scenario is called {only}");
+    if parts.is_empty() {
+        bail!("no scenario is called {}", only.unwrap_or_default());
     }
-    Ok(found)
+    if kubeconfig.is_some() {
+        let ended = parts
+            .iter()
+            .map(|(_, suite, tests)| cargo::finish(prepare(suite, None, tests)));
+        return suites::finish_all(ended);
+    }
+    let beside = cargo::target().join("debug/examples").join(WITH_KUBERNETES);
+    let runs = parts.into_iter().map(|(name, suite, tests)| Run {
+        name,
+        command: prepare(suite, Some(&beside), &tests),
+    });
+    suites::run_at_once(runs.collect(), AT_ONCE)
+}
+
+/// The tests of a suite whose names contain this.
+fn list_tests(suite: &Suite, only: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let mut command = cargo::command(&suite.program);
+    command
+        .args(["--list", "--format=terse"])
+        .args(only)
+        .current_dir(&suite.folder);
+    let output = command.output().with_context(|| suite.program.display().to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let tests = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(tests.map(str::to_owned).collect())
 }

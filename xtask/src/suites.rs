@@ -1,4 +1,4 @@
-//! Programs of tests, as cargo has built them: which there are, and two of them at once.
+//! Programs of tests, as cargo has built them: which there are, and some of them at once.
 //!
 //! Owns that what they say isn't mixed, and that one that fails doesn't keep the others from being run. Refuses to build them with other features
 //! than `cargo test --workspace` does: whoever names fewer packages builds all that is below them again.
@@ -13,9 +13,6 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use crate::cargo;
-
-/// How many run at once: most of them wait for half of their time.
-const AT_ONCE: usize = 2;
 
 /// The tests of one target of a package.
 pub(crate) struct Suite {
@@ -73,19 +70,21 @@ fn read_suite(line: &str) -> Option<Suite> {
     })
 }
 
-/// Runs them, two at once. Goes on after a failure, and ends with one.
-pub(crate) fn run_at_once(suites: Vec<Suite>, prepare: impl Fn(&Suite) -> Command + Sync) -> anyhow::Result<()> {
-    let waiting = Mutex::new(suites.into_iter());
+/// Tests that are run by one command.
+pub(crate) struct Run {
+    /// How it is called by people.
+    pub(crate) name: String,
+    /// What runs them.
+    pub(crate) command: Command,
+}
+
+/// Runs them, so many at once, in this order. Goes on after a failure, and ends with one.
+pub(crate) fn run_at_once(runs: Vec<Run>, at_once: usize) -> anyhow::Result<()> {
+    let waiting = Mutex::new(runs.into_iter());
     let next = || waiting.lock().ok().and_then(|mut waiting| waiting.next());
-    let work = || {
-        let ended = std::iter::from_fn(|| {
-            let suite = next()?;
-            Some(run_aside(&suite, prepare(&suite)))
-        });
-        finish_all(ended)
-    };
+    let work = || finish_all(std::iter::from_fn(next).map(run_aside));
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
         finish_all(workers.into_iter().map(|worker| match worker.join() {
             Ok(ended) => ended,
             Err(_) => bail!("what ran the tests panicked"),
@@ -98,9 +97,8 @@ pub(crate) fn finish_all(ended: impl Iterator<Item = anyhow::Result<()>>) -> any
     ended.fold(Ok(()), Result::and)
 }
 
-/// Runs a suite whose words would be mixed with those of another: they are printed when it is at its end.
-fn run_aside(suite: &Suite, mut command: Command) -> anyhow::Result<()> {
-    let name = suite.describe();
+/// Runs tests whose words would be mixed with those of others: they are printed when they are at their end.
+fn run_aside(Run { name, mut command }: Run) -> anyhow::Result<()> {
     let logs = cargo::target().join("suites");
     std::fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
     let log = logs.join(format!("{name}.log"));
