@@ -73,6 +73,7 @@ struct OwnToken {
 struct IssueAnswer {
     iid: u64,
     title: String,
+    description: Option<String>,
     web_url: String,
     #[serde(default)]
     confidential: bool,
@@ -125,7 +126,7 @@ impl Api for Gitlab {
             Ask::Mint(request) => mint(request)?,
             Ask::Revoke { target, kind, id } => Call::delete(format!("{}/{id}", place(target, *kind)?)),
             Ask::ReadOwnCredential => Call::get("/personal_access_tokens/self"),
-            Ask::FindIssue { target, title } => Call::get(format!(
+            Ask::FindIssue { target, title, .. } => Call::get(format!(
                 "{}?state=opened&in=title&per_page={PAGE}&search={}",
                 issues(target)?,
                 encode(title)
@@ -184,11 +185,12 @@ impl Api for Gitlab {
                 let end = read_optional_time(own.expires_at.as_deref(), false)?;
                 Step::Done(Told::OwnCredential(end), None)
             }
-            Ask::FindIssue { title, .. } => {
+            Ask::FindIssue { title, body, .. } => {
                 let page: Vec<IssueAnswer> = read(progress, reply)?;
+                let says = |issue: &IssueAnswer| issue.description.as_deref().unwrap_or_default().trim() == body.trim();
                 let mut same = page
                     .into_iter()
-                    .filter(|issue| issue.title == *title && issue.confidential);
+                    .filter(|issue| issue.title == *title && issue.confidential && says(issue));
                 let issue = same.next().map(read_issue).transpose()?;
                 Step::Done(Told::Issue(issue), None)
             }

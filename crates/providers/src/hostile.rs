@@ -62,6 +62,7 @@ fn asks() -> Vec<Ask> {
     asks.push(Ask::FindIssue {
         target: target.clone(),
         title: title.clone(),
+        body: String::new(),
     });
     asks.push(Ask::OpenIssue {
         target: target.clone(),

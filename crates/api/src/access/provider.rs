@@ -72,6 +72,11 @@ pub struct AccessProviderSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub known_hosts: Option<String>,
+    /// How the owner of a project is told of a request that waits for an answer: by a confidential `Issue` there, which is closed once it is answered, or by
+    /// `None`. `Issue` when absent; only GitLab's projects have such issues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["Issue", "None"]))]
+    pub notice: Option<String>,
     /// The agent whose configuration asks for access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Agent>,
@@ -96,6 +101,12 @@ pub struct AccessProviderSpec {
 }
 
 impl AccessProviderSpec {
+    /// Whether owners of projects are told of requests there.
+    #[must_use]
+    pub fn gives_notice(&self) -> bool {
+        self.notice.as_deref() != Some("None")
+    }
+
     /// The account that writes the Secrets, whether it is named or not.
     #[must_use]
     pub fn name_writer(&self) -> &str {

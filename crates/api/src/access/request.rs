@@ -137,12 +137,41 @@ pub struct FluxAccessRequestStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub history: Vec<HistoryEntry>,
+    /// The issue by which the owner of the project is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<RequestNotice>,
     /// The path that the target has now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// `Pending`, `Approved`, `Denied` or `Revoked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+}
+
+/// An issue at the project that shows a request to who may answer it: recorded before it is opened, until it is closed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct RequestNotice {
+    /// Its title, by which it is found again.
+    pub title: String,
+    /// Its number in the project, once it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>")]
+    pub number: Option<u64>,
+    /// Where people read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// What went wrong last, and is not over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<LedgerTrouble>,
+    /// How often in a row something went wrong.
+    #[serde(default)]
+    pub failures: u32,
+    /// Nothing is tried before then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "time::describe")]
+    pub retry_at: Option<Time>,
 }
 
 /// What happened, without values.

@@ -12,6 +12,7 @@ mod configuration;
 mod count;
 mod host_questions;
 mod hosts;
+mod notice;
 mod provider;
 mod request;
 mod secrets;
@@ -35,6 +36,7 @@ use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
 use tenure_cluster::Client;
 use tenure_planner::access::choice::opens;
 use tenure_planner::access::delivery::{Standing, list_delivered};
+use tenure_planner::access::notice::NoticeBook;
 use tenure_planner::access::request::hash_spec;
 use tenure_planner::access::rotation::NamespaceSeen;
 use tenure_tenancy::access::approval::{Case, Verdict, judge};
@@ -77,6 +79,8 @@ pub(crate) struct Desk {
     /// The requests that wait for sources, by namespace.
     waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
     counts: Mutex<count::Counts>,
+    /// Which issues were opened last.
+    notices: Mutex<NoticeBook>,
     /// Where each request has its Secret, as Surfaces were told last.
     told: Mutex<HashMap<String, BTreeSet<String>>>,
 }
@@ -104,6 +108,7 @@ impl Desk {
             hosts: Mutex::default(),
             waiting: Mutex::default(),
             counts: Mutex::default(),
+            notices: Mutex::default(),
             told: Mutex::default(),
         })
     }

@@ -10,17 +10,19 @@ use kube::ResourceExt as _;
 use tenure_api::ObjectId;
 use tenure_api::access::request::CredentialPhase;
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
+use tenure_api::condition::Condition;
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger};
 use tenure_planner::access::host::CredentialKind;
+use tenure_planner::access::notice;
 use tenure_planner::access::order;
 use tenure_planner::access::pull_secrets::AccountsSeen;
 use tenure_planner::access::rotation::{
     Answer, Happening, NamespaceSeen, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
 };
 use tenure_planner::access::telling::{
-    conclude_request, name_state, record_history, record_verdict, replace_conditions,
+    conclude_request, decide_state, record_history, record_verdict, replace_conditions,
 };
 use tenure_planner::{Event, EventKind, EventPlace, FinalizerChange, Next};
 use tenure_tenancy::access::approval::Verdict;
@@ -55,10 +57,10 @@ struct Place {
 
 /// What a request is acted on by: once it is another one, everything is looked at again.
 #[derive(Clone, Debug, PartialEq)]
-struct Circumstances {
+pub(super) struct Circumstances {
     is_deleted: bool,
     annotations: BTreeMap<String, String>,
-    verdict: Verdict,
+    pub(super) verdict: Verdict,
     is_suspended: bool,
     provider: Option<tenure_api::access::AccessProviderSpec>,
     deliveries: Option<Arc<BTreeSet<String>>>,
@@ -67,10 +69,12 @@ struct Circumstances {
 
 /// One request's reconciler.
 pub(super) struct RequestReconciler {
-    desk: Arc<Desk>,
+    pub(super) desk: Arc<Desk>,
     key: Key,
-    said: EventHistory,
+    pub(super) said: EventHistory,
     places: BTreeMap<String, Place>,
+    /// What came of the last step about its issue.
+    pub(super) notice: Option<notice::Answer>,
     acted: Option<Circumstances>,
 }
 
@@ -81,6 +85,7 @@ impl RequestReconciler {
             key,
             said: EventHistory::default(),
             places: BTreeMap::new(),
+            notice: None,
             acted: None,
         }
     }
@@ -232,6 +237,7 @@ impl RequestReconciler {
         &mut self,
         request: &FluxAccessRequest,
         circumstances: &Circumstances,
+        announced: Option<Condition>,
         now: Timestamp,
     ) -> Result<(), ClusterError> {
         let before = request.status.clone().unwrap_or_default();
@@ -248,12 +254,10 @@ impl RequestReconciler {
                 .is_some_and(|plan| plan.is_over)
         });
         let running: Vec<(&str, &Plan)> = plans.iter().filter(|(_, plan)| !plan.is_over).copied().collect();
-        let conditions = conclude_request(request, &circumstances.verdict, &running, now);
+        let mut conditions = conclude_request(request, &circumstances.verdict, &running, now);
+        conditions.extend(announced);
         status.conditions = replace_conditions(&before.conditions, conditions);
-        let had_some = !status.credentials.is_empty()
-            || before.state.as_deref() == Some("Revoked")
-            || before.state.as_deref() == Some("Approved");
-        let state = name_state(&circumstances.verdict, had_some);
+        let state = decide_state(&status, &circumstances.verdict);
         if before.state.as_deref() != Some(state) {
             record_verdict(&mut status, &circumstances.verdict, state, now);
             tracing::info!(request = self.key.name, state, "a request for access");
@@ -448,19 +452,29 @@ impl Reconciler for RequestReconciler {
             }
             return Ok(Some(Next::Again));
         }
-        self.conclude(&request, &circumstances, now).await?;
+        let Some(announced) = self.announce(&request, &circumstances, now).await? else {
+            return Ok(Some(Next::Again));
+        };
+        self.conclude(&request, &circumstances, announced.condition, now)
+            .await?;
         let Some(request) = self.current() else { return Ok(None) };
         let is_empty = request
             .status
             .as_ref()
-            .is_none_or(|status| status.credentials.is_empty());
+            .is_none_or(|status| status.credentials.is_empty() && status.notice.is_none());
         if is_deleted && is_empty {
             own.change_finalizer(&self.desk, &FinalizerChange::Remove(TENURE_FINALIZER.to_owned()))
                 .await?;
             return Ok(Some(Next::Done(None)));
         }
         let ends = find_end(&circumstances.verdict).map(|end| end.0);
-        let again = self.places.values().filter_map(|place| place.again).chain(ends).min();
+        let again = self
+            .places
+            .values()
+            .filter_map(|place| place.again)
+            .chain(ends)
+            .chain(announced.again)
+            .min();
         let idle = now.checked_add(IDLE).unwrap_or(now);
         Ok(Some(Next::Wait(again.unwrap_or(idle).max(next_second(now)).min(idle))))
     }
@@ -490,6 +504,7 @@ impl Reconciler for RequestReconciler {
             self.desk.set_waiting(namespace, &self.key, false);
         }
         self.places.clear();
+        self.notice = None;
         self.acted = None;
     }
 

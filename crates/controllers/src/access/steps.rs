@@ -571,7 +571,7 @@ type SourceSpec<'a> = (&'a ObjectMeta, Option<&'a LocalObjectReference>, bool, &
 /// Conditions, and which request was handled last.
 type SourceStatus<'a> = Option<(&'a [Condition], Option<&'a String>)>;
 
-fn not_understood() -> Trouble {
+pub(super) fn not_understood() -> Trouble {
     Trouble::NotUnderstood("the answer is to another question".to_owned())
 }
 

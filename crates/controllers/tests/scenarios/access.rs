@@ -6,6 +6,7 @@ mod bed;
 mod by_hand;
 mod images;
 mod keys;
+mod notices;
 
 use serde_json::json;
 use tenure_testkit::{Canary, SOON, eventually};
@@ -251,19 +252,6 @@ async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its(
         .await;
     assert!(bed.live().is_empty());
     // What is asked for in a namespace that is no tenant's reaches this one alone.
-    for object in [
-        json!({
-            "apiVersion": ROLE.0, "kind": ROLE.1, "metadata": { "name": "asks", "namespace": "acc-h" },
-            "rules": [{ "apiGroups": ["tenure.dev"], "resources": ["fluxaccesses"], "verbs": ["create", "get"] }]
-        }),
-        json!({
-            "apiVersion": ROLE_BINDING.0, "kind": ROLE_BINDING.1, "metadata": { "name": "asks", "namespace": "acc-h" },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "asks" },
-            "subjects": [{ "kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io" }]
-        }),
-    ] {
-        bed.admin().apply(object).await.unwrap();
-    }
     let access = |by: &str| {
         json!({
             "apiVersion": VERSION, "kind": "FluxAccess",
@@ -271,7 +259,7 @@ async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its(
             "spec": { "provider": "work", "role": "read_repository", "projects": [{ "id": PROJECT, "namespaces": ["acc-g"] }] }
         })
     };
-    let bob = bed.admin().impersonating("bob").unwrap();
+    let bob = bed.asker("acc-h", "bob").await;
     // Nobody asks in another one's name, once a server knows the policies and his rights.
     let refused = eventually(SOON, || async {
         match bob.create(access("alice")).await {

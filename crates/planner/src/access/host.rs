@@ -218,12 +218,14 @@ pub enum Ask {
     },
     /// Whether the authoriser's own credential works, and until when.
     ReadOwnCredential,
-    /// The open issue of a project that is called so. Any text in it is people's.
+    /// The open issue of a project that is called so and says so, which only members see. One that says something else is somebody else's.
     FindIssue {
         /// Of which project.
         target: Target,
         /// Its title, whole.
         title: String,
+        /// What is in it, as it was opened.
+        body: String,
     },
     /// Open an issue that only members of the project see.
     OpenIssue {

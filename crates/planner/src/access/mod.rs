@@ -13,6 +13,7 @@ pub mod delivery;
 pub mod desk;
 pub mod host;
 pub mod inspection;
+pub mod notice;
 pub mod order;
 pub mod pull_secrets;
 pub mod request;

@@ -11,6 +11,7 @@ use tenure_api::text;
 use tenure_api::time::Time;
 use tenure_tenancy::access::approval::Verdict;
 
+use super::notice;
 use super::rotation::conditions::conclude;
 use super::rotation::{Happening, Plan};
 
@@ -63,6 +64,13 @@ pub fn name_state(verdict: &Verdict, has_ledgers: bool) -> &'static str {
         Verdict::Pending(_) if has_ledgers => "Revoked",
         Verdict::Pending(_) => "Pending",
     }
+}
+
+/// The state of a request of this status: whether it ever had an answer is in its ledger, and in its state before.
+#[must_use]
+pub fn decide_state(status: &FluxAccessRequestStatus, verdict: &Verdict) -> &'static str {
+    let was_approved = matches!(status.state.as_deref(), Some("Revoked" | "Approved"));
+    name_state(verdict, was_approved || !status.credentials.is_empty())
 }
 
 /// The conditions of a request.
@@ -166,6 +174,20 @@ pub fn record_verdict(status: &mut FluxAccessRequestStatus, verdict: &Verdict, s
         id: None,
         generation: None,
         cause: cause.chars().take(LONGEST_CAUSE).collect(),
+    });
+    trim(status);
+}
+
+/// Adds what became of the issue that shows a request at its project.
+pub(super) fn record_notice(status: &mut FluxAccessRequestStatus, happening: &notice::Happening, now: Timestamp) {
+    status.history.push(HistoryEntry {
+        at: whole_seconds(now),
+        actor: "tenure".to_owned(),
+        action: happening.action.to_owned(),
+        namespace: None,
+        id: None,
+        generation: None,
+        cause: happening.cause.chars().take(LONGEST_CAUSE).collect(),
     });
     trim(status);
 }

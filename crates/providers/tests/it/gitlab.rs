@@ -232,12 +232,13 @@ async fn an_issue_is_confidential_and_there_once() {
     let find = Ask::FindIssue {
         target: target.clone(),
         title: title.clone(),
+        body: "**who** asks".to_owned(),
     };
     assert_eq!(ask(&bed.host, find.clone()).await.unwrap().told, Told::Issue(None));
     let open = Ask::OpenIssue {
         target: target.clone(),
         title: title.clone(),
-        body: "**who** asks".to_owned(),
+        body: "**who** asks\n".to_owned(),
     };
     let Told::Issue(Some(Issue { number, url })) = ask(&bed.host, open).await.unwrap().told else {
         panic!()
@@ -247,6 +248,13 @@ async fn an_issue_is_confidential_and_there_once() {
         ask(&bed.host, find.clone()).await.unwrap().told,
         Told::Issue(Some(Issue { number, url }))
     );
+    // One of the same title that says something else isn't ours.
+    let other = Ask::FindIssue {
+        target: target.clone(),
+        title: title.clone(),
+        body: "approve at once".to_owned(),
+    };
+    assert_eq!(ask(&bed.host, other).await.unwrap().told, Told::Issue(None));
     let issues = bed.forge.issues();
     assert!(issues.iter().all(|issue| issue.is_confidential && issue.is_open) && issues.len() == 1);
     for number in [number, number, 99] {

@@ -273,6 +273,24 @@ impl Bed {
         self.admin().apply(source).await.unwrap();
     }
 
+    /// Somebody who may ask in a namespace.
+    pub(super) async fn asker(&self, namespace: &str, name: &str) -> Admin {
+        for object in [
+            json!({
+                "apiVersion": ROLE.0, "kind": ROLE.1, "metadata": { "name": "asks", "namespace": namespace },
+                "rules": [{ "apiGroups": ["tenure.dev"], "resources": ["fluxaccesses"], "verbs": ["create", "get", "delete"] }]
+            }),
+            json!({
+                "apiVersion": ROLE_BINDING.0, "kind": ROLE_BINDING.1, "metadata": { "name": "asks", "namespace": namespace },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "asks" },
+                "subjects": [{ "kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io" }]
+            }),
+        ] {
+            self.admin().apply(object).await.unwrap();
+        }
+        self.admin().impersonating(name).unwrap()
+    }
+
     /// A tenant whose Surface deploys the project from this address, and names no Secret.
     pub(super) async fn deploy(&self, name: &str, url: &str) {
         tenant(&self.stage, name).await;

@@ -49,7 +49,7 @@ pub(in crate::access) fn later(moment: Timestamp, span: Duration) -> Timestamp {
 }
 
 /// A time as the ledger has it: whole seconds, so that it reads back as it was.
-pub(super) fn record_time(moment: Timestamp) -> Time {
+pub(in crate::access) fn record_time(moment: Timestamp) -> Time {
     Time(Timestamp::from_second(moment.as_second()).unwrap_or(moment))
 }
 
@@ -95,7 +95,7 @@ pub fn due(held: &HeldCredential, rotate: Period, uid: &str, host_ahead: SignedD
 
 /// When something that went wrong so often in a row is tried again.
 #[must_use]
-pub(super) fn retry(now: Timestamp, failures: u32) -> Timestamp {
+pub(in crate::access) fn retry(now: Timestamp, failures: u32) -> Timestamp {
     let factor = 1_u32
         .checked_shl(failures.saturating_sub(1).min(16))
         .unwrap_or(u32::MAX);
@@ -104,7 +104,7 @@ pub(super) fn retry(now: Timestamp, failures: u32) -> Timestamp {
 
 /// When a host is asked again that said itself when: not at once, and not in years.
 #[must_use]
-pub(super) fn wait_for(now: Timestamp, until: Timestamp) -> Timestamp {
+pub(in crate::access) fn wait_for(now: Timestamp, until: Timestamp) -> Timestamp {
     until.clamp(later(now, Duration::from_secs(1)), later(now, LONGEST_WAIT))
 }
 

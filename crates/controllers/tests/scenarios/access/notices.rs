@@ -1,0 +1,185 @@
+//! The issue by which the owner of a project is told of a request: there while it waits, closed once it is answered, bounded for each who asks; and nobody's answer.
+
+use serde_json::{Value, json};
+use tenure_forge_server::Issue;
+use tenure_testkit::{SOON, eventually};
+
+use super::bed::{Bed, PLATFORM, PROVIDER_KIND, REQUEST, VERSION};
+use crate::stage::condition;
+use crate::tenants::tenant;
+
+/// As many as one tenant has open.
+const MOST: usize = 5;
+
+impl Bed {
+    /// Waits until so many issues are open, and no more.
+    async fn until_open(&self, count: usize) -> Vec<Issue> {
+        let looked = eventually(SOON, || async {
+            let open: Vec<Issue> = self.forge.issues().into_iter().filter(|issue| issue.is_open).collect();
+            if open.len() == count {
+                Ok(open)
+            } else {
+                Err(format!("{open:#?}"))
+            }
+        });
+        match looked.await {
+            Ok(open) => open,
+            Err(last) => {
+                let requests = self.admin().list(REQUEST, PLATFORM).await.unwrap();
+                panic!("these are open: {last}; {requests:#?}")
+            }
+        }
+    }
+
+    /// The requests of a tenant whose condition has a reason, once there are so many.
+    async fn until_said(&self, reason: &str, count: usize) -> Vec<Value> {
+        let said = |request: &Value| condition(request, "Announced").is_some_and(|said| said["reason"] == reason);
+        let looked = eventually(SOON, || async {
+            let all = self
+                .admin()
+                .list(REQUEST, PLATFORM)
+                .await
+                .map_err(|error| error.to_string())?;
+            let found: Vec<Value> = all.iter().filter(|request| said(request)).cloned().collect();
+            if found.len() == count {
+                Ok(found)
+            } else {
+                let told: Vec<_> = all.iter().map(|request| &request["status"]["conditions"]).collect();
+                Err(format!("{told:#?}"))
+            }
+        });
+        looked.await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
+    let mut bed = Bed::new(&["acc-t"], "namespaces: [acc-t], service_accounts: [flux]").await;
+    let request = bed.pending().await;
+    let name = request["metadata"]["name"].as_str().unwrap();
+    let [issue] = &bed.until_open(1).await[..] else {
+        panic!()
+    };
+    assert!(issue.is_confidential && issue.project == bed.project && issue.title.contains(name));
+    for said in [
+        "`acc-t`",
+        "`flux`",
+        "`agent:work/prod`",
+        "`read_repository`",
+        request["spec"]["specHash"].as_str().unwrap(),
+    ] {
+        assert!(issue.description.contains(said), "{said}: {}", issue.description);
+    }
+    assert!(issue.description.contains(&format!("tenure access approve {name}\n")));
+    assert!(!issue.description.contains(&bed.authoriser));
+    let told = bed
+        .request("is announced", |request| {
+            condition(request, "Announced").is_some_and(|said| said["status"] == "True")
+        })
+        .await;
+    let message = condition(&told, "Announced").unwrap()["message"].to_string();
+    assert!(message.contains(&format!("/-/issues/{}", issue.number)), "{message}");
+
+    // Whoever begins anew opens no other one, and closes none.
+    bed.stage.restart().await;
+    bed.look_again(&told).await;
+    bed.answer(&told, "Approved").await;
+    let told = bed.delivered().await;
+    bed.until_open(0).await;
+    assert_eq!(bed.forge.issues().len(), 1);
+    let told = match condition(&told, "Announced") {
+        None => told,
+        Some(_) => {
+            bed.request("is announced no more", |request| {
+                condition(request, "Announced").is_none()
+            })
+            .await
+        }
+    };
+    assert!(told["status"]["notice"].is_null(), "{told:#?}");
+    let history = told["status"]["history"].to_string();
+    assert!(
+        history.contains("\"Announced\"") && history.contains("\"Unannounced\""),
+        "{history}"
+    );
+    bed.revoke("acc-t", "gitlab-flux-token").await;
+    // Who took an answer back isn't asked again.
+    bed.request("is revoked", |request| request["status"]["state"] == "Revoked")
+        .await;
+    assert_eq!(bed.forge.issues().len(), 1);
+    bed.stage.end().await;
+}
+
+/// What a tenant can make of it: as many issues as its bound, in nobody's way, and gone with what asked for them. And an owner who wants none has none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it() {
+    let bed = Bed::new(&["acc-u"], "namespaces: [acc-u]").await;
+    let agents = bed.pending().await;
+    bed.until_open(1).await;
+    tenant(&bed.stage, "acc-tenant").await;
+    let mut projects = Vec::new();
+    for nth in 0..MOST + 2 {
+        let path = format!("group-1/many-{nth}");
+        bed.forge.add_project(&path).await.unwrap();
+        projects.push(json!({ "id": path, "namespaces": ["acc-tenant"], "secretName": format!("many-{nth}") }));
+    }
+    let provider = json!({ "spec": { "tenants": ["acc-tenant"] } });
+    bed.admin()
+        .patch(PROVIDER_KIND, (PLATFORM, "work"), provider)
+        .await
+        .unwrap();
+    let tina = bed.asker("acc-tenant", "tina").await;
+    let marks = json!({ "tenure.dev/requested-by": "tina" });
+    let access = json!({
+        "apiVersion": VERSION, "kind": "FluxAccess", "metadata": { "name": "many", "namespace": "acc-tenant", "annotations": marks },
+        "spec": { "provider": "work", "role": "read_repository", "projects": projects }
+    });
+    eventually(SOON, || tina.create(access.clone())).await.unwrap();
+    let open = bed.until_said("Opened", 1 + MOST).await;
+    let waits = bed.until_said("TooMany", 2).await;
+    assert_eq!(bed.until_open(1 + MOST).await.len(), open.len());
+    for request in &waits {
+        let said = condition(request, "Announced").unwrap()["message"].to_string();
+        assert!(said.contains("tenant acc-tenant"), "{said}");
+    }
+    // It is in nobody's way: the other one is answered meanwhile.
+    bed.answer(&agents, "Denied").await;
+    bed.until_open(MOST).await;
+
+    bed.admin()
+        .delete((VERSION, "FluxAccess"), ("acc-tenant", "many"))
+        .await
+        .unwrap();
+    bed.until_open(0).await;
+    assert_eq!(bed.forge.issues().len(), 1 + MOST);
+
+    let none = json!({ "spec": { "notice": "None" } });
+    bed.admin()
+        .patch(PROVIDER_KIND, (PLATFORM, "work"), none)
+        .await
+        .unwrap();
+    let access = json!({
+        "apiVersion": VERSION, "kind": "FluxAccess", "metadata": { "name": "quiet", "namespace": "acc-tenant", "annotations": marks },
+        "spec": { "provider": "work", "role": "read_repository", "projects": [{ "id": "group-1/many-0", "namespaces": ["acc-tenant"] }] }
+    });
+    tina.create(access).await.unwrap();
+    let is_quiet =
+        |request: &Value| request["spec"]["askedIn"]["name"] == "quiet" && request["status"]["state"] == "Pending";
+    let looked = eventually(SOON, || async {
+        let all = bed
+            .admin()
+            .list(REQUEST, PLATFORM)
+            .await
+            .map_err(|error| error.to_string())?;
+        let mut all = all.into_iter();
+        all.find(is_quiet).ok_or_else(|| "it does not wait yet".to_owned())
+    });
+    let request = looked.await.unwrap();
+    assert!(condition(&request, "Announced").is_none() && request["status"]["notice"].is_null());
+    assert_eq!(bed.forge.issues().len(), 1 + MOST);
+    bed.admin()
+        .delete((VERSION, "FluxAccess"), ("acc-tenant", "quiet"))
+        .await
+        .unwrap();
+    bed.stage.end().await;
+}

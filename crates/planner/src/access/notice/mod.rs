@@ -1,0 +1,519 @@
+//! The issue by which the owner of a project is told of a request, so that nobody has to know the cluster to hear of it: opened while the request waits for an
+//! answer, and closed once it has one.
+//!
+//! Owns when there is one, what it says, and how many one who asks may have open and open anew. Nothing in an issue is ever an answer, and none is read but to
+//! be found again: its title and text as they were written. What people wrote into a request stands in code spans, where a host carries out no commands
+//! and calls nobody. Refuses to hold up a request: one that is to go goes, and what stays open then is told.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_api::access::request::{AskedIn, LedgerTrouble, RequestNotice, RequestTarget};
+use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, FluxAccessRequestStatus, name_target};
+use tenure_api::condition::{Condition, ConditionStatus};
+use tenure_api::text;
+
+use super::delivery::Standing;
+use super::host::{Ask, HostKind, Issue, Scope, Target, Trouble};
+use super::rotation::schedule::{self, later};
+use super::telling::condition;
+
+/// Condition of a request that waits: whether its project's owner is told there.
+pub const ANNOUNCED: &str = "Announced";
+/// The most issues that one tenant, or one namespace of no tenant, has open at once.
+pub const MOST_OPEN: usize = 5;
+/// The most that it opens within [`DAY`]: each is a mail to people who never asked for one.
+pub const MOST_A_DAY: usize = 20;
+/// The same for an agent's configuration, whose source an administrator named: as many as it may have entries.
+pub const MOST_OF_AGENT: usize = 500;
+/// The most that are open at one project, whoever asks.
+pub const MOST_AT_TARGET: usize = 10;
+/// For how long an issue that was opened counts.
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How soon it is looked again whether there is room for one more.
+const ROOM_LOOK: Duration = Duration::from_secs(600);
+/// How soon a host is asked again that refused.
+const REFUSED_LOOK: Duration = DAY;
+/// How often it is tried to close one, before it is left open.
+const MOST_FAILURES: u32 = 5;
+
+/// Which issues were begun last, by who asked, and which of that isn't recorded yet: requests are looked at side by side, and each would find room for
+/// one more. Owns a bound on those whom it remembers: who asked for none within a day is forgotten.
+#[derive(Debug, Default)]
+pub struct NoticeBook {
+    opened: BTreeMap<String, VecDeque<Timestamp>>,
+    begun: BTreeSet<String>,
+}
+
+impl NoticeBook {
+    /// How many were begun within a day for who asks.
+    fn count(&mut self, asker: &str, now: Timestamp) -> usize {
+        self.opened.retain(|_, times| {
+            times.retain(|at| later(*at, DAY) > now);
+            !times.is_empty()
+        });
+        self.opened.get(asker).map_or(0, VecDeque::len)
+    }
+
+    /// One more is about to be recorded.
+    pub fn begin(&mut self, request: &FluxAccessRequest, now: Timestamp) {
+        let asker = name_asker(&request.spec.asked_in);
+        self.opened.entry(asker).or_default().push_back(now);
+        self.begun.extend(request.metadata.name.clone());
+    }
+
+    /// It is recorded, or could not be: then it was none.
+    pub fn end(&mut self, request: &FluxAccessRequest, is_recorded: bool) {
+        self.begun.remove(request.metadata.name.as_deref().unwrap_or_default());
+        let times = self.opened.get_mut(&name_asker(&request.spec.asked_in));
+        if let (Some(times), false) = (times, is_recorded) {
+            times.pop_back();
+        }
+    }
+}
+
+/// Who asks, as far as room is concerned.
+#[must_use]
+pub fn name_asker(asked_in: &AskedIn) -> String {
+    match (&asked_in.tenant, asked_in.kind.as_str()) {
+        (Some(tenant), _) => format!("tenant {tenant}"),
+        (None, "Agent") => format!("agent {}", asked_in.name),
+        (None, _) => format!("namespace {}", asked_in.namespace),
+    }
+}
+
+/// What others have open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Crowd {
+    /// Of the same who asks.
+    pub of_asker: usize,
+    /// At the same project.
+    pub at_target: usize,
+    /// Begun for the same who asks within a day.
+    pub within_a_day: usize,
+}
+
+impl Crowd {
+    /// Counts the issues of other requests of the same provider.
+    #[must_use]
+    pub fn count<'a>(
+        request: &FluxAccessRequest,
+        all: impl Iterator<Item = &'a FluxAccessRequest>,
+        book: &mut NoticeBook,
+        now: Timestamp,
+    ) -> Self {
+        let asker = name_asker(&request.spec.asked_in);
+        let mut crowd = Self {
+            within_a_day: book.count(&asker, now),
+            ..Self::default()
+        };
+        for other in all {
+            let is_recorded = other.status.as_ref().is_some_and(|status| status.notice.is_some());
+            let is_begun = |name: &String| book.begun.contains(name);
+            let has_one = is_recorded || other.metadata.name.as_ref().is_some_and(is_begun);
+            if !has_one || other.metadata.name == request.metadata.name {
+                continue;
+            }
+            crowd.of_asker += usize::from(name_asker(&other.spec.asked_in) == asker);
+            crowd.at_target += usize::from(is_same(&other.spec.target, &request.spec.target));
+        }
+        crowd
+    }
+
+    /// Why there is no room for one more.
+    fn refuse(self, asked_in: &AskedIn) -> Option<String> {
+        let (open, a_day) = match asked_in.kind.as_str() {
+            "Agent" => (MOST_OF_AGENT, MOST_OF_AGENT),
+            _ => (MOST_OPEN, MOST_A_DAY),
+        };
+        let asker = name_asker(asked_in);
+        if self.of_asker >= open {
+            return Some(format!(
+                "{open} requests of {asker} are shown at projects already: this one is once one of them has its answer"
+            ));
+        }
+        if self.at_target >= MOST_AT_TARGET {
+            return Some(format!(
+                "{MOST_AT_TARGET} requests are shown at this project already: this one is once one of them has its answer"
+            ));
+        }
+        (self.within_a_day >= a_day)
+            .then(|| format!("{a_day} issues were opened for {asker} within a day: this one is opened later"))
+    }
+}
+
+fn is_same(one: &RequestTarget, other: &RequestTarget) -> bool {
+    one.scope == other.scope && one.id == other.id
+}
+
+/// What is seen of a request and its issue.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The request, with what is recorded of its issue.
+    pub request: &'a FluxAccessRequest,
+    /// Its state in one word.
+    pub state: &'a str,
+    /// What holds for its AccessProvider.
+    pub standing: Standing,
+    /// What its host is.
+    pub host: Option<HostKind>,
+    /// Whether the AccessProvider wants owners to be told.
+    pub is_wanted: bool,
+    /// What others have open.
+    pub crowd: Crowd,
+    /// By how much the host's clock is ahead.
+    pub host_ahead: SignedDuration,
+    /// What came of the last step.
+    pub answer: Option<&'a Answer>,
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// What was decided is recorded.
+    Recorded,
+    /// It was looked for.
+    Found(Result<Option<Issue>, Trouble>),
+    /// It was ordered.
+    Opened(Result<Issue, Trouble>),
+    /// It is closed.
+    Closed(Result<(), Trouble>),
+}
+
+/// What is next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Record that there is to be one, which counts from now on.
+    Begin,
+    /// Record what is decided; with what is told of it, if anything.
+    Record(Option<Happening>),
+    /// Look whether it was opened.
+    Find(Ask),
+    /// Open it.
+    Open(Ask),
+    /// Close it.
+    Close(Ask),
+}
+
+/// Something that is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    /// What was done.
+    pub action: &'static str,
+    /// About what.
+    pub cause: String,
+    /// Whether somebody had better look.
+    pub is_bad: bool,
+}
+
+/// What is decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What is to be recorded.
+    pub notice: Option<RequestNotice>,
+    /// What is to be done.
+    pub step: Option<Step>,
+    /// When to look again, where nothing is to be done.
+    pub again: Option<Timestamp>,
+    /// What there is to say.
+    pub condition: Option<Condition>,
+}
+
+impl Plan {
+    fn rest(notice: Option<&RequestNotice>) -> Self {
+        Self {
+            notice: notice.cloned(),
+            step: None,
+            again: None,
+            condition: None,
+        }
+    }
+
+    fn record(notice: Option<RequestNotice>, told: Option<Happening>) -> Self {
+        Self {
+            notice,
+            step: Some(Step::Record(told)),
+            again: None,
+            condition: None,
+        }
+    }
+
+    fn ask(notice: &RequestNotice, step: Step) -> Self {
+        Self {
+            step: Some(step),
+            ..Self::rest(Some(notice))
+        }
+    }
+}
+
+/// Adds the issue that was opened, found, closed or given up to what is told of a request.
+pub fn record(status: &mut FluxAccessRequestStatus, plan: &Plan, now: Timestamp) {
+    status.notice.clone_from(&plan.notice);
+    if let Some(Step::Record(Some(happening))) = &plan.step {
+        super::telling::record_notice(status, happening, now);
+    }
+}
+
+/// Decides what is done about a request's issue.
+#[must_use]
+pub fn plan(seen: &Seen<'_>, now: Timestamp) -> Plan {
+    let request = seen.request;
+    let recorded = request.status.as_ref().and_then(|status| status.notice.as_ref());
+    let can_be = seen.host == Some(HostKind::Gitlab) && request.spec.target.scope == "project";
+    let is_going = request.metadata.deletion_timestamp.is_some();
+    let is_wanted = can_be && seen.is_wanted && !is_going && seen.state == "Pending";
+    match (recorded, seen.standing) {
+        (None, Standing::Active) if is_wanted => begin(seen, now),
+        (None, _) => Plan::rest(None),
+        (Some(notice), Standing::Gone) => leave(notice, "its AccessProvider is gone"),
+        (Some(notice), standing) => {
+            let stays = is_wanted && matches!(standing, Standing::Active | Standing::Suspended);
+            go_on(seen, notice, stays, now)
+        }
+    }
+}
+
+/// Nothing is recorded: there is to be an issue, if there is room.
+fn begin(seen: &Seen<'_>, now: Timestamp) -> Plan {
+    if let Some(why) = seen.crowd.refuse(&seen.request.spec.asked_in) {
+        return Plan {
+            again: Some(later(now, ROOM_LOOK)),
+            condition: Some(condition(ANNOUNCED, ConditionStatus::False, ("TooMany", why), now)),
+            ..Plan::rest(None)
+        };
+    }
+    let notice = RequestNotice {
+        title: write_title(seen.request),
+        ..RequestNotice::default()
+    };
+    Plan::ask(&notice, Step::Begin)
+}
+
+/// One is recorded: it is found or opened where it is to stay, else closed.
+fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -> Plan {
+    let target = target_of(&seen.request.spec);
+    let is_answered = seen.answer.is_some_and(|answer| *answer != Answer::Recorded);
+    let waits = notice.retry_at.as_ref().filter(|at| at.0 > now && !is_answered);
+    if let (Some(until), false) = (waits, seen.request.metadata.deletion_timestamp.is_some()) {
+        return Plan {
+            again: Some(until.0),
+            condition: stays.then(|| tell(notice, now)),
+            ..Plan::rest(Some(notice))
+        };
+    }
+    let find = |notice: &RequestNotice| {
+        let find = Ask::FindIssue {
+            target: target.clone(),
+            title: notice.title.clone(),
+            body: write_body(seen.request),
+        };
+        Plan::ask(notice, Step::Find(find))
+    };
+    match (notice.number, stays, seen.answer) {
+        (Some(_), true, _) => Plan {
+            condition: Some(tell(notice, now)),
+            ..Plan::rest(Some(notice))
+        },
+        (None, _, Some(Answer::Found(Ok(Some(issue))) | Answer::Opened(Ok(issue)))) => {
+            let opened = RequestNotice {
+                number: Some(issue.number),
+                url: Some(issue.url.clone()),
+                ..fresh(notice)
+            };
+            let told = Happening {
+                action: "Announced",
+                cause: format!("issue {} of the project", issue.url),
+                is_bad: false,
+            };
+            Plan::record(Some(opened), Some(told))
+        }
+        (None, true, Some(Answer::Found(Ok(None)))) => {
+            let open = Ask::OpenIssue {
+                target,
+                title: notice.title.clone(),
+                body: write_body(seen.request),
+            };
+            Plan::ask(notice, Step::Open(open))
+        }
+        // It was never opened.
+        (None, false, Some(Answer::Found(Ok(None)))) => Plan::record(None, None),
+        (_, true, Some(Answer::Found(Err(trouble)) | Answer::Opened(Err(trouble)))) => {
+            let failed = fail(notice, trouble, seen.host_ahead, now);
+            Plan::record(Some(failed), None)
+        }
+        (_, false, Some(Answer::Closed(Ok(())))) => {
+            let told = Happening {
+                action: "Unannounced",
+                cause: format!(
+                    "issue {} of the project is closed",
+                    notice.url.as_deref().unwrap_or_default()
+                ),
+                is_bad: false,
+            };
+            Plan::record(None, Some(told))
+        }
+        (_, false, Some(Answer::Closed(Err(trouble)) | Answer::Found(Err(trouble)) | Answer::Opened(Err(trouble)))) => {
+            let failed = fail(notice, trouble, seen.host_ahead, now);
+            if seen.request.metadata.deletion_timestamp.is_some() || failed.failures >= MOST_FAILURES {
+                return leave(notice, &trouble.to_string());
+            }
+            Plan::record(Some(failed), None)
+        }
+        (Some(number), false, _) => Plan::ask(notice, Step::Close(Ask::CloseIssue { target, number })),
+        (None, ..) => find(notice),
+    }
+}
+
+/// It stays open, or may be, and nobody looks after it any more.
+fn leave(notice: &RequestNotice, why: &str) -> Plan {
+    let told = notice.url.as_ref().map(|url| Happening {
+        action: "NoticeLeft",
+        cause: format!("issue {url} of the project is left open, as it can't be closed: {why}"),
+        is_bad: true,
+    });
+    Plan::record(None, told)
+}
+
+/// Without what went wrong.
+fn fresh(notice: &RequestNotice) -> RequestNotice {
+    RequestNotice {
+        title: notice.title.clone(),
+        number: notice.number,
+        url: notice.url.clone(),
+        ..RequestNotice::default()
+    }
+}
+
+fn fail(notice: &RequestNotice, trouble: &Trouble, host_ahead: SignedDuration, now: Timestamp) -> RequestNotice {
+    let failures = notice.failures.saturating_add(1);
+    let by_own_clock = |at: Timestamp| at.checked_sub(host_ahead).unwrap_or(at);
+    let (reason, retry_at) = match trouble {
+        Trouble::Banned { until } => ("BannedByHost", schedule::wait_for(now, by_own_clock(*until))),
+        Trouble::Limited { until } => ("LimitedByHost", schedule::wait_for(now, by_own_clock(*until))),
+        Trouble::Unauthenticated => ("AuthoriserRefused", schedule::retry(now, failures)),
+        Trouble::Forbidden(_) | Trouble::Refused { .. } | Trouble::Moved => ("RefusedByHost", later(now, REFUSED_LOOK)),
+        Trouble::Unknown(_) | Trouble::Unreachable(_) | Trouble::NotUnderstood(_) => {
+            ("HostUnreachable", schedule::retry(now, failures))
+        }
+    };
+    RequestNotice {
+        trouble: Some(LedgerTrouble {
+            reason: reason.to_owned(),
+            message: trouble.to_string(),
+        }),
+        failures,
+        retry_at: Some(schedule::record_time(retry_at)),
+        ..notice.clone()
+    }
+}
+
+/// What is said of a request that waits.
+fn tell(notice: &RequestNotice, now: Timestamp) -> Condition {
+    let (status, reason, message) = match (&notice.url, &notice.trouble) {
+        (Some(url), _) => (
+            ConditionStatus::True,
+            "Opened",
+            format!("who owns the project reads it in {url}; nothing that is written there answers it"),
+        ),
+        (None, Some(trouble)) => (
+            ConditionStatus::False,
+            trouble.reason.as_str(),
+            format!("no issue of the project shows it: {}", trouble.message),
+        ),
+        (None, None) => (
+            ConditionStatus::Unknown,
+            "Opening",
+            "an issue of the project is to show it".to_owned(),
+        ),
+    };
+    condition(ANNOUNCED, status, (reason, message), now)
+}
+
+fn target_of(spec: &FluxAccessRequestSpec) -> Target {
+    Target {
+        scope: Scope::Project,
+        id: spec.target.id,
+        path: spec.target.path.clone(),
+    }
+}
+
+/// A title that no other request has, of this cluster or another one. Nothing that anybody chose freely is in it.
+fn write_title(request: &FluxAccessRequest) -> String {
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    format!(
+        "Access for Flux is asked for: {name} (cluster {})",
+        request.spec.cluster_uid
+    )
+}
+
+/// What is asked for, and how it is answered.
+fn write_body(request: &FluxAccessRequest) -> String {
+    let spec = &request.spec;
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    let target = name_target(&spec.provider, spec.target.id);
+    let list = |names: &[String]| names.iter().map(|name| quote(name)).collect::<Vec<_>>().join(", ");
+    let may = match spec.role.as_str() {
+        "read_repository" => "clone and fetch it",
+        _ => "pull images from its container registry",
+    };
+    let readers = match spec.service_accounts.is_empty() {
+        true => "whoever may read Secrets in these namespaces".to_owned(),
+        false => format!(
+            "the ServiceAccounts {} of these namespaces",
+            list(&spec.service_accounts)
+        ),
+    };
+    let asked_in = match &spec.asked_in.tenant {
+        Some(tenant) => format!("{} of the tenant {}", quote(&spec.asked_in.name), quote(tenant)),
+        None => quote(&spec.asked_in.name),
+    };
+    format!(
+        "Somebody asks that Flux, in a Kubernetes cluster, may read this project. Nothing that is written here answers that, and this issue is closed once it is \
+         answered or asked no more.\n\
+         \n\
+         - Who asks: {who}, in {asked_in}\n\
+         - What for: {role}, to {may}\n\
+         - Where the credential is: in the Secret {secret} of each namespace that is called {namespaces}\n\
+         - Who reads it: {readers}\n\
+         - How often it is replaced: {rotate}\n\
+         - Which cluster: {cluster}, by the uid of its namespace `kube-system`\n\
+         \n\
+         Who may answer holds the verb `approve` on `fluxaccesstargets` of the name {target} in that cluster, and looks there before:\n\
+         \n\
+         ```\n\
+         tenure access show {name}\n\
+         tenure access approve {name}\n\
+         tenure access deny {name} --reason \"...\"\n\
+         ```\n\
+         \n\
+         The request is {request}, and the hash of what it asks for {hash}. Who holds no right there asks whoever runs the cluster.\n",
+        who = quote(&spec.requested_by),
+        role = quote(&spec.role),
+        secret = quote(&spec.secret_name),
+        namespaces = list(&spec.namespaces),
+        rotate = quote(&spec.rotate),
+        cluster = quote(&spec.cluster_uid),
+        target = quote(&target),
+        request = quote(name),
+        hash = quote(&spec.spec_hash),
+    )
+}
+
+/// A text of somebody's as a code span of Markdown, in one line: what is in it is shown, and neither carried out nor linked.
+fn quote(said: &str) -> String {
+    let line = text::visible_line(said);
+    let longest = line
+        .split(|character| character != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    match line.starts_with('`') || line.ends_with('`') || line.trim().is_empty() {
+        true => format!("{fence} {line} {fence}"),
+        false => format!("{fence}{line}{fence}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,373 @@
+//! Decisions about issues, each by what is seen; and whole stories against a host that loses answers, with a controller that dies.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-06-01T12:00:00Z".parse().unwrap()
+}
+
+fn request(name: &str, asked_in: Value) -> FluxAccessRequest {
+    serde_json::from_value(json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessRequest", "metadata": { "name": name, "namespace": "tenure-system" },
+        "spec": {
+            "provider": "work", "target": { "scope": "project", "id": 42, "path": "group-1/a" }, "role": "read_repository", "rotate": "90d",
+            "secretName": "gitlab-flux-token", "namespaces": ["team-a"], "askedIn": asked_in, "requestedBy": "mallory", "clusterUid": "c0ffee00-0000",
+            "specHash": "sha256:00"
+        }
+    }))
+    .unwrap()
+}
+
+fn of_tenant(name: &str, tenant: &str) -> FluxAccessRequest {
+    request(
+        name,
+        json!({ "kind": "FluxAccess", "namespace": "team-a", "name": "app", "tenant": tenant }),
+    )
+}
+
+fn noted(mut request: FluxAccessRequest, notice: Value) -> FluxAccessRequest {
+    let status = json!({ "notice": notice });
+    request.status = Some(serde_json::from_value(status).unwrap());
+    request
+}
+
+fn seen<'a>(request: &'a FluxAccessRequest, state: &'a str) -> Seen<'a> {
+    Seen {
+        request,
+        state,
+        standing: Standing::Active,
+        host: Some(HostKind::Gitlab),
+        is_wanted: true,
+        crowd: Crowd::default(),
+        host_ahead: SignedDuration::ZERO,
+        answer: None,
+    }
+}
+
+#[test]
+fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_wants_it() {
+    let waits = of_tenant("work-42-a", "orchard");
+    let of_group = {
+        let mut request = waits.clone();
+        request.spec.target.scope = "group".to_owned();
+        request
+    };
+    let going = {
+        let mut request = waits.clone();
+        request.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-06-01T11:00:00Z")).unwrap());
+        request
+    };
+    let begins = |seen: Seen<'_>| plan(&seen, now()).notice.is_some();
+    assert!(begins(seen(&waits, "Pending")));
+    for seen in [
+        seen(&waits, "Approved"),
+        seen(&waits, "Denied"),
+        // Who took an answer back has given one.
+        seen(&waits, "Revoked"),
+        seen(&of_group, "Pending"),
+        seen(&going, "Pending"),
+        Seen {
+            is_wanted: false,
+            ..seen(&waits, "Pending")
+        },
+        Seen {
+            host: Some(HostKind::Gitea),
+            ..seen(&waits, "Pending")
+        },
+        Seen {
+            standing: Standing::Suspended,
+            ..seen(&waits, "Pending")
+        },
+        Seen {
+            standing: Standing::Gone,
+            ..seen(&waits, "Pending")
+        },
+    ] {
+        assert_eq!(plan(&seen, now()), Plan::rest(None), "{seen:?}");
+    }
+}
+
+#[test]
+fn one_who_asks_has_a_bound_and_so_has_a_project() {
+    let open = |name: &str, tenant: &str| noted(of_tenant(name, tenant), json!({ "title": "t", "number": 1 }));
+    let one_more = of_tenant("more", "orchard");
+    let told = |others: &[FluxAccessRequest], within_a_day: usize| {
+        let mut book = NoticeBook::default();
+        for _ in 0..within_a_day {
+            book.begin(&one_more, now());
+        }
+        book.end(&one_more, true);
+        let crowd = Crowd::count(&one_more, others.iter(), &mut book, now());
+        let planned = plan(
+            &Seen {
+                crowd,
+                ..seen(&one_more, "Pending")
+            },
+            now(),
+        );
+        assert_eq!(planned.condition.is_some(), planned.notice.is_none());
+        planned.condition.map(|condition| condition.message)
+    };
+    let of_one: Vec<_> = (0..MOST_OPEN).map(|nth| open(&format!("r{nth}"), "orchard")).collect();
+    assert!(told(&of_one, 0).is_some_and(|why| why.contains("tenant orchard")));
+    assert_eq!(told(of_one.get(1..).unwrap(), 0), None);
+    let of_many: Vec<_> = (0..MOST_AT_TARGET)
+        .map(|nth| open(&format!("r{nth}"), &format!("tenant-{nth}")))
+        .collect();
+    assert!(told(&of_many, 0).is_some_and(|why| why.contains("this project")));
+    assert_eq!(told(of_many.get(1..).unwrap(), 0), None);
+    // Who takes back and asks anew, again and again, opens no more than that.
+    assert!(told(&[], MOST_A_DAY).is_some_and(|why| why.contains("within a day")));
+    // What waits without an issue counts for nothing, nor does the request itself.
+    let none: Vec<_> = (0..20).map(|nth| of_tenant(&format!("r{nth}"), "orchard")).collect();
+    assert_eq!(told(&none, 0), None);
+    assert_eq!(told(&[open("more", "orchard")], 0), None);
+    // What an administrator has named may be as long as such a configuration can be.
+    let agent = request("more", json!({ "kind": "Agent", "name": "prod" }));
+    let crowd = Crowd {
+        of_asker: MOST_OF_AGENT - 1,
+        ..Crowd::default()
+    };
+    assert_eq!(crowd.refuse(&agent.spec.asked_in), None);
+}
+
+#[test]
+fn a_book_forgets_who_opened_nothing_for_a_day() {
+    let mut book = NoticeBook::default();
+    for minutes in 0..30 {
+        let begun = of_tenant("work-42-a", "orchard");
+        book.begin(&begun, later(now(), Duration::from_secs(60 * minutes)));
+        book.end(&begun, true);
+    }
+    assert_eq!(book.count("tenant orchard", now()), 30);
+    assert_eq!(book.count("tenant other", now()), 0);
+    let next_day = later(now(), DAY);
+    assert_eq!(book.count("tenant orchard", next_day), 29);
+    assert_eq!(book.count("tenant orchard", later(next_day, DAY)), 0);
+    assert!(book.opened.is_empty() && book.begun.is_empty());
+}
+
+/// Those that are looked at side by side see each other before anything of them is recorded.
+#[test]
+fn what_is_begun_and_not_recorded_yet_counts() {
+    let mut book = NoticeBook::default();
+    let all: Vec<_> = (0..MOST_OPEN + 1)
+        .map(|nth| of_tenant(&format!("r{nth}"), "orchard"))
+        .collect();
+    let refused = |book: &mut NoticeBook, request: &FluxAccessRequest| {
+        let crowd = Crowd::count(request, all.iter(), book, now());
+        crowd.refuse(&request.spec.asked_in).is_some()
+    };
+    let (last, others) = all.split_last().unwrap();
+    for request in others {
+        assert!(!refused(&mut book, request));
+        book.begin(request, now());
+    }
+    assert!(refused(&mut book, last));
+    // One of them could not be recorded.
+    book.end(others.first().unwrap(), false);
+    assert!(!refused(&mut book, last));
+    assert_eq!(book.count("tenant orchard", now()), MOST_OPEN - 1);
+}
+
+/// A host that has issues, and does to the orders of a story what is said.
+#[derive(Default)]
+struct Host {
+    issues: Vec<(String, String, bool)>,
+    asked: usize,
+}
+
+/// What befalls one question or order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Fine,
+    /// Done, and the answer never came.
+    Lost,
+    /// Not done.
+    Unreachable,
+    /// Done, and the controller died before it could record it.
+    Died,
+}
+
+impl Host {
+    fn list_open(&self) -> usize {
+        self.issues.iter().filter(|issue| issue.2).count()
+    }
+
+    fn carry_out(&mut self, ask: &Ask) -> Result<Option<Issue>, Trouble> {
+        let tell = |nth: usize| Issue {
+            number: nth as u64 + 1,
+            url: format!("https://gitlab.example.org/-/issues/{}", nth + 1),
+        };
+        match ask {
+            Ask::FindIssue { title, body, .. } => {
+                let mut all = self.issues.iter();
+                Ok(all
+                    .position(|issue| issue.2 && issue.0 == *title && issue.1 == *body)
+                    .map(tell))
+            }
+            Ask::OpenIssue { title, body, .. } => {
+                self.issues.push((title.clone(), body.clone(), true));
+                Ok(Some(tell(self.issues.len() - 1)))
+            }
+            Ask::CloseIssue { number, .. } => {
+                self.issues[usize::try_from(*number).unwrap() - 1].2 = false;
+                Ok(None)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask, fate: impl Fn(usize) -> Fate) -> Option<Result<Option<Issue>, Trouble>> {
+        let fate = fate(self.asked);
+        self.asked += 1;
+        if fate == Fate::Unreachable {
+            return Some(Err(Trouble::Unreachable("down".to_owned())));
+        }
+        let answer = self.carry_out(ask);
+        match fate {
+            Fate::Lost => Some(Err(Trouble::Unknown("cut off".to_owned()))),
+            Fate::Died => None,
+            _ => Some(answer),
+        }
+    }
+}
+
+/// Goes on until nothing is due any more.
+fn settle(host: &mut Host, request: &mut FluxAccessRequest, state: &str, fate: impl Fn(usize) -> Fate + Copy) -> Plan {
+    let mut time = now();
+    let mut answer = None;
+    for _ in 0..100 {
+        let planned = plan(
+            &Seen {
+                answer: answer.as_ref(),
+                ..seen(request, state)
+            },
+            time,
+        );
+        answer = None;
+        match &planned.step {
+            Some(Step::Begin | Step::Record(_)) => {
+                record(request.status.get_or_insert_default(), &planned, time);
+                answer = Some(Answer::Recorded);
+            }
+            Some(Step::Find(ask)) => answer = host.ask(ask, fate).map(Answer::Found),
+            Some(Step::Open(ask)) => {
+                let told = host.ask(ask, fate);
+                answer = told.map(|told| Answer::Opened(told.map(|issue| issue.unwrap())));
+            }
+            Some(Step::Close(ask)) => answer = host.ask(ask, fate).map(|told| Answer::Closed(told.map(|_| ()))),
+            None => match planned.again {
+                Some(again) => {
+                    assert!(again > time);
+                    time = again;
+                }
+                None => return planned,
+            },
+        }
+    }
+    panic!("it comes to no end: {:?}", request.status)
+}
+
+/// Whatever befalls any one of its questions and orders, there is one issue while it waits, and none once it was answered.
+#[test]
+fn a_lost_answer_a_host_that_is_down_and_a_death_leave_one_issue_and_then_none() {
+    for fate in [Fate::Fine, Fate::Lost, Fate::Unreachable, Fate::Died] {
+        for nth in 0..8 {
+            let fates = |asked: usize| if asked == nth { fate } else { Fate::Fine };
+            let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));
+            let planned = settle(&mut host, &mut request, "Pending", fates);
+            assert_eq!(host.list_open(), 1, "{fate:?} {nth}");
+            assert_eq!(planned.condition.unwrap().reason, "Opened");
+            let planned = settle(&mut host, &mut request, "Approved", fates);
+            assert_eq!(host.list_open(), 0, "{fate:?} {nth}");
+            assert_eq!((host.issues.len(), planned.notice, planned.condition), (1, None, None));
+        }
+    }
+}
+
+#[test]
+fn what_was_not_opened_yet_is_opened_no_more_once_it_is_answered() {
+    let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));
+    let begun = plan(&seen(&request, "Pending"), now());
+    record(request.status.get_or_insert_default(), &begun, now());
+    settle(&mut host, &mut request, "Approved", |_| Fate::Fine);
+    assert!(host.issues.is_empty() && request.status.unwrap().notice.is_none());
+}
+
+/// What can't be closed holds up nothing: a request that goes tries once, one that stays some times.
+#[test]
+fn a_host_that_never_answers_holds_no_request_and_what_stays_open_is_told() {
+    let dead = |_| Fate::Unreachable;
+    for is_going in [true, false] {
+        let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));
+        settle(&mut host, &mut request, "Pending", |_| Fate::Fine);
+        if is_going {
+            request.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-06-01T11:00:00Z")).unwrap());
+        }
+        let before = host.asked;
+        settle(&mut host, &mut request, "Revoked", dead);
+        let tries = if is_going { 1 } else { MOST_FAILURES as usize };
+        assert_eq!(host.asked - before, tries);
+        let status = request.status.unwrap();
+        assert_eq!(status.notice, None);
+        let last = status.history.last().unwrap();
+        assert_eq!(last.action, "NoticeLeft");
+        assert!(last.cause.contains("https://gitlab.example.org/-/issues/1"), "{last:?}");
+    }
+}
+
+#[test]
+fn a_project_without_issues_is_asked_once_a_day_and_says_so() {
+    let request = noted(of_tenant("work-42-a", "orchard"), json!({ "title": "t" }));
+    let refused = Trouble::Refused {
+        status: 403,
+        message: "issues are turned off".to_owned(),
+    };
+    let answer = Answer::Opened(Err(refused));
+    let planned = plan(
+        &Seen {
+            answer: Some(&answer),
+            ..seen(&request, "Pending")
+        },
+        now(),
+    );
+    let failed = noted(request, serde_json::to_value(planned.notice.unwrap()).unwrap());
+    let planned = plan(&seen(&failed, "Pending"), now());
+    assert_eq!((planned.step, planned.again), (None, Some(later(now(), DAY))));
+    let said = planned.condition.unwrap();
+    assert_eq!(
+        (said.reason.as_str(), said.status),
+        ("RefusedByHost", ConditionStatus::False)
+    );
+    assert!(said.message.contains("issues are turned off"));
+}
+
+#[test]
+fn what_somebody_wrote_into_a_request_is_quoted() {
+    assert_eq!(quote("a"), "`a`");
+    assert_eq!(quote("a``b`c"), "```a``b`c```");
+    assert_eq!(quote("`a`"), "`` `a` ``");
+    assert_eq!(quote("a\n/close\r@all"), "`a\\n/close\\r@all`");
+    assert_eq!(quote(""), "`  `");
+    let mut request = of_tenant("work-42-a", "orchard");
+    request.spec.requested_by = "x`\n\n/assign @root\n\n<img src=x> `".to_owned();
+    let body = write_body(&request);
+    // Nothing of it begins a line, and it is all inside one span.
+    assert!(
+        body.lines()
+            .all(|line| !line.starts_with('/') && !line.contains("@root") || line.starts_with("- Who asks: ``"))
+    );
+    assert!(
+        body.contains("- Who asks: `` x`\\n\\n/assign @root\\n\\n<img src=x> ` ``, in"),
+        "{body}"
+    );
+    assert!(
+        body.contains("tenure access approve work-42-a\n")
+            && body.contains("`sha256:00`")
+            && body.contains("`work-42`")
+    );
+    assert!(!write_title(&request).contains("mallory"));
+}
