@@ -155,6 +155,8 @@ struct Asked {
     questions: usize,
     /// What makes a credential.
     orders: usize,
+    /// What shows a request at its project.
+    issues: usize,
     /// What ends one.
     revocations: usize,
 }
@@ -286,6 +288,7 @@ impl Bed {
         Asked {
             questions: self.forge.count(&Method::GET, ""),
             orders: self.forge.count(&Method::POST, "deploy_tokens"),
+            issues: self.forge.count(&Method::POST, "issues"),
             revocations: self.forge.count(&Method::DELETE, "deploy_tokens"),
         }
     }
@@ -294,15 +297,16 @@ impl Bed {
         let now = self.count();
         let each = |count: usize| count as f64 / all.max(1) as f64;
         report.add(
-            format!("{what}: orders, questions and revocations at the host, for each credential"),
+            format!("{what}: orders, issues, questions and revocations at the host, for each credential"),
             format!(
-                "{:.2}, {:.2}, {:.2}",
+                "{:.2}, {:.2}, {:.2}, {:.2}",
                 each(now.orders.saturating_sub(before.orders)),
+                each(now.issues.saturating_sub(before.issues)),
                 each(now.questions.saturating_sub(before.questions)),
                 each(now.revocations.saturating_sub(before.revocations))
             ),
             None,
-            "1 order",
+            "1 order, with its issue",
         );
     }
 

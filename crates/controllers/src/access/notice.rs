@@ -7,7 +7,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
-use tenure_api::condition::Condition;
 use tenure_cluster::ClusterError;
 use tenure_planner::access::host::{Ask, Issue, Told, Trouble};
 use tenure_planner::access::notice::{Answer, Crowd, Happening, Plan, Seen, Step, plan, record};
@@ -19,37 +18,24 @@ use super::steps::{Actor, not_understood};
 use super::{hosts, lock};
 use crate::own::Own;
 
-/// What is left to say where nothing is to be done.
-pub(super) struct Rest {
-    pub(super) again: Option<Timestamp>,
-    pub(super) condition: Option<Condition>,
-}
-
 impl RequestReconciler {
-    /// Takes one step; nothing when there is another one.
+    /// Takes the step that is due; whether there was one.
     pub(super) async fn announce(
         &mut self,
         request: &Arc<FluxAccessRequest>,
-        circumstances: &Circumstances,
+        planned: &Plan,
         now: Timestamp,
-    ) -> Result<Option<Rest>, ClusterError> {
-        let answer = self.notice.take();
-        let planned = self.plan_notice(request, circumstances, answer.as_ref(), now);
+    ) -> Result<bool, ClusterError> {
         let answer = match &planned.step {
-            None => {
-                return Ok(Some(Rest {
-                    again: planned.again,
-                    condition: planned.condition,
-                }));
-            }
+            None => return Ok(false),
             Some(Step::Begin) => {
-                let recorded = self.record_notice(request, &planned, None, now).await;
+                let recorded = self.record_notice(request, planned, None, now).await;
                 lock(&self.desk.notices).end(request, recorded.is_ok());
                 recorded?;
                 Answer::Recorded
             }
             Some(Step::Record(happening)) => {
-                self.record_notice(request, &planned, happening.as_ref(), now).await?;
+                self.record_notice(request, planned, happening.as_ref(), now).await?;
                 Answer::Recorded
             }
             Some(Step::Find(ask)) => Answer::Found(self.ask_about_issue(request, ask).await),
@@ -60,17 +46,24 @@ impl RequestReconciler {
             Some(Step::Close(ask)) => Answer::Closed(self.ask_about_issue(request, ask).await.map(|_| ())),
         };
         self.notice = Some(answer);
-        Ok(None)
+        Ok(true)
+    }
+
+    /// Nothing of what was decided is done.
+    pub(super) fn drop_notice(&self, request: &FluxAccessRequest, planned: &Plan) {
+        if planned.step == Some(Step::Begin) {
+            lock(&self.desk.notices).end(request, false);
+        }
     }
 
     /// Decides, with what others have: what is begun counts at once.
-    fn plan_notice(
-        &self,
+    pub(super) fn plan_notice(
+        &mut self,
         request: &FluxAccessRequest,
         circumstances: &Circumstances,
-        answer: Option<&Answer>,
         now: Timestamp,
     ) -> Plan {
+        let answer = self.notice.take();
         let provider = self.desk.find_provider(&request.spec.provider);
         let host_ahead = self.desk.host(&request.spec.provider).ahead();
         let status = request.status.clone().unwrap_or_default();
@@ -84,7 +77,7 @@ impl RequestReconciler {
             is_wanted: provider.is_some_and(|provider| provider.spec.gives_notice()),
             crowd: Crowd::count(request, all.iter().map(Arc::as_ref), &mut book, now),
             host_ahead,
-            answer,
+            answer: answer.as_ref(),
         };
         let planned = plan(&seen, now);
         if planned.step == Some(Step::Begin) {

@@ -452,12 +452,19 @@ impl Reconciler for RequestReconciler {
             }
             return Ok(Some(Next::Again));
         }
-        let Some(announced) = self.announce(&request, &circumstances, now).await? else {
+        let notice = self.plan_notice(&request, &circumstances, now);
+        let concluded = self
+            .conclude(&request, &circumstances, notice.condition.clone(), now)
+            .await;
+        let current = self.current();
+        if concluded.is_err() || current.is_none() {
+            self.drop_notice(&request, &notice);
+        }
+        concluded?;
+        let Some(request) = current else { return Ok(None) };
+        if self.announce(&request, &notice, now).await? {
             return Ok(Some(Next::Again));
-        };
-        self.conclude(&request, &circumstances, announced.condition, now)
-            .await?;
-        let Some(request) = self.current() else { return Ok(None) };
+        }
         let is_empty = request
             .status
             .as_ref()
@@ -473,7 +480,7 @@ impl Reconciler for RequestReconciler {
             .values()
             .filter_map(|place| place.again)
             .chain(ends)
-            .chain(announced.again)
+            .chain(notice.again)
             .min();
         let idle = now.checked_add(IDLE).unwrap_or(now);
         Ok(Some(Next::Wait(again.unwrap_or(idle).max(next_second(now)).min(idle))))

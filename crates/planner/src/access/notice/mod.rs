@@ -216,7 +216,7 @@ pub struct Plan {
     pub step: Option<Step>,
     /// When to look again, where nothing is to be done.
     pub again: Option<Timestamp>,
-    /// What there is to say.
+    /// What there is to say meanwhile.
     pub condition: Option<Condition>,
 }
 
@@ -269,7 +269,10 @@ pub fn plan(seen: &Seen<'_>, now: Timestamp) -> Plan {
         (Some(notice), Standing::Gone) => leave(notice, "its AccessProvider is gone"),
         (Some(notice), standing) => {
             let stays = is_wanted && matches!(standing, Standing::Active | Standing::Suspended);
-            go_on(seen, notice, stays, now)
+            Plan {
+                condition: stays.then(|| tell(notice, now)),
+                ..go_on(seen, notice, stays, now)
+            }
         }
     }
 }
@@ -287,7 +290,10 @@ fn begin(seen: &Seen<'_>, now: Timestamp) -> Plan {
         title: write_title(seen.request),
         ..RequestNotice::default()
     };
-    Plan::ask(&notice, Step::Begin)
+    Plan {
+        condition: Some(tell(&notice, now)),
+        ..Plan::ask(&notice, Step::Begin)
+    }
 }
 
 /// One is recorded: it is found or opened where it is to stay, else closed.
@@ -298,7 +304,6 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
     if let (Some(until), false) = (waits, seen.request.metadata.deletion_timestamp.is_some()) {
         return Plan {
             again: Some(until.0),
-            condition: stays.then(|| tell(notice, now)),
             ..Plan::rest(Some(notice))
         };
     }
@@ -311,10 +316,7 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
         Plan::ask(notice, Step::Find(find))
     };
     match (notice.number, stays, seen.answer) {
-        (Some(_), true, _) => Plan {
-            condition: Some(tell(notice, now)),
-            ..Plan::rest(Some(notice))
-        },
+        (Some(_), true, _) => Plan::rest(Some(notice)),
         (None, _, Some(Answer::Found(Ok(Some(issue))) | Answer::Opened(Ok(issue)))) => {
             let opened = RequestNotice {
                 number: Some(issue.number),

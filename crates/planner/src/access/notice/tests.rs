@@ -107,8 +107,9 @@ fn one_who_asks_has_a_bound_and_so_has_a_project() {
             },
             now(),
         );
-        assert_eq!(planned.condition.is_some(), planned.notice.is_none());
-        planned.condition.map(|condition| condition.message)
+        let condition = planned.condition.unwrap();
+        assert_eq!(condition.reason == "TooMany", planned.notice.is_none());
+        planned.notice.is_none().then_some(condition.message)
     };
     let of_one: Vec<_> = (0..MOST_OPEN).map(|nth| open(&format!("r{nth}"), "orchard")).collect();
     assert!(told(&of_one, 0).is_some_and(|why| why.contains("tenant orchard")));

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::access::{DEFAULT_SECRET_NAME, FluxAccessRequest};
+use tenure_planner::access::notice::ANNOUNCED;
 use tenure_planner::access::order::Written;
 
 use super::super::account::{Account, Seen};
@@ -82,6 +83,25 @@ pub(super) async fn question(world: &World, account: &mut Account) -> Option<Flu
                     Seen::Held(said)
                 }
                 Err(seen) => Seen::Missing(seen),
+            }
+        })
+        .await;
+    account
+        .step("its owner reads of that in the project itself", async {
+            let Some(request) = &found else { return nothing_asked() };
+            let shown = |object: Option<&Value>| {
+                let said = condition(object?, ANNOUNCED).filter(|(status, ..)| *status == "True");
+                said.map(|_| ())
+            };
+            if let Err(seen) = until(requests(world), name(request), PATIENCE, shown).await {
+                return Seen::Missing(seen);
+            }
+            match world.forge.issues().as_slice() {
+                [issue] if issue.is_open && issue.is_confidential => Seen::Held(format!(
+                    "confidential issue {}: {}; nothing in it answers it",
+                    issue.number, issue.title
+                )),
+                issues => Seen::Missing(format!("at the host: {issues:?}")),
             }
         })
         .await;
