@@ -355,6 +355,10 @@ impl Reconciler for RequestReconciler {
             return Ok(Some(Next::Again));
         }
         let circumstances = self.observe(&request);
+        // Between two rounds, too: what was planned by others is planned anew.
+        if self.acted.as_ref() != Some(&circumstances) {
+            self.restart();
+        }
         self.acted = Some(circumstances.clone());
         let provider = self.desk.find_provider(&request.spec.provider);
         let case = Case {

@@ -4,6 +4,7 @@
 mod apps;
 mod bed;
 mod by_hand;
+mod crash;
 mod images;
 mod keys;
 mod notices;

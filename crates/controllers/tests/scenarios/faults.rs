@@ -176,6 +176,14 @@ fn name_kind(request: &Request<Body>) -> Option<String> {
     Some(format!("{word} {resource}{subresource}"))
 }
 
+/// Whether a request changes an object: no dry run, no question, no token, and none of what is written beside (events, leases).
+fn is_write(request: &Request<Body>) -> bool {
+    let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dryRun=All"));
+    let path = request.uri().path();
+    let beside = ["/token", "reviews", "/events", "/leases"];
+    *request.method() != Method::GET && !is_dry_run && !beside.iter().any(|part| path.contains(part))
+}
+
 /// When the process is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kill {
@@ -192,6 +200,8 @@ pub(crate) struct Life(Arc<(Mutex<Days>, Notify)>);
 #[derive(Debug, Default)]
 struct Days {
     kill: Option<Kill>,
+    /// Whether requests that change nothing are left out.
+    only_writes: bool,
     requests: usize,
     /// The last request has begun.
     dying: bool,
@@ -202,8 +212,18 @@ struct Days {
 impl Life {
     /// The process dies at a request, counted from now.
     pub(crate) fn kill(&self, kill: Kill) {
+        self.order(kill, false);
+    }
+
+    /// The same, where only those count that change what is recorded or delivered.
+    pub(crate) fn kill_at_write(&self, kill: Kill) {
+        self.order(kill, true);
+    }
+
+    fn order(&self, kill: Kill, only_writes: bool) {
         let mut days = lock(&self.0.0);
         days.requests = 0;
+        days.only_writes = only_writes;
         days.kill = Some(kill);
     }
 
@@ -236,9 +256,12 @@ impl Life {
     }
 
     /// Whether this request is the last one, and if so whether it has its effect.
-    fn ends(&self) -> Option<bool> {
+    fn ends(&self, request: &Request<Body>) -> Option<bool> {
         let mut days = lock(&self.0.0);
         let kill = days.kill?;
+        if days.only_writes && !is_write(request) {
+            return None;
+        }
         days.requests += 1;
         let last = days.requests == kill.at;
         // It goes on dying when another request comes before this one has ended.
@@ -279,7 +302,7 @@ impl Service<Request<Body>> for Faulty {
             if life.is_over() {
                 return std::future::pending().await;
             }
-            if let Some(has_effect) = life.ends() {
+            if let Some(has_effect) = life.ends(&request) {
                 if has_effect {
                     let _nobody_reads_it = server.send(request).await;
                 }

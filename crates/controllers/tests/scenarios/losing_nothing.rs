@@ -99,26 +99,9 @@ impl Story {
         self.stage.admin.patch(GIT_REPOSITORY, target, request).await.unwrap();
     }
 
-    /// Waits until nothing is under way. A status says what came of an attempt before that has ended: who dies in what is left of it has died
-    /// in it once more, and the pause before it is begun again is four times as long each time.
-    async fn come_to_rest(&self, when: &str) {
-        let folder = self.stage.artifacts().join("under-way");
-        let came = eventually(PATIENCE, || async {
-            let marks = std::fs::read_dir(&folder).map_or(0, Iterator::count);
-            if marks == 0 {
-                Ok(())
-            } else {
-                Err(format!("{marks} are under way"))
-            }
-        });
-        if let Err(last) = came.await {
-            panic!("{when}: {last}");
-        }
-    }
-
     /// Commits, and kills the process while it reconciles that. Whether it died before it was done.
     async fn survive(&mut self, kill: Kill, when: &str) -> bool {
-        self.come_to_rest(when).await;
+        self.stage.come_to_rest(PATIENCE, when).await;
         let commit = self.commit().await;
         self.stage.life().kill(kill);
         self.look_at_once().await;

@@ -144,6 +144,16 @@ impl Stage {
         Self::set_with(namespace, more, means).await
     }
 
+    /// As [`Stage::set_policed_allowing`], with faults before an API server over the network, too.
+    pub(crate) async fn set_policed_failing(namespace: &str, more: &[String]) -> Self {
+        let means = Means {
+            policies: true,
+            way: Way::ThroughFaults,
+            ..Means::default()
+        };
+        Self::set_with(namespace, more, means).await
+    }
+
     async fn set_with(namespace: &str, more: &[String], mut means: Means) -> Self {
         let cluster = Cluster::start().await.unwrap();
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
@@ -381,6 +391,23 @@ impl Stage {
     /// The life of the controllers that run now.
     pub(crate) fn life(&self) -> &Life {
         &self.controllers.life
+    }
+
+    /// Waits until nothing is under way. A status says what came of an attempt before that has ended: who dies in what is left of it has died
+    /// in it once more, and the pause before it is begun again is four times as long each time.
+    pub(crate) async fn come_to_rest(&self, patience: Duration, when: &str) {
+        let folder = self.artifacts().join("under-way");
+        let came = eventually(patience, || async {
+            let marks = std::fs::read_dir(&folder).map_or(0, Iterator::count);
+            if marks == 0 {
+                Ok(())
+            } else {
+                Err(format!("{marks} are under way"))
+            }
+        });
+        if let Err(last) = came.await {
+            panic!("{when}: {last}");
+        }
     }
 
     /// Drops controllers that have died wherever they are, and starts new ones on the same folder.

@@ -38,6 +38,8 @@ pub(super) struct Setup<'a> {
     pub(super) entries: &'a str,
     /// What the AccessProvider says besides.
     pub(super) provider: fn(&ForgeServer) -> Value,
+    /// Whether what the controllers ask of the cluster goes through faults, on every server.
+    pub(super) is_failing: bool,
     /// With what the host is asked, where it isn't a token of the group's owner.
     pub(super) authoriser: Option<fn(&ForgeServer) -> Value>,
 }
@@ -51,6 +53,7 @@ impl Default for Setup<'_> {
             entries: "",
             provider: |_| json!({}),
             authoriser: None,
+            is_failing: false,
         }
     }
 }
@@ -79,7 +82,11 @@ impl Bed {
         let git = format!("http://{}", forge.git().http_address());
         let ssh = format!("ssh://{}", forge.git().ssh_address().unwrap());
         let first = setup.namespaces.first().unwrap();
-        let stage = Stage::set_policed_allowing(first, &[forge.url().to_owned(), git, ssh]).await;
+        let allowed = [forge.url().to_owned(), git, ssh];
+        let stage = match setup.is_failing {
+            true => Stage::set_policed_failing(first, &allowed).await,
+            false => Stage::set_policed_allowing(first, &allowed).await,
+        };
         for namespace in setup.namespaces {
             stage.namespace(namespace).await;
             let_write(&stage.admin, namespace).await;
@@ -326,9 +333,7 @@ impl Bed {
                         *time = json!(earlier(time.as_str().unwrap()));
                     }
                 }
-                if ledger.pointer("/next/phase") == Some(&json!("Intent")) {
-                    ledger.as_object_mut().unwrap().remove("retryAt");
-                }
+                ledger.as_object_mut().unwrap().remove("retryAt");
             }
             let name = request["metadata"]["name"].as_str().unwrap();
             let version = &request["metadata"]["resourceVersion"];
@@ -343,6 +348,13 @@ impl Bed {
     pub(super) async fn replace(&mut self, is_leak: bool) -> Value {
         self.stage.restart().await;
         self.age().await;
+        let order = self.order(is_leak).await;
+        let is_done = |request: &Value| !order.is_open(&serde_json::from_value(request.clone()).unwrap());
+        self.request("was replaced", is_done).await
+    }
+
+    /// Orders new credentials as alice, who may.
+    pub(super) async fn order(&self, is_leak: bool) -> Written {
         let request = self.request("is there", |_| true).await;
         let name = request["metadata"]["name"].as_str().unwrap();
         let order = Written {
@@ -358,8 +370,7 @@ impl Bed {
         eventually(SOON, || alice.patch(REQUEST, (PLATFORM, name), patch.clone()))
             .await
             .unwrap();
-        let is_done = |request: &Value| !order.is_open(&serde_json::from_value(request.clone()).unwrap());
-        self.request("was replaced", is_done).await
+        order
     }
 }
 
