@@ -13,7 +13,7 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
 use tenure_api::condition::Condition;
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger};
+use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger, find_patience};
 use tenure_planner::access::host::CredentialKind;
 use tenure_planner::access::notice;
 use tenure_planner::access::order;
@@ -76,6 +76,8 @@ pub(super) struct RequestReconciler {
     /// What came of the last step about its issue.
     pub(super) notice: Option<notice::Answer>,
     acted: Option<Circumstances>,
+    /// Since when this process looks after it.
+    begun: Timestamp,
 }
 
 impl RequestReconciler {
@@ -87,6 +89,7 @@ impl RequestReconciler {
             places: BTreeMap::new(),
             notice: None,
             acted: None,
+            begun: Timestamp::now(),
         }
     }
 
@@ -368,6 +371,9 @@ impl Reconciler for RequestReconciler {
             judges_writes: self.desk.hub.means.settings.judges_writes(),
             deliveries: circumstances.deliveries.as_deref(),
         };
+        if let Some(until) = find_patience(case, self.begun, now) {
+            return Ok(Some(Next::Wait(until)));
+        }
         let names = list_namespaces(&request, circumstances.deliveries.as_deref());
         self.places.retain(|namespace, _| names.contains(namespace));
         let is_due = |namespace: &&String| {

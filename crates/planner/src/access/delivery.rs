@@ -4,6 +4,7 @@
 //! Owns these forms, whether an object is ours, and what is wanted of a credential. Refuses values: who writes the Secret puts them in.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use tenure_tenancy::access::approval::Verdict;
 
 use super::host::{CredentialKind, Role};
 use super::rotation::Wanted;
-use super::rotation::schedule::SETTLE;
+use super::rotation::schedule::{SETTLE, later};
 
 /// The type of a Secret that images are pulled with.
 pub const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
@@ -29,6 +30,8 @@ pub const SSH_KEYS: [&str; 3] = ["identity", "identity.pub", "known_hosts"];
 pub const TOKEN_USER: &str = "x-access-token";
 /// How long the host is asked to end what it has of an AccessProvider that is being deleted.
 pub const FAREWELL_SECONDS: i64 = 600;
+/// How long after a start it may take to read what is asked for, before it is said that it hasn't been read.
+const UNREAD: Duration = Duration::from_secs(60);
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -207,6 +210,22 @@ pub fn decide_wanted(case: Case<'_>, namespace: &str) -> Wanted {
     }
 }
 
+/// Until when nothing is done or said about a request that was let through before, and of which nobody has found out since the start (`since`) where it delivers:
+/// what its status says held until then, and whoever begins anew would say of each that it is held back, and a moment later that it isn't.
+#[must_use]
+pub fn find_patience(case: Case<'_>, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    let is_going = case.request.metadata.deletion_timestamp.is_some();
+    let is_running = matches!(case.standing, Standing::Active | Standing::Suspended) && !is_going;
+    let was_said = case
+        .request
+        .status
+        .as_ref()
+        .is_some_and(|status| status.state.as_deref() == Some("Approved"));
+    let waits = is_running && was_said && case.deliveries.is_none() && matches!(case.verdict, Verdict::Approved(_));
+    let until = later(since, UNREAD);
+    (waits && until > now).then_some(until)
+}
+
 /// By when an order to the host has to be given up: before anybody looks for what it made.
 #[must_use]
 pub fn order_deadline(next: &NextCredential) -> Timestamp {
@@ -344,6 +363,60 @@ mod tests {
             &FluxAccessRequest::new("work-42-a", FluxAccessRequestSpec::default()),
             now
         ));
+    }
+
+    #[test]
+    fn what_was_let_through_before_is_left_as_it_is_until_what_is_asked_for_was_read() {
+        let word = Word {
+            object: "grant".to_owned(),
+            by: "alice".to_owned(),
+            reason: None,
+            not_after: None,
+            is_standing: false,
+        };
+        let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
+        let mut request = request();
+        request.status = serde_json::from_value(json!({ "state": "Approved" })).unwrap();
+        let (approved, there) = (Verdict::Approved(word.clone()), BTreeSet::new());
+        let case = Case {
+            request: &request,
+            verdict: &approved,
+            standing: Standing::Active,
+            judges_writes: true,
+            deliveries: None,
+        };
+        let end = later(now, UNREAD);
+        assert_eq!(find_patience(case, now, now), Some(end));
+        // What can't be read for so long is said.
+        assert_eq!(find_patience(case, now, end), None);
+        let new = FluxAccessRequest::new("work-42-a", FluxAccessRequestSpec::default());
+        let (pending, denied) = (Verdict::Pending(Vec::new()), Verdict::Denied(word));
+        let known = Some(&there);
+        for other in [
+            Case {
+                deliveries: known,
+                ..case
+            },
+            Case { request: &new, ..case },
+            Case {
+                verdict: &pending,
+                ..case
+            },
+            Case {
+                verdict: &denied,
+                ..case
+            },
+            Case {
+                standing: Standing::Gone,
+                ..case
+            },
+            Case {
+                standing: Standing::Ending(1),
+                ..case
+            },
+        ] {
+            assert_eq!(find_patience(other, now, now), None, "{other:?}");
+        }
     }
 
     #[test]
