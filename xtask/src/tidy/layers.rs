@@ -143,6 +143,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "kustomize",
             "structured-merge",
             "tenure-sources",
+            "tenure-providers",
             "tenure-cluster",
             "tenure-controllers",
             "tenure-git-server",

@@ -77,6 +77,9 @@ pub struct AccessProviderSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Issue", "None"]))]
     pub notice: Option<String>,
+    /// How people who have no account here show who they are, so that an account that may vouch for it lets a request through. Nobody does when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_flow: Option<DeviceFlow>,
     /// The agent whose configuration asks for access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Agent>,
@@ -124,6 +127,16 @@ pub struct Authoriser {
     pub service_account_name: String,
     /// The Secret with its credential, in the platform namespace.
     pub secret_ref: LocalObjectReference,
+}
+
+/// The device flow of a GitLab (RFC 8628).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct DeviceFlow {
+    /// The id of an application that was registered there for it, with the scope `read_api`. It is no secret.
+    #[schemars(length(min = 1, max = 255), regex(pattern = "^[!-~]+$"))]
+    pub client_id: String,
 }
 
 /// An agent, and where its configuration is.

@@ -19,3 +19,4 @@ pub mod pull_secrets;
 pub mod request;
 pub mod rotation;
 pub mod telling;
+pub mod vouching;

@@ -22,7 +22,7 @@ use super::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
 use super::{Case, Change, Findings, Operation, Question, Refusal, Rule};
 
 /// How names of people begin whom a host knows, and whom an account vouches for.
-pub(super) const VOUCHED_PREFIX: &str = "gitlab:";
+pub const VOUCHED_PREFIX: &str = "gitlab:";
 /// The most targets of a standing grant: each is asked of the authorizer.
 pub(super) const MOST_TARGETS: usize = 16;
 /// What only the controllers write, as a whole.

@@ -40,6 +40,7 @@ mod volume;
 use std::fmt;
 use std::sync::Arc;
 
+pub use access::VOUCHED_PREFIX;
 pub use change::{Change, make_owner_reference};
 pub(crate) use request::read_metadata;
 pub use request::{Actor, Operation, Request, RequestError, Resource};

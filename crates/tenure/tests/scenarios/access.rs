@@ -2,6 +2,7 @@
 //! server there is. Policies judge what is written; nobody reconciles, so that what was asked for stays as it is.
 
 mod attacks;
+mod vouching;
 
 use http::Method;
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use tenure_api::access::{FluxAccessGrant, FluxAccessRequest, Period, name_target
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::text::visible_line;
 use tenure_api::time::Time;
-use tenure_planner::access::answer::{self, Wording};
+use tenure_planner::access::answer::{self, Answers, Wording};
 use tenure_planner::access::inspection::name_asker;
 use tenure_planner::access::inspection::receivers::Receiver;
 use tenure_planner::access::inspection::{APPROVED, receivers};
@@ -38,6 +38,15 @@ pub(crate) struct Approve {
     /// The FluxAccessRequest.
     #[arg(value_name = "NAME")]
     name: String,
+    #[command(flatten)]
+    bounds: Bounds,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Within what an approval counts.
+#[derive(Debug, Args)]
+pub(super) struct Bounds {
     /// Why; others read it.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -47,8 +56,16 @@ pub(crate) struct Approve {
     /// Only while the credential is replaced as often as this at least, such as 30d.
     #[arg(long, value_name = "PERIOD")]
     max_rotate: Option<Period>,
-    #[command(flatten)]
-    how: How,
+}
+
+impl Bounds {
+    pub(super) fn wording(&self) -> Wording {
+        Wording {
+            reason: self.reason.clone(),
+            not_after: self.not_after.map(Time),
+            max_rotate: self.max_rotate,
+        }
+    }
 }
 
 /// Refuse a request, as you. That wins over every approval of it.
@@ -77,14 +94,14 @@ pub(crate) struct Revoke {
     how: How,
 }
 
-/// What all three have.
+/// What all of them have.
 #[derive(Debug, Args)]
-struct How {
+pub(super) struct How {
     /// Don't ask.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
-    form: Output,
+    pub(super) form: Output,
     #[command(flatten)]
     connect: Connect,
 }
@@ -102,21 +119,21 @@ fn read_time(text: &str) -> Result<Timestamp, String> {
 }
 
 /// Somebody who is about to answer.
-struct Answering {
-    look: Look,
-    request: FluxAccessRequest,
-    user: String,
+pub(super) struct Answering {
+    pub(super) look: Look,
+    pub(super) request: FluxAccessRequest,
+    pub(super) user: String,
 }
 
 impl Answering {
-    async fn begin(how: &How, name: &str) -> Result<Self, Failure> {
+    pub(super) async fn begin(how: &How, name: &str) -> Result<Self, Failure> {
         let look = Look::connect(&how.connect).await?;
         let request = look.find_request(name).await?;
         let user = caller::ask_who(&look.client).await?;
         Ok(Self { look, request, user })
     }
 
-    fn target(&self) -> String {
+    pub(super) fn target(&self) -> String {
         name_target(&self.request.spec.provider, self.request.spec.target.id)
     }
 
@@ -133,7 +150,7 @@ impl Answering {
     }
 
     /// Shows what is answered, and asks.
-    async fn confirm(&self, how: &How, what: &str) -> Result<(), Failure> {
+    pub(super) async fn confirm(&self, how: &How, what: &str) -> Result<(), Failure> {
         let spec = &self.request.spec;
         let name = self.request.metadata.name.as_deref().unwrap_or_default();
         output::print_note(format!(
@@ -160,8 +177,33 @@ impl Answering {
         }
     }
 
+    /// Tells that somebody lets the request through already, if somebody does.
+    pub(super) fn tell_approved(
+        &self,
+        how: &How,
+        bounds: &Bounds,
+        name: &str,
+        answers: Answers<'_>,
+    ) -> Result<Option<ExitCode>, Failure> {
+        let Verdict::Approved(word) = answers.judge(&self.request) else {
+            return Ok(None);
+        };
+        let is_bounded = bounds.not_after.is_some() || bounds.max_rotate.is_some();
+        let said = format!("{} lets it through already ({})", word.by, word.object);
+        if is_bounded && !word.is_standing {
+            return Err(
+                Failure::negative(format!("{said}, and several grants don't bound each other"))
+                    .hint(format!("tenure access revoke {name} first")),
+            );
+        }
+        output::print_note(visible_line(&said));
+        let told = json!({ "request": name, "state": APPROVED, "object": word.object, "by": word.by });
+        how.form.print(&told)?;
+        Ok(Some(ExitCode::SUCCESS))
+    }
+
     /// Writes a grant.
-    async fn write(&self, grant: &FluxAccessGrant) -> Result<Value, Failure> {
+    pub(super) async fn write(&self, grant: &FluxAccessGrant) -> Result<Value, Failure> {
         let body = serde_json::to_vec(grant).map_err(|error| Failure::internal(error.to_string()))?;
         let path = Look::write_path("fluxaccessgrants", None);
         let request = http::Request::post(format!("{path}?fieldManager={FIELD_MANAGER}"))
@@ -220,7 +262,7 @@ fn print_lines(title: &str, lines: &[String]) {
     }
 }
 
-fn name_of(object: &Value) -> String {
+pub(super) fn name_of(object: &Value) -> String {
     let name = tenure_api::ObjectView::of(object)
         .read_text("/metadata/name")
         .to_owned();
@@ -232,26 +274,10 @@ impl Approve {
         let answering = Answering::begin(&self.how, &self.name).await?;
         let given = answering.look.list_answers().await;
         let answers = given.as_answers(&answering.look.now);
-        if let Verdict::Approved(word) = answers.judge(&answering.request) {
-            let is_bounded = self.not_after.is_some() || self.max_rotate.is_some();
-            let said = format!("{} lets it through already ({})", word.by, word.object);
-            if is_bounded && !word.is_standing {
-                return Err(
-                    Failure::negative(format!("{said}, and several grants don't bound each other"))
-                        .hint(format!("tenure access revoke {} first", self.name)),
-                );
-            }
-            output::print_note(visible_line(&said));
-            let told = json!({ "request": self.name, "state": APPROVED, "object": word.object, "by": word.by });
-            self.how.form.print(&told)?;
-            return Ok(ExitCode::SUCCESS);
+        if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {
+            return Ok(code);
         }
-        let wording = Wording {
-            reason: self.reason.clone(),
-            not_after: self.not_after.map(Time),
-            max_rotate: self.max_rotate,
-        };
-        let grant = answer::approve(&answering.request, &answering.user, wording, answers);
+        let grant = answer::approve(&answering.request, &answering.user, self.bounds.wording(), answers);
         let grant = grant.map_err(Failure::negative)?;
         answering.check_rights().await?;
         answering.confirm(&self.how, APPROVING).await?;

@@ -9,6 +9,7 @@ mod look;
 mod rotate;
 mod show;
 mod survey;
+mod vouch;
 mod why;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ enum What {
     List(list::List),
     Show(show::Show),
     Approve(answer::Approve),
+    Vouch(vouch::Vouch),
     Deny(answer::Deny),
     Revoke(answer::Revoke),
     Rotate(rotate::Rotate),
@@ -42,6 +44,7 @@ impl Command {
             What::List(list) => list.run().await,
             What::Show(show) => show.run().await,
             What::Approve(approve) => approve.run().await,
+            What::Vouch(vouch) => vouch.run().await,
             What::Deny(deny) => deny.run().await,
             What::Revoke(revoke) => revoke.run().await,
             What::Rotate(rotate) => rotate.run().await,

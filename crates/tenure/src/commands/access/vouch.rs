@@ -1,0 +1,150 @@
+//! `tenure access vouch`: a request is let through by who shows in a browser to own the project at its host. Owns what is shown before the code, and how long it is
+//! waited for. Refuses to decide who may answer, which `tenure_planner::access::vouching` does, and who may vouch, which the API server does.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use jiff::Timestamp;
+use tenure_api::access::AccessProvider;
+use tenure_api::text::visible_line;
+use tenure_planner::access::answer;
+use tenure_planner::access::host::{Scope, Target};
+use tenure_planner::access::vouching::{Next, check_same, find_application, go_on};
+use tenure_providers::DeviceFlow;
+use tenure_sources::{Policy, Reach, TlsOptions};
+use tenure_tenancy::admission::Question;
+use tenure_tenancy::admission::rights::VOUCH;
+
+use super::answer::{Answering, Bounds, How, name_of};
+use super::form::Printed;
+use super::look::Look;
+use crate::failure::Failure;
+use crate::{caller, output};
+
+/// Let a request through by a person of the host, who has no account here: they show in a browser to be the project's Maintainer (of a group, its Owner). You
+/// vouch for that by writing the grant.
+#[derive(Debug, Args)]
+pub(crate) struct Vouch {
+    /// The FluxAccessRequest.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    bounds: Bounds,
+    /// Certificates, as PEM, by which the host's own is believed beside those of this system.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+impl Vouch {
+    pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
+        let answering = Answering::begin(&self.how, &self.name).await?;
+        let given = answering.look.list_answers().await;
+        let answers = given.as_answers(&answering.look.now);
+        if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {
+            return Ok(code);
+        }
+        let provider = find_provider(&answering.look, &answering.request.spec.provider).await?;
+        let flow = self.open_flow(&provider)?;
+        check_voucher(&answering).await?;
+        answering.confirm(&self.how, "Asks the host who answers").await?;
+        let target = &answering.request.spec.target;
+        let target = Target {
+            scope: if target.scope == "group" {
+                Scope::Group
+            } else {
+                Scope::Project
+            },
+            id: target.id,
+            path: target.path.clone(),
+        };
+        let person = show(&flow, &target).await?;
+        // What is answered is what was shown.
+        let now = answering.look.find_request(&self.name).await?;
+        check_same(&answering.request, &now).map_err(Failure::negative)?;
+        let grant = answer::approve(&now, &person, self.bounds.wording(), answers).map_err(Failure::negative)?;
+        let made = answering.write(&grant).await?;
+        if self.how.form.print(&made)? == Printed::ForPeople {
+            output::print_line(format!("FluxAccessGrant {}: approved by {person}", name_of(&made)));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn open_flow(&self, provider: &AccessProvider) -> Result<DeviceFlow, Failure> {
+        let client_id = find_application(provider).map_err(|why| {
+            Failure::environment(why).hint(
+                "an administrator registers an application at the host, with the device flow and the scope read_api, and writes its id into spec.deviceFlow.clientId",
+            )
+        })?;
+        let address = &provider.spec.address;
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| Failure::environment(format!("{}: {error}", path.display())))
+        };
+        let tls = TlsOptions {
+            ca: self.ca.as_ref().map(read).transpose()?,
+            ..TlsOptions::default()
+        };
+        let unusable = |why: String| Failure::environment(format!("spec.address of the AccessProvider: {why}"));
+        let endpoint = address
+            .split_once("://")
+            .map(|(scheme, rest)| format!("{scheme}://{}", rest.split('/').next().unwrap_or_default()))
+            .unwrap_or_default();
+        // The host that an administrator named, wherever it is, and no other one.
+        let endpoint = endpoint
+            .parse()
+            .map_err(|_| unusable(format!("{} is no address", visible_line(address))))?;
+        let policy = Policy {
+            allow: vec![endpoint],
+            ..Policy::default()
+        };
+        DeviceFlow::new(address, client_id, tls, Reach::Here(policy)).map_err(|why| unusable(why.to_owned()))
+    }
+}
+
+async fn find_provider(look: &Look, name: &str) -> Result<AccessProvider, Failure> {
+    let path = Look::write_path("accessproviders", Some(name));
+    match look.find(&path, "application/json").await {
+        Ok(Some(provider)) => Ok(provider),
+        Ok(None) => Err(Failure::negative(format!("there is no AccessProvider {name} any more"))),
+        Err(why) => Err(Failure::environment(format!("AccessProvider {name}: {why}"))),
+    }
+}
+
+/// Says before anybody is asked anything that the right is missing. Admission asks again.
+async fn check_voucher(answering: &Answering) -> Result<(), Failure> {
+    let (user, target) = (&answering.user, answering.target());
+    if caller::may(&answering.look.client, &Question::about_target(VOUCH, &target)).await? {
+        return Ok(());
+    }
+    Err(
+        Failure::environment(format!("{user} may not {VOUCH} for {target}")).hint(format!(
+            "it takes the verb {VOUCH} on fluxaccesstargets.tenure.dev/{target}: an administrator gives it to one account that everybody believes"
+        )),
+    )
+}
+
+/// Shows a code, and waits until somebody who may has entered it; what they are called.
+async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
+    let failed = |trouble: tenure_planner::access::host::Trouble| Failure::environment(trouble.to_string());
+    let (code, secret) = flow.start(Timestamp::now()).await.map_err(failed)?;
+    output::print_note(format!(
+        "open {} and enter {} until {}: whoever does is asked nothing but to show who they are",
+        code.verification_url, code.user_code, code.expires_at
+    ));
+    let mut pace = Duration::from_secs(code.interval_seconds);
+    loop {
+        tokio::time::sleep(pace).await;
+        let now = Timestamp::now();
+        if now >= code.expires_at {
+            return Err(Failure::negative("nobody has entered the code in time"));
+        }
+        match go_on(flow.poll(&secret, target, now).await, target.scope, pace) {
+            Next::Ask(after) => pace = after,
+            Next::Answered(person) => return Ok(person),
+            Next::Over(why) => return Err(Failure::negative(why)),
+        }
+    }
+}

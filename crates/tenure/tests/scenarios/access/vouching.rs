@@ -1,0 +1,176 @@
+//! A person of the host, who has no account in the cluster, answers a request by what they show in a browser, and an account that may vouch writes it. The host is a
+//! stand-in for GitLab, with its device flow.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStderr, Stdio};
+
+use serde_json::json;
+use tenure_forge_server::{ForgeServer, Kind, Owner};
+
+use super::{RBAC, bind, clear, name_of, object, request, set, state_of, store};
+use crate::process::tenure;
+use crate::world::Cluster;
+
+/// A command that has shown a code.
+struct Showing {
+    child: Child,
+    /// What it says to standard error.
+    errors: BufReader<ChildStderr>,
+    /// What it said before the code.
+    before: String,
+    code: String,
+}
+
+impl Showing {
+    fn start(cluster: &Cluster, name: &str) -> Self {
+        let kubeconfig = cluster.write_kubeconfig_as("vera", &[]);
+        let mut command = tenure(&["access", "vouch", name, "--yes"]);
+        command.env("KUBECONFIG", kubeconfig);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let mut showing = Self {
+            child,
+            errors,
+            before: String::new(),
+            code: String::new(),
+        };
+        loop {
+            let mut line = String::new();
+            let read = showing.errors.read_line(&mut line).unwrap();
+            assert!(read > 0, "it showed no code: {}", showing.before);
+            if let Some((_, rest)) = line.split_once(" and enter ") {
+                showing.code = rest.split(' ').next().unwrap().to_owned();
+                return showing;
+            }
+            showing.before.push_str(&line);
+        }
+    }
+
+    /// Its exit code, and all that it said after the code.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        self.errors.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Showing {
+    fn drop(&mut self) {
+        let _already_gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_vouch() {
+    let cluster = set().await;
+    let folder = tempfile::tempdir().unwrap();
+    let forge = ForgeServer::start(folder.path(), Kind::Gitlab).await.unwrap();
+    let project = forge.add_project("group-1/a").await.unwrap();
+    let (maintainer, developer) = (forge.add_person("maintainer"), forge.add_person("developer"));
+    forge.set_level(maintainer, Owner::Project(project), 40);
+    forge.set_level(developer, Owner::Project(project), 30);
+    let provider = json!({"kind": "gitlab", "address": forge.url(), "topLevelGroup": "group-1", "namespaces": ["access-*"],
+        "authoriser": {"serviceAccountName": "access-authoriser", "secretRef": {"name": "access-authoriser"}}});
+    let provider = object("AccessProvider", "work", provider);
+    cluster.admin.apply(provider.clone()).await;
+    let role = |rules| json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": "access-vouches"}, "rules": rules});
+    cluster
+        .admin
+        .apply(role(json!([
+            {"apiGroups": ["tenure.dev"], "resources": ["fluxaccesstargets"], "resourceNames": [format!("work-{project}")], "verbs": ["vouch"]},
+            {"apiGroups": ["tenure.dev"], "resources": ["fluxaccessrequests", "fluxaccessgrants", "fluxaccessstandinggrants", "accessproviders"], "verbs": ["get", "list", "create"]},
+        ])))
+        .await;
+    bind(&cluster, "vera", "access-vouches").await;
+    let asked = store(&cluster, request(project, "alice")).await;
+    let name = name_of(&asked).to_owned();
+    let vouch = ["access", "vouch", name.as_str(), "--yes"];
+
+    // It is off until an administrator names an application, and who may not vouch shows nobody a code.
+    tenure_testkit::eventually(crate::world::PATIENCE, || async {
+        let path = cluster.write_kubeconfig_as("vera", &[]);
+        let output = tenure(&vouch).env("KUBECONFIG", &path).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("spec.deviceFlow") && output.status.code() == Some(3) {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    })
+    .await
+    .unwrap();
+    let mut on = provider.clone();
+    on["spec"]["deviceFlow"] = json!({"clientId": "an-application"});
+    cluster.admin.apply(on).await;
+    cluster.check_as(
+        "olga",
+        &vouch,
+        3,
+        &["olga may not vouch for work-", "an administrator gives it"],
+    );
+    assert!(forge.heard().is_empty(), "nobody asked the host");
+
+    // Who only works there, and who would not, answer nothing; two at a time, as a host is asked once in five seconds.
+    let (one, other) = (Showing::start(&cluster, &name), Showing::start(&cluster, &name));
+    for shown in ["alice", "group-1/a", "access-a"] {
+        assert!(one.before.contains(shown), "{shown}: {}", one.before);
+    }
+    assert!(forge.enter_code(&one.code, developer, true) && forge.enter_code(&other.code, maintainer, false));
+    let ((first, of_developer), (second, of_denial)) = (one.end(), other.end());
+    assert_eq!((first, second), (Some(1), Some(1)), "{of_developer}{of_denial}");
+    assert!(
+        of_developer.contains(&format!(
+            "gitlab:{developer} is a member of the project, and not its Maintainer"
+        )),
+        "{of_developer}"
+    );
+    assert!(of_denial.contains("would not"), "{of_denial}");
+    assert_eq!(state_of(&cluster, &asked).0, "Pending");
+
+    // A request that has become another one between the code and the answer is not answered; the project's Maintainer answers the one that was shown.
+    let (replaced, kept) = (
+        store(&cluster, request(project, "olga")).await,
+        Showing::start(&cluster, &name),
+    );
+    let stale = Showing::start(&cluster, name_of(&replaced));
+    cluster.admin.delete(&replaced).await;
+    store(&cluster, request(project, "olga")).await;
+    assert!(forge.enter_code(&kept.code, maintainer, true) && forge.enter_code(&stale.code, maintainer, true));
+    let ((first, answered), (second, refused)) = (kept.end(), stale.end());
+    assert_eq!((first, second), (Some(0), Some(1)), "{answered}{refused}");
+    assert!(
+        answered.contains(&format!("approved by gitlab:{maintainer}")),
+        "{answered}"
+    );
+    assert!(refused.contains("is another one than was shown"), "{refused}");
+    let (state, notes) = state_of(&cluster, &asked);
+    assert_eq!(state, "Approved", "{notes}");
+    assert_eq!(state_of(&cluster, &replaced).0, "Pending");
+    let grants = cluster.run(&["access", "show", &name, "-o", "json"]);
+    assert!(String::from_utf8_lossy(&grants.stdout).contains(&format!("gitlab:{maintainer}")));
+    // All that was given for it was given back.
+    assert_eq!(forge.count(&http::Method::POST, "/oauth/revoke"), 3);
+
+    // Nobody says of somebody that he has shown it who may not vouch, whatever he may approve.
+    let forged = super::grant(&asked, "olga", &[("approvedBy", json!(format!("gitlab:{maintainer}")))]);
+    let grants = super::path("fluxaccessgrants", "");
+    super::until(
+        &cluster,
+        "olga",
+        (http::Method::POST, &grants),
+        &forged,
+        Some("may not vouch"),
+    )
+    .await;
+
+    for right in [
+        role(json!([])),
+        json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": "access-vouches-vera"}}),
+        provider,
+    ] {
+        cluster.admin.delete(&right).await;
+    }
+    clear(cluster).await;
+}
