@@ -8,6 +8,7 @@ mod crash;
 mod images;
 mod keys;
 mod notices;
+mod rotations;
 
 use serde_json::json;
 use tenure_testkit::{Canary, SOON, eventually};

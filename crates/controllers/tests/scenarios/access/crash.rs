@@ -58,7 +58,7 @@ impl Bed {
 
     /// Makes what is recorded older, so that another one may be ordered, with controllers that have no list of before; and waits until these are at rest: whoever
     /// dies in the first attempt of each waits longer each time.
-    async fn prepare(&mut self, when: &str) {
+    pub(super) async fn prepare(&mut self, when: &str) {
         let count = |bed: &Self| bed.forge.count(&Method::GET, "personal_access_tokens/self");
         let before = count(self);
         self.stage.restart().await;

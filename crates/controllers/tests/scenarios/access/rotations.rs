@@ -1,0 +1,112 @@
+//! Somebody clones all the time with what is in the Secret, by a real git, while the credential is replaced again and again: not one clone fails.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_testkit::{Admin, SOON, eventually};
+
+use super::bed::{Bed, PLATFORM, PROJECT, REQUEST, Setup, decode, ledger};
+use crate::deploy_keys::SECRET;
+use crate::stage::condition;
+
+/// How often it is replaced, where nobody says otherwise.
+const ROTATIONS: usize = 10;
+/// The variable that says otherwise.
+const VARIABLE: &str = "TENURE_TEST_ROTATIONS";
+const NAMESPACE: &str = "acc-x";
+/// As many live at once at most: the one in use, the one before it, and the next.
+const MOST_LIVE: usize = 3;
+
+/// Clones until it is told to end; how often that was, and why any of it failed.
+async fn clone_on(admin: Admin, url: String, end: Arc<AtomicBool>) -> (usize, Vec<String>) {
+    let (mut clones, mut failures) = (0, Vec::new());
+    while !end.load(Ordering::Relaxed) {
+        let secret = admin.get(SECRET, (NAMESPACE, "gitlab-flux-token")).await;
+        let Ok(Some(secret)) = secret else {
+            failures.push(format!("the Secret is not there: {secret:?}"));
+            continue;
+        };
+        let pair = format!("{}:{}", decode(&secret, "username"), decode(&secret, "password"));
+        let url = url.replace("http://", &format!("http://{pair}@"));
+        let cloned = tokio::task::spawn_blocking(move || {
+            let folder = tempfile::tempdir().unwrap();
+            let mut git = Command::new("git");
+            git.args(["clone", "--quiet", &url])
+                .arg(folder.path().join("clone"))
+                .env("GIT_TERMINAL_PROMPT", "0");
+            git.output().unwrap()
+        });
+        let output = cloned.await.unwrap();
+        clones += 1;
+        if !output.status.success() {
+            failures.push(format!("clone {clones}: {}", output.status));
+        }
+    }
+    (clones, failures)
+}
+
+impl Bed {
+    /// Has the time of all that retire come but for the last one, as if two intervals had passed since then.
+    async fn end_retirements(&self) {
+        let ended = eventually(SOON, || async {
+            let request = self.request("is there", |_| true).await;
+            let mut credentials = request["status"]["credentials"].clone();
+            let retiring = credentials[0]["retiring"].as_array_mut();
+            let mut retiring: Vec<&mut Value> = retiring.into_iter().flatten().collect();
+            retiring.sort_by_key(|held| held["generation"].as_u64());
+            retiring.pop();
+            for held in retiring {
+                held["retireAt"] = json!(Timestamp::now().to_string());
+            }
+            let name = request["metadata"]["name"].as_str().unwrap();
+            let version = &request["metadata"]["resourceVersion"];
+            let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } });
+            self.admin().patch_status(REQUEST, (PLATFORM, name), patch).await
+        });
+        ended.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replaced() {
+    let rotations = std::env::var(VARIABLE).map_or(ROTATIONS, |count| count.parse().expect(VARIABLE));
+    let setup = Setup {
+        namespaces: &[NAMESPACE],
+        entries: "namespaces: [acc-x]",
+        ..Setup::default()
+    };
+    let mut bed = Bed::set(setup).await;
+    bed.source(NAMESPACE).await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let end = Arc::new(AtomicBool::new(false));
+    let url = bed.forge.git().http_url(PROJECT);
+    let cloning = tokio::spawn(clone_on(bed.admin().clone(), url, Arc::clone(&end)));
+    for number in 0..rotations {
+        bed.prepare(&format!("replacement {number}")).await;
+        bed.end_retirements().await;
+        let order = bed.order(false).await;
+        let is_done = |request: &Value| {
+            let is_open = order.is_open(&serde_json::from_value(request.clone()).unwrap());
+            let is_verified = condition(request, "Verified").is_some_and(|said| said["status"] == "True");
+            !is_open && is_verified && ledger(request)["next"].is_null()
+        };
+        bed.request("was replaced", is_done).await;
+        let live = bed.live();
+        assert!(live.len() <= MOST_LIVE, "replacement {number}: {live:#?}");
+    }
+    end.store(true, Ordering::Relaxed);
+    let (clones, failures) = cloning.await.unwrap();
+    assert!(
+        failures.is_empty(),
+        "of {clones} clones in {rotations} replacements: {failures:#?}"
+    );
+    assert!(clones >= rotations, "only {clones} clones in {rotations} replacements");
+    println!("{clones} clones in {rotations} replacements, none of which failed");
+    bed.revoke(NAMESPACE, "gitlab-flux-token").await;
+    bed.stage.end().await;
+}
