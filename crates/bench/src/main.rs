@@ -103,7 +103,7 @@ struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
     writes: usize,
     /// How many projects have their credentials, in `access`.
-    #[arg(long, value_name = "COUNT", default_value_t = 500)]
+    #[arg(long, value_name = "COUNT", default_value_t = 499)]
     projects: usize,
     /// In how many namespaces each has one, in `access`.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]

@@ -31,6 +31,9 @@ const REST: Duration = Duration::from_secs(60);
 /// How often what is waited for is looked at, where that is no part of what is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The most projects that a configuration may have.
+const MOST_PROJECTS: usize = 500;
+
 /// How much there is.
 pub(crate) struct Extent {
     /// Projects, each with one entry.
@@ -51,6 +54,11 @@ struct Bed {
 
 /// Measures so many projects in so many namespaces.
 pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        extent.projects < MOST_PROJECTS,
+        "a configuration has at most {MOST_PROJECTS} projects, and in the end one more is asked for: --projects {} is the most",
+        MOST_PROJECTS - 1
+    );
     let mut bed = Bed::set(program, extent).await?;
     let all = extent.projects.saturating_mul(extent.namespaces);
     let many = format!("{} projects in {} namespaces", extent.projects, extent.namespaces);
