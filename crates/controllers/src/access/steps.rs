@@ -17,8 +17,9 @@ use tenure_cluster::Client;
 use tenure_planner::access::choice::{Choice, choose_kind, find_made};
 use tenure_planner::access::delivery::{Form, order_deadline, read_role};
 use tenure_planner::access::host::{
-    Ask, CredentialKind, Found, HostKind, MintRequest, Probed, Role, Scope, Target, Told, Trouble,
+    Ask, CredentialKind, Found, HostKind, MintRequest, Probed, Role, Target, Told, Trouble,
 };
+use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
     Answer, NamespaceSeen, Probe, SecretSeen, SourceSeen, StagedFacts, StagingSeen, Step, WriteFailure,
 };
@@ -95,16 +96,7 @@ impl Actor {
     }
 
     pub(super) fn target(&self) -> Target {
-        let target = &self.request.spec.target;
-        Target {
-            scope: if target.scope == "group" {
-                Scope::Group
-            } else {
-                Scope::Project
-            },
-            id: target.id,
-            path: target.path.clone(),
-        }
+        read_target(&self.request.spec.target)
     }
 
     pub(super) fn form(&self) -> Form {

@@ -87,6 +87,17 @@ pub fn name_role(role: Role) -> &'static str {
     }
 }
 
+/// The project or group of a request.
+#[must_use]
+pub fn read_target(target: &RequestTarget) -> Target {
+    let is_group = target.scope == name_scope(Scope::Group);
+    Target {
+        scope: if is_group { Scope::Group } else { Scope::Project },
+        id: target.id,
+        path: target.path.clone(),
+    }
+}
+
 /// A scope, as a request has it.
 #[must_use]
 pub fn name_scope(scope: Scope) -> &'static str {

@@ -14,7 +14,8 @@ use tenure_tenancy::{Placement, Realm};
 use super::{APPROVED, Looked, Seen, name_of};
 use crate::access::configuration::assignment::{Claim, Source, assign};
 use crate::access::configuration::{Entry, Place};
-use crate::access::host::{Role, Scope};
+use crate::access::host::Role;
+use crate::access::request::read_target;
 
 /// Namespaces, and whose they are.
 #[derive(Clone, Debug, Default)]
@@ -194,11 +195,7 @@ fn read_entry(request: &FluxAccessRequest) -> Entry {
             line: None,
             entry: String::new(),
         },
-        scope: if spec.target.scope == "group" {
-            Scope::Group
-        } else {
-            Scope::Project
-        },
+        scope: read_target(&spec.target).scope,
         path: spec.target.path.clone(),
         role: if spec.role == "read_repository" {
             Role::ReadRepository
