@@ -56,8 +56,21 @@ use hosts::HostSlot;
 /// Name of the namespace by whose uid this cluster is known.
 const CLUSTER: &str = "kube-system";
 
-/// Where each request of a provider delivers, by name; nothing is known of one that isn't there.
-type Deliveries = BTreeMap<String, Arc<BTreeSet<String>>>;
+/// What was found out last of the requests of a provider, by name.
+#[derive(Clone, Debug, Default)]
+struct Board {
+    /// Where each delivers; nothing is known of one that isn't there.
+    deliveries: BTreeMap<String, Arc<BTreeSet<String>>>,
+    /// Those that would deliver anywhere if they were let through.
+    reaching: BTreeSet<String>,
+}
+
+impl Board {
+    /// What concerns one request.
+    fn find(&self, request: &str) -> (Option<&Arc<BTreeSet<String>>>, bool) {
+        (self.deliveries.get(request), self.reaching.contains(request))
+    }
+}
 
 /// What is seen of access, and of the hosts of repositories.
 #[derive(Debug)]
@@ -74,12 +87,12 @@ pub(crate) struct Desk {
     pub(crate) standing: Cache<FluxAccessStandingGrant>,
     pub(crate) targets: Cache<FluxAccessTarget>,
     /// What was found out last, by provider.
-    boards: Mutex<HashMap<String, Deliveries>>,
+    boards: Mutex<HashMap<String, Board>>,
     hosts: Mutex<HashMap<String, Arc<HostSlot>>>,
     /// The requests that wait for sources, by namespace.
     waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
     counts: Mutex<count::Counts>,
-    /// Which issues were opened last.
+    /// Which issues were begun last.
     notices: Mutex<NoticeBook>,
     /// Where each request has its Secret, as Surfaces were told last.
     told: Mutex<HashMap<String, BTreeSet<String>>>,
@@ -181,17 +194,26 @@ impl Desk {
     fn find_deliveries(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
         let boards = lock(&self.boards);
         let board = boards.get(provider)?;
-        Some(board.get(request).cloned().unwrap_or_default())
+        Some(board.deliveries.get(request).cloned().unwrap_or_default())
     }
 
-    /// Sets where the requests of a provider deliver, and wakes those for whom that is news.
-    fn set_deliveries(&self, provider: &str, found: BTreeMap<String, BTreeSet<String>>) {
-        let found: Deliveries = found.into_iter().map(|(name, there)| (name, Arc::new(there))).collect();
+    /// Whether a request would deliver anywhere if it were let through, once somebody has found out.
+    fn find_reach(&self, provider: &str, request: &str) -> Option<bool> {
+        let boards = lock(&self.boards);
+        Some(boards.get(provider)?.reaching.contains(request))
+    }
+
+    /// Sets where the requests of a provider deliver, and which of them would, and wakes those for whom that is news.
+    fn set_deliveries(&self, provider: &str, found: BTreeMap<String, BTreeSet<String>>, reaching: BTreeSet<String>) {
+        let found = Board {
+            deliveries: found.into_iter().map(|(name, there)| (name, Arc::new(there))).collect(),
+            reaching,
+        };
         let before = lock(&self.boards).insert(provider.to_owned(), found.clone());
         for request in self.list_requests(provider) {
             let name = request.name_any();
-            let was = before.as_ref().map(|before| before.get(&name));
-            if was != Some(found.get(&name)) {
+            let was = before.as_ref().map(|before| before.find(&name));
+            if was != Some(found.find(&name)) {
                 self.wake(&Key::of(FluxAccessRequest::KIND, &request.metadata));
             }
         }

@@ -483,7 +483,8 @@ impl Reconciler for ProviderReconciler {
             return Ok(Some(Next::Again));
         }
         self.execute(&planned).await?;
-        self.desk.set_deliveries(&self.key.name, planned.deliveries.clone());
+        let (deliveries, reaching) = (planned.deliveries.clone(), planned.reaching.clone());
+        self.desk.set_deliveries(&self.key.name, deliveries, reaching);
         problems.extend(planned.problems.iter().cloned());
         self.tell_others(&planned, &problems, &objects, &requests, now).await?;
         let (authoriser, ends) = match read_kind(&provider) {

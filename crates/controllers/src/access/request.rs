@@ -64,6 +64,7 @@ pub(super) struct Circumstances {
     is_suspended: bool,
     provider: Option<tenure_api::access::AccessProviderSpec>,
     deliveries: Option<Arc<BTreeSet<String>>>,
+    pub(super) reaches: Option<bool>,
     namespaces: Vec<(String, NamespaceSeen)>,
 }
 
@@ -111,6 +112,7 @@ impl RequestReconciler {
             verdict: self.desk.judge(request),
             is_suspended: self.desk.find_standing(provider.as_deref()) != Standing::Active,
             provider: provider.map(|provider| provider.spec.clone()),
+            reaches: self.desk.find_reach(&request.spec.provider, &self.key.name),
             namespaces: names
                 .into_iter()
                 .map(|name| {

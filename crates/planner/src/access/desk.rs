@@ -88,6 +88,8 @@ pub struct Plan {
     pub end: BTreeSet<String>,
     /// The namespaces of each request, by its name: there its Secret is.
     pub deliveries: BTreeMap<String, BTreeSet<String>>,
+    /// Names of requests that would have their Secret in some namespace if they were let through: who asks may reach one, and it is there.
+    pub reaching: BTreeSet<String>,
     /// The targets of all requests, by name.
     pub targets: BTreeMap<String, FluxAccessTargetSpec>,
     /// Names of targets that no request is about any more.
@@ -152,6 +154,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
     plan.problems.extend(assignment.problems);
     let mut kept: BTreeSet<String> = BTreeSet::new();
     let mut serving: Vec<Option<&FluxAccessRequest>> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     for (asked, wanted) in &resolved {
         let none = Vec::new();
         let candidates = by_entry
@@ -176,6 +179,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
             }
         };
         kept.insert(name.clone());
+        names.push(name.clone());
         kept.extend(request.map(name_of));
         serving.push(request);
         plan.targets
@@ -193,6 +197,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
         plan.outcomes.push((asked.entry.place.clone(), outcome));
     }
     for delivery in &assignment.deliveries {
+        plan.reaching.extend(names.get(delivery.claim).cloned());
         let Some(request) = serving.get(delivery.claim).copied().flatten() else {
             continue;
         };
@@ -221,6 +226,8 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
             );
         } else if seen.unread.contains(&request.spec.asked_in) {
             // As it was.
+            let was_shown = request.status.as_ref().is_some_and(|status| status.notice.is_some());
+            plan.reaching.extend(was_shown.then(|| name.clone()));
             let ledgers = request.status.iter().flat_map(|status| &status.credentials);
             let there = ledgers.filter(|ledger| seen.namespaces.contains(ledger.namespace.as_str()));
             plan.deliveries
@@ -436,6 +443,7 @@ mod tests {
         assert_eq!((plan.make.len(), spec.target.id), (1, 42));
         assert!(plan.targets.contains_key("work-42") && plan.deliveries.is_empty());
         assert_eq!(plan.outcomes[0].1.state, "Pending");
+        assert_eq!(plan.reaching, [name.clone()].into());
         assert!(
             plan.problems[0].message.contains("other is not the agent's"),
             "{:?}",

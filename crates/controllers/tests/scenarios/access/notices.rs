@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use tenure_forge_server::Issue;
 use tenure_testkit::{SOON, eventually};
 
-use super::bed::{Bed, PLATFORM, PROVIDER_KIND, REQUEST, VERSION};
+use super::ACCESS;
+use super::bed::{Bed, PLATFORM, PROJECT, PROVIDER_KIND, REQUEST, VERSION};
 use crate::stage::condition;
 use crate::tenants::tenant;
 
@@ -32,6 +33,23 @@ impl Bed {
     }
 
     /// The requests of a tenant whose condition has a reason, once there are so many.
+    /// The request that a FluxAccess makes, once it waits.
+    async fn until_asked(&self, name: &str) -> Value {
+        let is_it =
+            |request: &Value| request["spec"]["askedIn"]["name"] == name && request["status"]["state"] == "Pending";
+        let looked = eventually(SOON, || async {
+            let all = self
+                .admin()
+                .list(REQUEST, PLATFORM)
+                .await
+                .map_err(|error| error.to_string())?;
+            all.into_iter()
+                .find(is_it)
+                .ok_or_else(|| "it does not wait yet".to_owned())
+        });
+        looked.await.unwrap()
+    }
+
     async fn until_said(&self, reason: &str, count: usize) -> Vec<Value> {
         let said = |request: &Value| condition(request, "Announced").is_some_and(|said| said["reason"] == reason);
         let looked = eventually(SOON, || async {
@@ -112,6 +130,24 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
     let agents = bed.pending().await;
     bed.until_open(1).await;
     tenant(&bed.stage, "acc-tenant").await;
+    let tina = bed.asker("acc-tenant", "tina").await;
+    let marks = json!({ "tenure.dev/requested-by": "tina" });
+    let ask = |name: &str, projects: Value| {
+        json!({
+            "apiVersion": VERSION, "kind": "FluxAccess", "metadata": { "name": name, "namespace": "acc-tenant", "annotations": marks },
+            "spec": { "provider": "work", "role": "read_repository", "projects": projects }
+        })
+    };
+    // Whom the administrator has let ask for nothing has nobody told.
+    let stranger = ask(
+        "stranger",
+        json!([{ "id": PROJECT, "namespaces": ["acc-tenant"], "secretName": "stranger" }]),
+    );
+    eventually(SOON, || tina.create(stranger.clone())).await.unwrap();
+    let request = bed.until_asked("stranger").await;
+    assert!(condition(&request, "Announced").is_none() && bed.forge.issues().len() == 1);
+    bed.admin().delete(ACCESS, ("acc-tenant", "stranger")).await.unwrap();
+
     let mut projects = Vec::new();
     for nth in 0..MOST + 2 {
         let path = format!("group-1/many-{nth}");
@@ -123,13 +159,8 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
         .patch(PROVIDER_KIND, (PLATFORM, "work"), provider)
         .await
         .unwrap();
-    let tina = bed.asker("acc-tenant", "tina").await;
-    let marks = json!({ "tenure.dev/requested-by": "tina" });
-    let access = json!({
-        "apiVersion": VERSION, "kind": "FluxAccess", "metadata": { "name": "many", "namespace": "acc-tenant", "annotations": marks },
-        "spec": { "provider": "work", "role": "read_repository", "projects": projects }
-    });
-    eventually(SOON, || tina.create(access.clone())).await.unwrap();
+    let many = ask("many", json!(projects));
+    eventually(SOON, || tina.create(many.clone())).await.unwrap();
     let open = bed.until_said("Opened", 1 + MOST).await;
     let waits = bed.until_said("TooMany", 2).await;
     assert_eq!(bed.until_open(1 + MOST).await.len(), open.len());
@@ -141,10 +172,7 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
     bed.answer(&agents, "Denied").await;
     bed.until_open(MOST).await;
 
-    bed.admin()
-        .delete((VERSION, "FluxAccess"), ("acc-tenant", "many"))
-        .await
-        .unwrap();
+    bed.admin().delete(ACCESS, ("acc-tenant", "many")).await.unwrap();
     bed.until_open(0).await;
     assert_eq!(bed.forge.issues().len(), 1 + MOST);
 
@@ -153,28 +181,14 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
         .patch(PROVIDER_KIND, (PLATFORM, "work"), none)
         .await
         .unwrap();
-    let access = json!({
-        "apiVersion": VERSION, "kind": "FluxAccess", "metadata": { "name": "quiet", "namespace": "acc-tenant", "annotations": marks },
-        "spec": { "provider": "work", "role": "read_repository", "projects": [{ "id": "group-1/many-0", "namespaces": ["acc-tenant"] }] }
-    });
-    tina.create(access).await.unwrap();
-    let is_quiet =
-        |request: &Value| request["spec"]["askedIn"]["name"] == "quiet" && request["status"]["state"] == "Pending";
-    let looked = eventually(SOON, || async {
-        let all = bed
-            .admin()
-            .list(REQUEST, PLATFORM)
-            .await
-            .map_err(|error| error.to_string())?;
-        let mut all = all.into_iter();
-        all.find(is_quiet).ok_or_else(|| "it does not wait yet".to_owned())
-    });
-    let request = looked.await.unwrap();
+    let quiet = ask(
+        "quiet",
+        json!([{ "id": "group-1/many-0", "namespaces": ["acc-tenant"] }]),
+    );
+    tina.create(quiet).await.unwrap();
+    let request = bed.until_asked("quiet").await;
     assert!(condition(&request, "Announced").is_none() && request["status"]["notice"].is_null());
     assert_eq!(bed.forge.issues().len(), 1 + MOST);
-    bed.admin()
-        .delete((VERSION, "FluxAccess"), ("acc-tenant", "quiet"))
-        .await
-        .unwrap();
+    bed.admin().delete(ACCESS, ("acc-tenant", "quiet")).await.unwrap();
     bed.stage.end().await;
 }

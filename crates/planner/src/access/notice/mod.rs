@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::request::{AskedIn, LedgerTrouble, RequestNotice, RequestTarget};
-use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, FluxAccessRequestStatus, name_target};
+use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, name_target};
 use tenure_api::condition::{Condition, ConditionStatus};
 use tenure_api::text;
 
 use super::delivery::Standing;
-use super::host::{Ask, HostKind, Issue, Scope, Target, Trouble};
+use super::host::{Ask, HostKind, Issue, Trouble};
+use super::request::read_target;
 use super::rotation::schedule::{self, later};
 use super::telling::condition;
 
@@ -160,6 +161,8 @@ pub struct Seen<'a> {
     pub host: Option<HostKind>,
     /// Whether the AccessProvider wants owners to be told.
     pub is_wanted: bool,
+    /// Whether who asks may have the Secret anywhere, if the request is let through; nothing as long as nobody has found out. Who may not has nobody told.
+    pub reaches: Option<bool>,
     /// What others have open.
     pub crowd: Crowd,
     /// By how much the host's clock is ahead.
@@ -262,9 +265,9 @@ pub fn plan(seen: &Seen<'_>, now: Timestamp) -> Plan {
     let recorded = request.status.as_ref().and_then(|status| status.notice.as_ref());
     let can_be = seen.host == Some(HostKind::Gitlab) && request.spec.target.scope == "project";
     let is_going = request.metadata.deletion_timestamp.is_some();
-    let is_wanted = can_be && seen.is_wanted && !is_going && seen.state == "Pending";
+    let is_wanted = can_be && seen.is_wanted && !is_going && seen.state == "Pending" && seen.reaches != Some(false);
     match (recorded, seen.standing) {
-        (None, Standing::Active) if is_wanted => begin(seen, now),
+        (None, Standing::Active) if is_wanted && seen.reaches == Some(true) => begin(seen, now),
         (None, _) => Plan::rest(None),
         (Some(notice), Standing::Gone) => leave(notice, "its AccessProvider is gone"),
         (Some(notice), standing) => {
@@ -298,7 +301,7 @@ fn begin(seen: &Seen<'_>, now: Timestamp) -> Plan {
 
 /// One is recorded: it is found or opened where it is to stay, else closed.
 fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -> Plan {
-    let target = target_of(&seen.request.spec);
+    let target = read_target(&seen.request.spec.target);
     let is_answered = seen.answer.is_some_and(|answer| *answer != Answer::Recorded);
     let waits = notice.retry_at.as_ref().filter(|at| at.0 > now && !is_answered);
     if let (Some(until), false) = (waits, seen.request.metadata.deletion_timestamp.is_some()) {
@@ -369,12 +372,19 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
 
 /// It stays open, or may be, and nobody looks after it any more.
 fn leave(notice: &RequestNotice, why: &str) -> Plan {
-    let told = notice.url.as_ref().map(|url| Happening {
+    let cause = match &notice.url {
+        Some(url) => format!("issue {url} of the project is left open, as it can't be closed: {why}"),
+        None => format!(
+            "whether an issue of the project is open that is called {:?} isn't known, and it is left: {why}",
+            notice.title
+        ),
+    };
+    let told = Happening {
         action: "NoticeLeft",
-        cause: format!("issue {url} of the project is left open, as it can't be closed: {why}"),
+        cause,
         is_bad: true,
-    });
-    Plan::record(None, told)
+    };
+    Plan::record(None, Some(told))
 }
 
 /// Without what went wrong.
@@ -430,14 +440,6 @@ fn tell(notice: &RequestNotice, now: Timestamp) -> Condition {
         ),
     };
     condition(ANNOUNCED, status, (reason, message), now)
-}
-
-fn target_of(spec: &FluxAccessRequestSpec) -> Target {
-    Target {
-        scope: Scope::Project,
-        id: spec.target.id,
-        path: spec.target.path.clone(),
-    }
 }
 
 /// A title that no other request has, of this cluster or another one. Nothing that anybody chose freely is in it.

@@ -40,6 +40,7 @@ fn seen<'a>(request: &'a FluxAccessRequest, state: &'a str) -> Seen<'a> {
         standing: Standing::Active,
         host: Some(HostKind::Gitlab),
         is_wanted: true,
+        reaches: Some(true),
         crowd: Crowd::default(),
         host_ahead: SignedDuration::ZERO,
         answer: None,
@@ -76,6 +77,15 @@ fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_w
             host: Some(HostKind::Gitea),
             ..seen(&waits, "Pending")
         },
+        // Whoever may have the Secret nowhere has nobody told, and nor has anybody of whom that isn't known yet.
+        Seen {
+            reaches: Some(false),
+            ..seen(&waits, "Pending")
+        },
+        Seen {
+            reaches: None,
+            ..seen(&waits, "Pending")
+        },
         Seen {
             standing: Standing::Suspended,
             ..seen(&waits, "Pending")
@@ -87,6 +97,29 @@ fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_w
     ] {
         assert_eq!(plan(&seen, now()), Plan::rest(None), "{seen:?}");
     }
+}
+
+#[test]
+fn an_issue_stays_until_it_is_known_that_who_asks_may_have_nothing() {
+    let shown = noted(
+        of_tenant("work-42-a", "orchard"),
+        json!({ "title": "t", "number": 1, "url": "u" }),
+    );
+    let planned = |reaches: Option<bool>| {
+        let seen = Seen {
+            reaches,
+            ..seen(&shown, "Pending")
+        };
+        plan(&seen, now())
+    };
+    for reaches in [Some(true), None] {
+        let planned = planned(reaches);
+        assert_eq!(
+            (planned.step, planned.condition.unwrap().reason.as_str()),
+            (None, "Opened")
+        );
+    }
+    assert!(matches!(planned(Some(false)).step, Some(Step::Close(_))));
 }
 
 #[test]
@@ -318,6 +351,12 @@ fn a_host_that_never_answers_holds_no_request_and_what_stays_open_is_told() {
         assert_eq!(last.action, "NoticeLeft");
         assert!(last.cause.contains("https://gitlab.example.org/-/issues/1"), "{last:?}");
     }
+    // What may have been opened, and can't be looked for, is told by its title.
+    let mut request = noted(of_tenant("work-42-a", "orchard"), json!({ "title": "of this request" }));
+    request.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-06-01T11:00:00Z")).unwrap());
+    settle(&mut Host::default(), &mut request, "Pending", dead);
+    let status = request.status.unwrap();
+    assert!(status.notice.is_none() && status.history[0].cause.contains("\"of this request\" isn't known"));
 }
 
 #[test]
