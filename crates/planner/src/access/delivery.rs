@@ -335,6 +335,16 @@ mod tests {
 
     use super::*;
 
+    fn word() -> Word {
+        Word {
+            object: "grant".to_owned(),
+            by: "alice".to_owned(),
+            reason: None,
+            not_after: None,
+            is_standing: false,
+        }
+    }
+
     fn request() -> FluxAccessRequest {
         let spec = FluxAccessRequestSpec {
             provider: "work".to_owned(),
@@ -367,13 +377,7 @@ mod tests {
 
     #[test]
     fn what_was_let_through_before_is_left_as_it_is_until_what_is_asked_for_was_read() {
-        let word = Word {
-            object: "grant".to_owned(),
-            by: "alice".to_owned(),
-            reason: None,
-            not_after: None,
-            is_standing: false,
-        };
+        let word = word();
         let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
         let mut request = request();
         request.status = serde_json::from_value(json!({ "state": "Approved" })).unwrap();
@@ -421,13 +425,7 @@ mod tests {
 
     #[test]
     fn what_is_wanted_follows_from_who_says_so() {
-        let word = Word {
-            object: "grant".to_owned(),
-            by: "alice".to_owned(),
-            reason: None,
-            not_after: None,
-            is_standing: false,
-        };
+        let word = word();
         let (approved, denied) = (Verdict::Approved(word.clone()), Verdict::Denied(word));
         let pending = Verdict::Pending(vec!["nobody judges".to_owned()]);
         let there: BTreeSet<String> = ["team-a".to_owned()].into();

@@ -6,16 +6,16 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_tenancy::admission::VOUCHED_PREFIX;
 
 use super::host::{AccessLevel, DeviceTold, Membership, Scope, Trouble};
 use super::request::hash_spec;
+use super::rotation::schedule::later;
 
 /// By how much longer the host is left alone once it was asked too soon (RFC 8628, section 3.5).
 const SLOWER: Duration = Duration::from_secs(5);
-/// The longest time between two questions.
-const SLOWEST: Duration = Duration::from_secs(60);
 
 /// What comes next while a code lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,18 +47,31 @@ pub fn find_application(provider: &AccessProvider) -> Result<&str, String> {
     }
 }
 
-/// What follows from what the host said, where it is asked at most once in `pace`.
+/// What follows from what the host said at `now`, where it is asked at most once in `pace`, about a code that lives until `end`.
 #[must_use]
-pub fn go_on(told: Result<DeviceTold, Trouble>, scope: Scope, pace: Duration) -> Next {
-    match told {
-        Ok(DeviceTold::Pending) => Next::Ask(pace),
-        Ok(DeviceTold::SlowDown) => Next::Ask(pace.saturating_add(SLOWER).min(SLOWEST)),
-        Ok(DeviceTold::Denied) => Next::Over("whoever entered the code would not".to_owned()),
-        Ok(DeviceTold::Expired) => Next::Over("nobody has entered the code in time".to_owned()),
-        Ok(DeviceTold::Shown(member)) => judge(member, scope),
+pub fn go_on(
+    told: Result<DeviceTold, Trouble>,
+    scope: Scope,
+    pace: Duration,
+    (now, end): (Timestamp, Timestamp),
+) -> Next {
+    let late = || Next::Over("nobody has entered the code in time".to_owned());
+    let after = match told {
+        Ok(DeviceTold::Pending) => pace,
+        Ok(DeviceTold::SlowDown) => pace.saturating_add(SLOWER),
+        Ok(DeviceTold::Denied) => return Next::Over("whoever entered the code would not".to_owned()),
+        Ok(DeviceTold::Expired) => return late(),
+        Ok(DeviceTold::Shown(member)) => return judge(member, scope),
         // The code lives on.
-        Err(Trouble::Unreachable(_) | Trouble::Limited { .. }) => Next::Ask(SLOWEST.min(pace.saturating_mul(2))),
-        Err(trouble) => Next::Over(trouble.to_string()),
+        Err(Trouble::Unreachable(_)) => pace.saturating_mul(2),
+        Err(Trouble::Limited { until }) => {
+            Duration::try_from(until.duration_since(now)).map_or(pace, |left| left.max(pace))
+        }
+        Err(trouble) => return Next::Over(trouble.to_string()),
+    };
+    match later(now, after) < end {
+        true => Next::Ask(after),
+        false => late(),
     }
 }
 
@@ -104,12 +117,21 @@ mod tests {
 
     const PACE: Duration = Duration::from_secs(5);
 
+    fn times(now: &str) -> (Timestamp, Timestamp) {
+        (now.parse().unwrap(), "2026-06-01T12:05:00Z".parse().unwrap())
+    }
+
     fn shown(level: Option<u8>, scope: Scope) -> Next {
         let member = Membership {
             user_id: 7,
             level: level.map(AccessLevel),
         };
-        go_on(Ok(DeviceTold::Shown(member)), scope, PACE)
+        go_on(
+            Ok(DeviceTold::Shown(member)),
+            scope,
+            PACE,
+            times("2026-06-01T12:00:00Z"),
+        )
     }
 
     #[test]
@@ -133,12 +155,22 @@ mod tests {
 
     #[test]
     fn a_host_is_asked_no_faster_than_it_says_and_no_longer_than_a_code_lives() {
-        let next = |told| go_on(told, Scope::Project, PACE);
+        let next = |told| go_on(told, Scope::Project, PACE, times("2026-06-01T12:00:00Z"));
         assert_eq!(next(Ok(DeviceTold::Pending)), Next::Ask(PACE));
         assert_eq!(next(Ok(DeviceTold::SlowDown)), Next::Ask(PACE * 2));
         assert_eq!(next(Err(Trouble::Unreachable("down".to_owned()))), Next::Ask(PACE * 2));
-        let slow = go_on(Ok(DeviceTold::SlowDown), Scope::Project, SLOWEST);
-        assert_eq!(slow, Next::Ask(SLOWEST));
+        let limited = |until: &str| {
+            Err(Trouble::Limited {
+                until: until.parse().unwrap(),
+            })
+        };
+        assert_eq!(next(limited("2026-06-01T12:00:40Z")), Next::Ask(PACE * 8));
+        assert_eq!(next(limited("2026-06-01T11:00:00Z")), Next::Ask(PACE));
+        // Who would be asked after its end is not asked.
+        assert!(matches!(next(limited("2026-06-01T12:05:00Z")), Next::Over(_)));
+        let last = |now| go_on(Ok(DeviceTold::Pending), Scope::Project, PACE, times(now));
+        assert_eq!(last("2026-06-01T12:04:54Z"), Next::Ask(PACE));
+        assert!(matches!(last("2026-06-01T12:04:55Z"), Next::Over(_)));
         for told in [
             Ok(DeviceTold::Denied),
             Ok(DeviceTold::Expired),

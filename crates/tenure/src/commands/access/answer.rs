@@ -230,12 +230,24 @@ impl Answering {
 
 /// Whether somebody may answer for a target.
 pub(super) async fn check_approver(client: &kube::Client, user: &str, target: &str) -> Result<(), Failure> {
-    if caller::may(client, &Question::about_target(APPROVE, target)).await? {
+    let given = "ask an administrator for it, or let somebody answer who has it";
+    check_right(client, user, APPROVE, target, given).await
+}
+
+/// Says which right about a target is missing, and how one comes to have it. Admission asks again.
+pub(super) async fn check_right(
+    client: &kube::Client,
+    user: &str,
+    verb: &'static str,
+    target: &str,
+    given: &str,
+) -> Result<(), Failure> {
+    if caller::may(client, &Question::about_target(verb, target)).await? {
         return Ok(());
     }
     Err(
-        Failure::environment(format!("{user} may not {APPROVE} for {target}")).hint(format!(
-            "it takes the verb {APPROVE} on fluxaccesstargets.tenure.dev/{target}: ask an administrator for it, or let somebody answer who has it"
+        Failure::environment(format!("{user} may not {verb} for {target}")).hint(format!(
+            "it takes the verb {verb} on fluxaccesstargets.tenure.dev/{target}: {given}"
         )),
     )
 }

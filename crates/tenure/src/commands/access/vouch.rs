@@ -10,18 +10,21 @@ use jiff::Timestamp;
 use tenure_api::access::AccessProvider;
 use tenure_api::text::visible_line;
 use tenure_planner::access::answer;
-use tenure_planner::access::host::{Scope, Target};
+use tenure_planner::access::host::{Target, Trouble};
+use tenure_planner::access::request::{name_scope, read_target};
 use tenure_planner::access::vouching::{Next, check_same, find_application, go_on};
 use tenure_providers::DeviceFlow;
-use tenure_sources::{Policy, Reach, TlsOptions};
-use tenure_tenancy::admission::Question;
+use tenure_sources::{BaseUrl, Policy, Reach, TlsOptions};
 use tenure_tenancy::admission::rights::VOUCH;
 
-use super::answer::{Answering, Bounds, How, name_of};
+use super::answer::{Answering, Bounds, How, check_right, name_of};
 use super::form::Printed;
 use super::look::Look;
 use crate::failure::Failure;
-use crate::{caller, output};
+use crate::output;
+
+/// How somebody comes to have the right.
+const GIVEN: &str = "an administrator gives it to one account that everybody believes";
 
 /// Let a request through by a person of the host, who has no account here: they show in a browser to be the project's Maintainer (of a group, its Owner). You
 /// vouch for that by writing the grant.
@@ -49,19 +52,16 @@ impl Vouch {
         }
         let provider = find_provider(&answering.look, &answering.request.spec.provider).await?;
         let flow = self.open_flow(&provider)?;
-        check_voucher(&answering).await?;
-        answering.confirm(&self.how, "Asks the host who answers").await?;
-        let target = &answering.request.spec.target;
-        let target = Target {
-            scope: if target.scope == "group" {
-                Scope::Group
-            } else {
-                Scope::Project
-            },
-            id: target.id,
-            path: target.path.clone(),
-        };
-        let person = show(&flow, &target).await?;
+        check_right(
+            &answering.look.client,
+            &answering.user,
+            VOUCH,
+            &answering.target(),
+            GIVEN,
+        )
+        .await?;
+        answering.confirm(&self.how, "Vouches for who answers").await?;
+        let person = show(&flow, &read_target(&answering.request.spec.target)).await?;
         // What is answered is what was shown.
         let now = answering.look.find_request(&self.name).await?;
         check_same(&answering.request, &now).map_err(Failure::negative)?;
@@ -88,16 +88,11 @@ impl Vouch {
             ..TlsOptions::default()
         };
         let unusable = |why: String| Failure::environment(format!("spec.address of the AccessProvider: {why}"));
-        let endpoint = address
-            .split_once("://")
-            .map(|(scheme, rest)| format!("{scheme}://{}", rest.split('/').next().unwrap_or_default()))
-            .unwrap_or_default();
+        let base =
+            BaseUrl::parse(address).ok_or_else(|| unusable(format!("{} is no address", visible_line(address))))?;
         // The host that an administrator named, wherever it is, and no other one.
-        let endpoint = endpoint
-            .parse()
-            .map_err(|_| unusable(format!("{} is no address", visible_line(address))))?;
         let policy = Policy {
-            allow: vec![endpoint],
+            allow: vec![base.endpoint().clone()],
             ..Policy::default()
         };
         DeviceFlow::new(address, client_id, tls, Reach::Here(policy)).map_err(|why| unusable(why.to_owned()))
@@ -113,35 +108,23 @@ async fn find_provider(look: &Look, name: &str) -> Result<AccessProvider, Failur
     }
 }
 
-/// Says before anybody is asked anything that the right is missing. Admission asks again.
-async fn check_voucher(answering: &Answering) -> Result<(), Failure> {
-    let (user, target) = (&answering.user, answering.target());
-    if caller::may(&answering.look.client, &Question::about_target(VOUCH, &target)).await? {
-        return Ok(());
-    }
-    Err(
-        Failure::environment(format!("{user} may not {VOUCH} for {target}")).hint(format!(
-            "it takes the verb {VOUCH} on fluxaccesstargets.tenure.dev/{target}: an administrator gives it to one account that everybody believes"
-        )),
-    )
-}
-
 /// Shows a code, and waits until somebody who may has entered it; what they are called.
 async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
-    let failed = |trouble: tenure_planner::access::host::Trouble| Failure::environment(trouble.to_string());
+    let failed = |trouble: Trouble| Failure::environment(trouble.to_string());
     let (code, secret) = flow.start(Timestamp::now()).await.map_err(failed)?;
     output::print_note(format!(
-        "open {} and enter {} until {}: whoever does is asked nothing but to show who they are",
-        code.verification_url, code.user_code, code.expires_at
+        "open {} and enter {} until {}: whoever owns the {} and does so lets this request through",
+        code.verification_url,
+        code.user_code,
+        code.expires_at,
+        name_scope(target.scope)
     ));
     let mut pace = Duration::from_secs(code.interval_seconds);
     loop {
+        // As often as the host lets: RFC 8628, section 3.5.
         tokio::time::sleep(pace).await;
-        let now = Timestamp::now();
-        if now >= code.expires_at {
-            return Err(Failure::negative("nobody has entered the code in time"));
-        }
-        match go_on(flow.poll(&secret, target, now).await, target.scope, pace) {
+        let told = flow.poll(&secret, target, Timestamp::now()).await;
+        match go_on(told, target.scope, pace, (Timestamp::now(), code.expires_at)) {
             Next::Ask(after) => pace = after,
             Next::Answered(person) => return Ok(person),
             Next::Over(why) => return Err(Failure::negative(why)),
