@@ -8,6 +8,7 @@
 
 mod accounts;
 mod by_hand;
+mod circumstances;
 mod configuration;
 mod count;
 mod host_questions;
@@ -28,14 +29,16 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use tenure_api::access::{
-    AccessProvider, FluxAccess, FluxAccessGrant, FluxAccessRequest, FluxAccessStandingGrant, FluxAccessTarget,
-    name_target,
+    AccessProvider, FluxAccess, FluxAccessGrant, FluxAccessRequest, FluxAccessRequestStatus, FluxAccessStandingGrant,
+    FluxAccessTarget, name_target,
 };
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
 use tenure_cluster::Client;
 use tenure_planner::access::choice::opens;
 use tenure_planner::access::delivery::{Standing, list_delivered};
+use tenure_planner::access::desk::Plan;
+use tenure_planner::access::desk::handover::{Holding, list_holdings};
 use tenure_planner::access::notice::NoticeBook;
 use tenure_planner::access::request::hash_spec;
 use tenure_planner::access::rotation::NamespaceSeen;
@@ -63,13 +66,31 @@ struct Board {
     deliveries: BTreeMap<String, Arc<BTreeSet<String>>>,
     /// Those that would deliver anywhere if they were let through.
     reaching: BTreeSet<String>,
+    /// Those from which another one takes over, and which.
+    handovers: BTreeMap<String, String>,
 }
 
 impl Board {
     /// What concerns one request.
-    fn find(&self, request: &str) -> (Option<&Arc<BTreeSet<String>>>, bool) {
-        (self.deliveries.get(request), self.reaching.contains(request))
+    fn find(&self, request: &str) -> (Option<&Arc<BTreeSet<String>>>, bool, Relatives) {
+        let relatives = self.find_relatives(request);
+        (self.deliveries.get(request), self.reaching.contains(request), relatives)
     }
+
+    fn find_relatives(&self, request: &str) -> Relatives {
+        let earlier = self.handovers.iter().filter(|(_, heir)| *heir == request);
+        Relatives {
+            predecessors: earlier.map(|(name, _)| name.clone()).collect(),
+            heir: self.handovers.get(request).cloned(),
+        }
+    }
+}
+
+/// The other requests of the same entry that take over from one, or from which it takes over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Relatives {
+    predecessors: BTreeSet<String>,
+    heir: Option<String>,
 }
 
 /// What is seen of access, and of the hosts of repositories.
@@ -203,11 +224,54 @@ impl Desk {
         Some(boards.get(provider)?.reaching.contains(request))
     }
 
-    /// Sets where the requests of a provider deliver, and which of them would, and wakes those for whom that is news.
-    fn set_deliveries(&self, provider: &str, found: BTreeMap<String, BTreeSet<String>>, reaching: BTreeSet<String>) {
+    /// Who takes over from a request, and from whom it takes over.
+    fn find_relatives(&self, request: &FluxAccessRequest) -> Relatives {
+        let boards = lock(&self.boards);
+        let board = boards.get(&request.spec.provider);
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        board.map(|board| board.find_relatives(name)).unwrap_or_default()
+    }
+
+    /// What requests hold, by name, those that there still are.
+    fn list_holdings<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a String>,
+    ) -> BTreeMap<String, BTreeMap<String, Holding>> {
+        let requests = self.caches.of::<FluxAccessRequest>();
+        let held = names.into_iter().filter_map(|name| {
+            let request = requests.get(self.platform(), name)?;
+            Some((
+                name.clone(),
+                request.status.as_ref().map(list_holdings).unwrap_or_default(),
+            ))
+        });
+        held.collect()
+    }
+
+    /// Once what a request holds was recorded: whoever takes over from it looks again, or from whom it takes over, and who plans that.
+    fn tell_relatives(&self, request: &FluxAccessRequest, status: &FluxAccessRequestStatus) {
+        if request.status.as_ref().map(list_holdings).unwrap_or_default() == list_holdings(status) {
+            return;
+        }
+        let Relatives { predecessors, heir } = self.find_relatives(request);
+        if predecessors.is_empty() && heir.is_none() {
+            return;
+        }
+        for name in predecessors.iter().chain(&heir) {
+            self.wake(&Key::new(FluxAccessRequest::KIND, self.platform(), name));
+        }
+        self.wake_provider(&request.spec.provider);
+    }
+
+    /// Sets what was planned of the requests of a provider: where they deliver, which of them would, and who takes over; wakes those for whom that is news.
+    fn set_board(&self, provider: &str, planned: &Plan) {
+        let deliveries = planned.deliveries.iter();
         let found = Board {
-            deliveries: found.into_iter().map(|(name, there)| (name, Arc::new(there))).collect(),
-            reaching,
+            deliveries: deliveries
+                .map(|(name, there)| (name.clone(), Arc::new(there.clone())))
+                .collect(),
+            reaching: planned.reaching.clone(),
+            handovers: planned.handovers.clone(),
         };
         let before = lock(&self.boards).insert(provider.to_owned(), found.clone());
         for request in self.list_requests(provider) {

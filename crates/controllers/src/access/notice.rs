@@ -13,7 +13,8 @@ use tenure_planner::access::notice::{Answer, Crowd, Happening, Plan, Seen, Step,
 use tenure_planner::access::telling::decide_state;
 use tenure_planner::{Event, EventKind, EventPlace};
 
-use super::request::{Circumstances, RequestReconciler};
+use super::circumstances::Circumstances;
+use super::request::RequestReconciler;
 use super::steps::{Actor, not_understood};
 use super::{hosts, lock};
 use crate::own::Own;

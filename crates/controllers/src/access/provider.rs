@@ -483,8 +483,7 @@ impl Reconciler for ProviderReconciler {
             return Ok(Some(Next::Again));
         }
         self.execute(&planned).await?;
-        let (deliveries, reaching) = (planned.deliveries.clone(), planned.reaching.clone());
-        self.desk.set_deliveries(&self.key.name, deliveries, reaching);
+        self.desk.set_board(&self.key.name, &planned);
         problems.extend(planned.problems.iter().cloned());
         self.tell_others(&planned, &problems, &objects, &requests, now).await?;
         let (authoriser, ends) = match read_kind(&provider) {

@@ -1,7 +1,7 @@
 //! One FluxAccessRequest's rounds: in each of its namespaces the rotation machine says what is next, until nothing is due. Keeps the answers to steps from
 //! round to round, and no value; every choice is the plan's.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -13,13 +13,13 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
 use tenure_api::condition::Condition;
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::access::delivery::{Case, Standing, decide_wanted, find_end, find_ledger, find_patience};
+use tenure_planner::access::delivery::{Case, decide_wanted, find_end, find_ledger, find_patience};
 use tenure_planner::access::host::CredentialKind;
 use tenure_planner::access::notice;
 use tenure_planner::access::order;
 use tenure_planner::access::pull_secrets::AccountsSeen;
 use tenure_planner::access::rotation::{
-    Answer, Happening, NamespaceSeen, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
+    Answer, Happening, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
 };
 use tenure_planner::access::telling::{
     conclude_request, decide_state, record_history, record_verdict, replace_conditions,
@@ -29,6 +29,7 @@ use tenure_tenancy::access::approval::Verdict;
 use tokio::sync::Semaphore;
 
 use super::Desk;
+use super::circumstances::{Circumstances, list_namespaces};
 use super::steps::{Actor, list_sources, make_nonce};
 use crate::drive::Reconciler;
 use crate::key::Key;
@@ -53,19 +54,6 @@ struct Place {
     /// The sources as they were seen last.
     sources: Vec<SourceSeen>,
     plan: Option<Plan>,
-}
-
-/// What a request is acted on by: once it is another one, everything is looked at again.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Circumstances {
-    is_deleted: bool,
-    annotations: BTreeMap<String, String>,
-    pub(super) verdict: Verdict,
-    is_suspended: bool,
-    provider: Option<tenure_api::access::AccessProviderSpec>,
-    deliveries: Option<Arc<BTreeSet<String>>>,
-    pub(super) reaches: Option<bool>,
-    namespaces: Vec<(String, NamespaceSeen)>,
 }
 
 /// One request's reconciler.
@@ -102,30 +90,13 @@ impl RequestReconciler {
             .get(&self.key.namespace, &self.key.name)
     }
 
-    fn observe(&self, request: &FluxAccessRequest) -> Circumstances {
-        let provider = self.desk.find_provider(&request.spec.provider);
-        let deliveries = self.desk.find_deliveries(&request.spec.provider, &self.key.name);
-        let names = list_namespaces(request, deliveries.as_deref());
-        Circumstances {
-            is_deleted: request.metadata.deletion_timestamp.is_some(),
-            annotations: request.annotations().clone(),
-            verdict: self.desk.judge(request),
-            is_suspended: self.desk.find_standing(provider.as_deref()) != Standing::Active,
-            provider: provider.map(|provider| provider.spec.clone()),
-            reaches: self.desk.find_reach(&request.spec.provider, &self.key.name),
-            namespaces: names
-                .into_iter()
-                .map(|name| {
-                    let seen = self.desk.find_namespace(&name);
-                    (name, seen)
-                })
-                .collect(),
-            deliveries,
-        }
-    }
-
     /// One namespace as it is now.
-    async fn look(&mut self, actor: &Actor, case: Case<'_>, namespace: &str) -> Option<Snapshot> {
+    async fn look(
+        &mut self,
+        actor: &Actor,
+        (case, circumstances): (Case<'_>, &Circumstances),
+        namespace: &str,
+    ) -> Option<Snapshot> {
         let request = case.request;
         let ledger = find_ledger(request, namespace);
         let place = self.places.entry(namespace.to_owned()).or_default();
@@ -177,6 +148,8 @@ impl RequestReconciler {
             role: actor.role,
             rotate,
             wanted,
+            predecessors: circumstances.list_predecessors(namespace),
+            heir: circumstances.find_heir(namespace),
             order: order::find(
                 request.metadata.annotations.as_ref(),
                 namespace,
@@ -210,6 +183,7 @@ impl RequestReconciler {
         }
         let own = Own::of(request);
         own.write_status(&self.desk, &status).await?;
+        self.desk.tell_relatives(request, &status);
         let happened = changed
             .iter()
             .flat_map(|(namespace, plan)| plan.happened.iter().map(move |happening| (namespace, happening)));
@@ -277,6 +251,7 @@ impl RequestReconciler {
         status.path = path.or_else(|| Some(request.spec.target.path.clone()));
         if status != before {
             Own::of(request).write_status(&self.desk, &status).await?;
+            self.desk.tell_relatives(request, &status);
         }
         self.places
             .retain(|_, place| !place.plan.as_ref().is_some_and(|plan| plan.is_over));
@@ -289,13 +264,6 @@ impl RequestReconciler {
             *place = Place::default();
         }
     }
-}
-
-/// The namespaces that something was made for, and those where it is wanted.
-fn list_namespaces(request: &FluxAccessRequest, deliveries: Option<&BTreeSet<String>>) -> BTreeSet<String> {
-    let ledgers = request.status.iter().flat_map(|status| &status.credentials);
-    let recorded = ledgers.map(|ledger| ledger.namespace.clone());
-    recorded.chain(deliveries.into_iter().flatten().cloned()).collect()
 }
 
 fn set_ledger(status: &mut FluxAccessRequestStatus, namespace: &str, plan: &Plan) {
@@ -359,7 +327,7 @@ impl Reconciler for RequestReconciler {
                 .await?;
             return Ok(Some(Next::Again));
         }
-        let circumstances = self.observe(&request);
+        let circumstances = Circumstances::observe(&self.desk, &request);
         // Between two rounds, too: what was planned by others is planned anew.
         if self.acted.as_ref() != Some(&circumstances) {
             self.restart();
@@ -396,7 +364,7 @@ impl Reconciler for RequestReconciler {
                 let planned = match actor.is_by_hand() {
                     true => actor.watch(case, &namespace).await,
                     false => {
-                        let snapshot = self.look(&actor, case, &namespace).await;
+                        let snapshot = self.look(&actor, (case, &circumstances), &namespace).await;
                         snapshot.map(|snapshot| plan(&snapshot, Timestamp::now()))
                     }
                 };
@@ -511,7 +479,7 @@ impl Reconciler for RequestReconciler {
             return true;
         }
         let Some(request) = self.current() else { return true };
-        let news = self.acted.as_ref() != Some(&self.observe(&request));
+        let news = self.acted.as_ref() != Some(&Circumstances::observe(&self.desk, &request));
         if news {
             self.restart();
         }

@@ -205,6 +205,16 @@ fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Va
     })
 }
 
+/// What another request had in the Secret that is taken over goes, if this one has nothing there.
+fn empty_others(data: &mut Value, form: Form) {
+    let Some(entries) = data.as_object_mut().filter(|_| form != Form::Docker) else {
+        return;
+    };
+    for key in BASIC_KEYS.iter().chain(&SSH_KEYS) {
+        entries.entry(*key).or_insert(Value::Null);
+    }
+}
+
 /// The data of a Secret as a client reads them, to try them.
 pub(super) fn make_client_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<SecretData, String> {
     let mut written = json!({ "data": write_data(staged, surroundings)? });
@@ -321,9 +331,18 @@ pub(super) async fn spread(
     seen: Option<&SecretFacts>,
     accounts: &BTreeSet<String>,
 ) -> Result<String, WriteFailure> {
+    let earlier = seen.and_then(|seen| seen.marked_for.as_deref());
+    let earlier = earlier.filter(|earlier| *earlier != place.request);
+    if let (Some(earlier), true) = (earlier, accounts.is_empty()) {
+        // Who read what is taken over doesn't read what is written now.
+        end_access(client, place, earlier).await?;
+    }
     let_read(client, place, accounts).await?;
     let target = id(SECRET, place.namespace, place.name);
-    let data = write_data(staged, surroundings).map_err(WriteFailure::Refused)?;
+    let mut data = write_data(staged, surroundings).map_err(WriteFailure::Refused)?;
+    if earlier.is_some() {
+        empty_others(&mut data, surroundings.form);
+    }
     let (mut sent, written) = match seen {
         None => {
             let object = json!({
@@ -393,13 +412,18 @@ pub(super) async fn delete(client: &Client, place: Place<'_>, seen: &SecretFacts
         client.delete(&resource, place.namespace, place.name, &options).await
     };
     deleted.await.map_err(|error| fail(client, &target, &error))?;
+    end_access(client, place, place.request).await
+}
+
+/// Takes away what let accounts read the Secret, as far as it was written for a request.
+async fn end_access(client: &Client, place: Place<'_>, request: &str) -> Result<(), WriteFailure> {
     for kind in ["RoleBinding", "Role"] {
         let ended = async {
             let resource = client.resource(&format!("{RBAC}/v1"), kind).await?;
             let Some(live) = client.find(&resource, place.namespace, place.name).await? else {
                 return Ok(());
             };
-            if find_request(&live) != Some(place.request) {
+            if find_request(&live) != Some(request) {
                 return Ok(());
             }
             let options = DeleteOptions {

@@ -9,6 +9,7 @@ mod images;
 mod keys;
 mod notices;
 mod rotations;
+mod widening;
 
 use serde_json::json;
 use tenure_testkit::{Canary, SOON, eventually};

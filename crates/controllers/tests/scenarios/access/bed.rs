@@ -16,7 +16,9 @@ pub(super) const PROVIDER_KIND: (&str, &str) = (VERSION, "AccessProvider");
 pub(super) const REQUEST: (&str, &str) = (VERSION, "FluxAccessRequest");
 pub(super) const GRANT: (&str, &str) = (VERSION, "FluxAccessGrant");
 pub(super) const PLATFORM: &str = "tenure-system";
+const GROUP: &str = "group-1";
 pub(super) const PROJECT: &str = "group-1/app";
+const CONFIGURATION: &str = ".gitlab/agents/prod/config.yaml";
 pub(super) const STAGING: &str = "tenure-access-work-staging";
 
 /// A host with a project, and a stage whose platform has an AccessProvider for it.
@@ -24,6 +26,8 @@ pub(super) struct Bed {
     pub(super) stage: Stage,
     pub(super) forge: ForgeServer,
     pub(super) project: u64,
+    /// The project, or the group that is asked for instead.
+    asked: u64,
     pub(super) authoriser: String,
     _folder: tempfile::TempDir,
 }
@@ -34,7 +38,9 @@ pub(super) struct Setup<'a> {
     /// They are there, and Secrets may be written in them.
     pub(super) namespaces: &'a [&'a str],
     pub(super) role: &'a str,
-    /// What the agent's configuration says of the project.
+    /// Whether the project's group is asked for instead of the project.
+    pub(super) is_group: bool,
+    /// What the agent's configuration says of it.
     pub(super) entries: &'a str,
     /// What the AccessProvider says besides.
     pub(super) provider: fn(&ForgeServer) -> Value,
@@ -50,6 +56,7 @@ impl Default for Setup<'_> {
             kind: Kind::Gitlab,
             namespaces: &[],
             role: "read_repository",
+            is_group: false,
             entries: "",
             provider: |_| json!({}),
             authoriser: None,
@@ -72,7 +79,7 @@ impl Bed {
     pub(super) async fn set(setup: Setup<'_>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let forge = ForgeServer::start(folder.path(), setup.kind).await.unwrap();
-        let group = forge.add_group("group-1");
+        let group = forge.add_group(GROUP);
         let project = forge.add_project(PROJECT).await.unwrap();
         let repository = forge.git().repository(PROJECT).unwrap();
         repository.commit([("a.yaml", "a: b")], "first").await.unwrap();
@@ -91,16 +98,16 @@ impl Bed {
             stage.namespace(namespace).await;
             let_write(&stage.admin, namespace).await;
         }
-        let configuration = format!(
-            "flux_access:\n  role: {}\n  projects:\n  - {{ id: {PROJECT}, {} }}\n",
-            setup.role, setup.entries
-        );
-        let files = [(".gitlab/agents/prod/config.yaml", &*configuration)];
-        stage.repository(PLATFORM, "agents", &files).await;
+        let what = if setup.is_group { GROUP } else { PROJECT };
+        let configuration = configure(setup.role, what, setup.entries);
+        stage
+            .repository(PLATFORM, "agents", &[(CONFIGURATION, &configuration)])
+            .await;
         let bed = Self {
             stage,
             forge,
             project,
+            asked: if setup.is_group { group } else { project },
             authoriser,
             _folder: folder,
         };
@@ -179,8 +186,16 @@ impl Bed {
         }
     }
 
+    /// Has the agent ask for something else of the project.
+    pub(super) async fn ask(&self, role: &str, entries: &str) {
+        let agents = self.stage.git.repository(&format!("{PLATFORM}-agents")).unwrap();
+        let configuration = configure(role, PROJECT, entries);
+        let files = [(CONFIGURATION, configuration.as_str())];
+        agents.commit(files, "something else is asked for").await.unwrap();
+    }
+
     pub(super) fn target(&self) -> String {
-        format!("work-{}", self.project)
+        format!("work-{}", self.asked)
     }
 
     /// The one request that there is, once it is as said.
@@ -372,6 +387,12 @@ impl Bed {
             .unwrap();
         order
     }
+}
+
+/// What an agent's configuration asks of the project, or of its group.
+fn configure(role: &str, what: &str, entries: &str) -> String {
+    let kind = if what == GROUP { "groups" } else { "projects" };
+    format!("flux_access:\n  role: {role}\n  {kind}:\n  - {{ id: {what}, {entries} }}\n")
 }
 
 /// An hour before.

@@ -21,10 +21,14 @@ const NAMESPACE: &str = "acc-x";
 const MOST_LIVE: usize = 3;
 
 /// Clones until it is told to end; how often that was, and why any of it failed.
-async fn clone_on(admin: Admin, url: String, end: Arc<AtomicBool>) -> (usize, Vec<String>) {
+pub(super) async fn clone_on(
+    admin: Admin,
+    (url, namespace): (String, &str),
+    end: Arc<AtomicBool>,
+) -> (usize, Vec<String>) {
     let (mut clones, mut failures) = (0, Vec::new());
     while !end.load(Ordering::Relaxed) {
-        let secret = admin.get(SECRET, (NAMESPACE, "gitlab-flux-token")).await;
+        let secret = admin.get(SECRET, (namespace, "gitlab-flux-token")).await;
         let Ok(Some(secret)) = secret else {
             failures.push(format!("the Secret is not there: {secret:?}"));
             continue;
@@ -85,7 +89,7 @@ async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replace
     bed.delivered().await;
     let end = Arc::new(AtomicBool::new(false));
     let url = bed.forge.git().http_url(PROJECT);
-    let cloning = tokio::spawn(clone_on(bed.admin().clone(), url, Arc::clone(&end)));
+    let cloning = tokio::spawn(clone_on(bed.admin().clone(), (url, NAMESPACE), Arc::clone(&end)));
     for number in 0..rotations {
         bed.prepare(&format!("replacement {number}")).await;
         bed.end_retirements().await;

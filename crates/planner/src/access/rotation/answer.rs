@@ -221,7 +221,7 @@ impl Machine<'_> {
     fn take_probe(&mut self, next: &NextCredential, probe: Probe) -> Next {
         let is_staged = next.phase == CredentialPhase::Staged;
         match probe {
-            Probe::Works if is_staged => match (self.own_secret(), &self.seen.secret) {
+            Probe::Works if is_staged => match (self.find_writable(), &self.seen.secret) {
                 _ if !self.is_wanted() => self.decide(),
                 (None, super::SecretSeen::Present(_)) => self.refuse_foreign(),
                 (None, super::SecretSeen::Unknown(_)) => Next::Wait(later(self.now, schedule::LOOK)),

@@ -173,6 +173,14 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
         }
         return findings;
     }
+    if let Some(heir) = seen.find_heir() {
+        let message = format!(
+            "request {}, which asks for more, has the Secret now; what was made for this one ends once no source can be using it any more",
+            heir.request_name
+        );
+        say(About::Progress, "HandingOver", message);
+        return findings;
+    }
     if let Some(next) = &ledger.next {
         match next.phase {
             CredentialPhase::Distributed => {

@@ -179,6 +179,9 @@ impl<'a> Machine<'a> {
             // What can't be seen is not gone.
             return Next::Wait(later(self.now, schedule::LOOK));
         }
+        if let Some(heir) = self.seen.find_heir() {
+            return self.hand_over(heir);
+        }
         let next = match self.ledger.next.clone() {
             Some(next) => self.advance(&next),
             None => self.keep(),
@@ -203,7 +206,7 @@ impl<'a> Machine<'a> {
     }
 
     /// One that is being made, a step further.
-    fn advance(&mut self, next: &NextCredential) -> Next {
+    pub(super) fn advance(&mut self, next: &NextCredential) -> Next {
         let is_held_back = matches!(self.seen.wanted, Wanted::HeldBack(_));
         let staged = self.staged().filter(|staged| staged.nonce == next.nonce);
         match next.phase {
@@ -296,7 +299,7 @@ impl<'a> Machine<'a> {
 
     /// One that the Secret holds, until all sources are seen to use it.
     fn verify(&mut self, next: &NextCredential, is_staged: bool) -> Next {
-        let is_there = match (self.own_secret(), &self.seen.secret) {
+        let is_there = match (self.find_writable(), &self.seen.secret) {
             (Some(secret), _) => secret.fingerprint.as_deref() == Some(next.fingerprint.as_str()),
             (None, SecretSeen::Present(_)) => return self.refuse_foreign(),
             (None, _) => false,
@@ -309,7 +312,7 @@ impl<'a> Machine<'a> {
                 true if matches!(self.seen.wanted, Wanted::HeldBack(_)) => {
                     Next::Wait(later(self.now, schedule::IDLE_LOOK))
                 }
-                true => Next::Do(Step::Spread(self.own_secret().cloned())),
+                true => Next::Do(Step::Spread(self.find_writable().cloned())),
                 // Nobody has the value but those who fetched with it: they keep it until there is another one.
                 false => self.promote_unproven(next),
             };
@@ -350,7 +353,7 @@ impl<'a> Machine<'a> {
         })
     }
 
-    fn promote_unproven(&mut self, next: &NextCredential) -> Next {
+    pub(super) fn promote_unproven(&mut self, next: &NextCredential) -> Next {
         let old = self.ledger.current.replace(hold(next));
         self.ledger.retiring.extend(old);
         self.ledger.next = None;
@@ -364,23 +367,28 @@ impl<'a> Machine<'a> {
             LEAK => Duration::ZERO,
             _ => schedule::overlap(&self.seen.sources),
         };
-        let retire_at = record_time(later(self.now, overlap));
         let old = self.ledger.current.replace(HeldCredential {
             verified_at: Some(record_time(self.now)),
             ..hold(next)
         });
         self.ledger.retiring.extend(old);
+        self.retire_all(overlap);
+        self.ledger.next = None;
+        self.note_order(next);
+        self.recover();
+        self.tell("Verified", (next.generation, next.id), next.cause.clone());
+        Next::Record
+    }
+
+    /// All that retire are ended after the overlap, unless they are sooner.
+    pub(super) fn retire_all(&mut self, overlap: Duration) {
+        let retire_at = record_time(later(self.now, overlap));
         for held in &mut self.ledger.retiring {
             let is_sooner = held.retire_at.as_ref().is_some_and(|at| at.0 <= retire_at.0);
             if !is_sooner {
                 held.retire_at = Some(retire_at.clone());
             }
         }
-        self.ledger.next = None;
-        self.note_order(next);
-        self.recover();
-        self.tell("Verified", (next.generation, next.id), next.cause.clone());
-        Next::Record
     }
 
     /// The order that it was made for is carried out.
@@ -407,26 +415,13 @@ impl<'a> Machine<'a> {
         {
             return Next::Do(Step::Mark(secret.clone()));
         }
-        let retiring = self.ledger.retiring.iter();
-        let mut due = retiring.filter(|held| held.retire_at.as_ref().is_some_and(|at| at.0 <= self.now));
-        if let Some(id) = due.find_map(|held| held.id) {
-            return Next::Do(Step::Revoke {
-                target: self.target(),
-                id,
-            });
+        if let Some(next) = self.end_retired() {
+            return next;
         }
-        if let Some(StagedFacts { .. }) = self.staged() {
-            return Next::Do(Step::ClearStaging);
-        }
-        if matches!(self.seen.secret, SecretSeen::Present(_)) && own.is_none() {
+        if matches!(self.seen.secret, SecretSeen::Present(_)) && self.find_writable().is_none() {
             return self.refuse_foreign();
         }
-        let retire_at = self
-            .ledger
-            .retiring
-            .iter()
-            .filter_map(|held| held.retire_at.as_ref().map(|at| at.0))
-            .min();
+        let retire_at = self.find_retirement();
         let (cause, at) = self.find_cause(current.as_ref(), own);
         let wait = |until: Timestamp| Next::Wait(retire_at.map_or(until, |at| until.min(at)));
         if matches!(self.seen.wanted, Wanted::HeldBack(_)) || self.now < at {
@@ -444,6 +439,25 @@ impl<'a> Machine<'a> {
             Some(Answer::Preflight(Ok(()))) => self.begin(cause),
             _ => Next::Do(Step::Preflight),
         }
+    }
+
+    /// Ends what has retired long enough, and takes away a value that is staged for nobody.
+    pub(super) fn end_retired(&self) -> Option<Next> {
+        let retiring = self.ledger.retiring.iter();
+        let mut due = retiring.filter(|held| held.retire_at.as_ref().is_some_and(|at| at.0 <= self.now));
+        if let Some(id) = due.find_map(|held| held.id) {
+            return Some(Next::Do(Step::Revoke {
+                target: self.target(),
+                id,
+            }));
+        }
+        self.staged().map(|_| Next::Do(Step::ClearStaging))
+    }
+
+    /// When the next of those that retire is to be ended; what has no number ends by itself.
+    pub(super) fn find_retirement(&self) -> Option<Timestamp> {
+        let retiring = self.ledger.retiring.iter().filter(|held| held.id.is_some());
+        retiring.filter_map(|held| held.retire_at.as_ref().map(|at| at.0)).min()
     }
 
     /// Why another one is made, and when.

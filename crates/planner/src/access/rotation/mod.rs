@@ -19,6 +19,7 @@
 mod answer;
 pub mod conditions;
 mod ending;
+pub mod handover;
 mod machine;
 pub mod name;
 mod naming;
@@ -31,6 +32,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::Period;
 use tenure_api::access::request::CredentialLedger;
 
+use self::handover::{Heir, Predecessor};
 use super::host::{Capabilities, CredentialKind, Found, Listed, MintRequest, Minted, Role, Target, Trouble};
 use super::pull_secrets::{AccountChange, AccountsSeen};
 
@@ -57,6 +59,10 @@ pub struct Snapshot {
     pub rotate: Period,
     /// What is wanted.
     pub wanted: Wanted,
+    /// Requests of the same entry whose Secret may be taken over.
+    pub predecessors: Vec<Predecessor>,
+    /// The request of the same entry that takes the Secret over, if one does.
+    pub heir: Option<Heir>,
     /// Somebody's order to replace it now.
     pub order: Option<Order>,
     /// The ledger, as it is recorded.

@@ -60,6 +60,8 @@ pub(super) fn snapshot() -> Snapshot {
         role: Role::ReadRepository,
         rotate: "90d".parse().unwrap(),
         wanted: Wanted::Delivered,
+        predecessors: Vec::new(),
+        heir: None,
         order: None,
         ledger,
         namespace: NamespaceSeen::Present,

@@ -4,14 +4,17 @@
 //! lives. In the end, once nothing goes wrong any more: one credential lives, it is proven, and nothing is staged.
 
 mod accounts;
+mod entry;
 mod host;
 mod model;
 
 use jiff::Timestamp;
 
+use self::entry::Side;
 use self::host::{Chance, Flavour, Harm};
 use self::model::World;
 use super::{Order, Wanted, plan};
+use crate::access::desk::handover::is_living;
 
 const DAY: i64 = 86_400;
 /// Interleavings by chance, the same ones in every run.
@@ -93,6 +96,70 @@ fn whatever_happens_no_source_is_without_a_credential_and_none_is_forgotten() {
     }
     // It did something at all.
     assert!(minted > SEEDS * 2, "{minted}");
+}
+
+/// The turns of two requests, as chance has it. What one of them has just been told it goes on with before the other does anything.
+fn take_turns(world: &mut World) {
+    world.turn();
+    if world.answer.is_none() && world.chance.is_one_of(50) {
+        world.swap();
+        world.wake();
+    }
+}
+
+/// More is asked for and approved: another request takes over, until nothing of the earlier one is left.
+fn hand_over(world: &mut World) {
+    world.other = Some(Side::new("request-2", "decade00-0000"));
+    let had_any = world.ledger.current.is_some();
+    let end = world.now + 20 * DAY;
+    loop {
+        take_turns(world);
+        assert!(world.now < end, "seed {}: {:?}", world.seed, world.ledger);
+        if world.is_heir {
+            continue;
+        }
+        let heir = world.other.as_ref().unwrap();
+        let is_proven = heir
+            .ledger
+            .current
+            .as_ref()
+            .is_some_and(|held| held.verified_at.is_some());
+        assert!(
+            !had_any || is_proven || is_living(&world.ledger),
+            "seed {}: the earlier one ended before the new one was proven",
+            world.seed
+        );
+        if !is_living(&world.ledger) && is_proven {
+            // Nobody asks for it any more.
+            world.wanted = Wanted::Revoked("nobody asks for it any more".to_owned());
+        }
+        let (snapshot, now) = (world.snapshot(), world.moment());
+        world.answer.clone_from(&snapshot.answer);
+        if matches!(world.wanted, Wanted::Revoked(_)) && plan(&snapshot, now).is_over {
+            break;
+        }
+    }
+    while world.answer.is_some() {
+        world.turn();
+    }
+    world.swap();
+    world.other = None;
+}
+
+#[test]
+fn more_is_had_without_a_moment_of_having_nothing() {
+    for seed in 1..=600 {
+        let mut world = World::new(seed, [Flavour::Token, Flavour::Key][usize::try_from(seed % 2).unwrap()]);
+        world.trouble = if seed % 3 == 0 { 0 } else { 20 };
+        world.kills = world.trouble / 3;
+        let established = i64::try_from(world.chance.draw(3 * 86_400)).unwrap();
+        run_for(&mut world, established);
+        hand_over(&mut world);
+        settle(&mut world);
+        let secret = world.secret.as_ref().unwrap();
+        assert_eq!(secret.marked_for.as_deref(), Some("request-2"), "seed {seed}");
+        revoke(&mut world);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::super::{
     Answer, Listing, NamespaceSeen, Order, SecretFacts, SecretSeen, Snapshot, SourceSeen, StagedFacts, StagingSeen,
     Step, Wanted, WriteFailure, plan,
 };
+use super::entry::Side;
 use super::host::{Chance, Credential, Flavour, Harm};
 use crate::access::host::{Capabilities, CredentialKind, Found, MintRequest, Role, Scope, Target, Trouble};
 
@@ -22,6 +23,13 @@ struct Source {
 
 pub(super) struct World {
     pub(super) seed: u64,
+    /// The request that acts.
+    pub(super) name: &'static str,
+    pub(super) uid: &'static str,
+    /// Whether it takes over from the other one, or that one from it.
+    pub(super) is_heir: bool,
+    /// The other request of the entry, if there is one.
+    pub(super) other: Option<Side>,
     pub(super) chance: Chance,
     pub(super) flavour: Flavour,
     pub(super) now: i64,
@@ -45,7 +53,7 @@ pub(super) struct World {
     pub(super) staging: Option<StagedFacts>,
     pub(super) account: Option<serde_json::Value>,
     sources: Vec<Source>,
-    answer: Option<Answer>,
+    pub(super) answer: Option<Answer>,
     pub(super) listing: Option<Listing>,
     /// When it is planned again, if nothing is seen to change before.
     pub(super) again: i64,
@@ -79,6 +87,10 @@ impl World {
         ];
         Self {
             seed,
+            name: "request-1",
+            uid: "0badcafe-0000",
+            is_heir: false,
+            other: None,
             chance,
             flavour,
             now: 1_790_000_000,
@@ -147,8 +159,8 @@ impl World {
     pub(super) fn snapshot(&mut self) -> Snapshot {
         let nonce = format!("{:08x}", self.chance.draw(1 << 32));
         Snapshot {
-            request_uid: "0badcafe-0000".to_owned(),
-            request_name: "request-1".to_owned(),
+            request_uid: self.uid.to_owned(),
+            request_name: self.name.to_owned(),
             secret_name: "gitlab-flux-token".to_owned(),
             cluster_uid: "c0ffee00-0000".to_owned(),
             target: self.target(),
@@ -168,6 +180,8 @@ impl World {
             role: Role::ReadRepository,
             rotate: "1d".parse().unwrap(),
             wanted: self.wanted.clone(),
+            predecessors: self.list_predecessors(),
+            heir: self.find_heir(),
             order: self.order.clone(),
             ledger: self.ledger.clone(),
             namespace: NamespaceSeen::Present,
@@ -287,7 +301,7 @@ impl World {
         self.secret = Some(SecretFacts {
             uid: uid.clone(),
             resource_version: self.versions.to_string(),
-            marked_for: Some("request-1".to_owned()),
+            marked_for: Some(self.name.to_owned()),
             fingerprint,
         });
         uid
@@ -464,7 +478,7 @@ impl World {
     }
 
     fn recorded(&self) -> BTreeSet<String> {
-        list_recorded(&self.ledger).map(str::to_owned).collect()
+        self.ledgers().flat_map(list_recorded).map(str::to_owned).collect()
     }
 
     /// What holds at every moment.
@@ -483,15 +497,16 @@ impl World {
             }
         }
         let held = self
-            .ledger
-            .current
-            .iter()
-            .chain(&self.ledger.retiring)
+            .ledgers()
+            .flat_map(|ledger| ledger.current.iter().chain(&ledger.retiring))
             .filter_map(|held| held.id);
-        let ids: BTreeSet<u64> = held.chain(self.ledger.next.iter().filter_map(|next| next.id)).collect();
+        let next = self
+            .ledgers()
+            .filter_map(|ledger| ledger.next.as_ref().and_then(|next| next.id));
+        let ids: BTreeSet<u64> = held.chain(next).collect();
         let unknown = live.iter().filter(|credential| !ids.contains(&credential.id)).count();
         assert!(
-            self.flavour == Flavour::Hourly || unknown <= 1,
+            self.flavour == Flavour::Hourly || unknown <= self.ledgers().count(),
             "seed {}: {unknown} numbers are not recorded",
             self.seed
         );

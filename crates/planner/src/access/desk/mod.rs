@@ -1,7 +1,9 @@
 //! What is made of everything that is asked of one host: which requests are there, and which of them delivers to which namespace.
 //!
 //! Owns that a request is made of each entry whose number is known, that what was approved before goes on until more is approved, and that a request ends
-//! which nobody asks for any more. Refuses to end one for want of an answer: what couldn't be read, or looked up, leaves everything as it was.
+//! which nobody asks for any more, or from which another one has taken over (`handover`). Refuses to end one for want of an answer: what couldn't be read, or looked up, leaves everything as it was.
+
+pub mod handover;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +13,7 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, FluxAccessTar
 use tenure_tenancy::access::NamespacePattern;
 use tenure_tenancy::access::approval::{Serving, Verdict, choose};
 
+use self::handover::list_predecessors;
 use super::configuration::assignment::{Claim, Source, assign};
 use super::configuration::{Entry, Place, Problem};
 use super::host::{Scope, Target};
@@ -88,6 +91,8 @@ pub struct Plan {
     pub end: BTreeSet<String>,
     /// The namespaces of each request, by its name: there its Secret is.
     pub deliveries: BTreeMap<String, BTreeSet<String>>,
+    /// The requests that deliver until another one of their entry has taken over from them, each with that one's name.
+    pub handovers: BTreeMap<String, String>,
     /// Names of requests that would have their Secret in some namespace if they were let through: who asks may reach one, and it is there.
     pub reaching: BTreeSet<String>,
     /// The targets of all requests, by name.
@@ -104,7 +109,7 @@ pub struct Plan {
 #[must_use]
 pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) -> Result<(), String>) -> Plan {
     let mut plan = Plan::default();
-    let mut by_entry: BTreeMap<(u64, &str), Vec<(&FluxAccessRequest, Verdict)>> = BTreeMap::new();
+    let mut by_entry: ByEntry<'_> = BTreeMap::new();
     for (request, verdict) in seen.requests {
         let key = (request.spec.target.id, request.spec.secret_name.as_str());
         by_entry.entry(key).or_default().push((request, verdict.clone()));
@@ -153,7 +158,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
     });
     plan.problems.extend(assignment.problems);
     let mut kept: BTreeSet<String> = BTreeSet::new();
-    let mut serving: Vec<Option<&FluxAccessRequest>> = Vec::new();
+    let mut serving: Vec<Serving<'_>> = Vec::new();
     let mut names: Vec<String> = Vec::new();
     for (asked, wanted) in &resolved {
         let none = Vec::new();
@@ -164,11 +169,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
             .iter()
             .find(|(request, _)| request.spec.spec_hash == wanted.spec_hash);
         let served = choose(wanted, candidates, seen.platform);
-        let (request, is_whole) = match served {
-            Serving::By(request) => (Some(request), true),
-            Serving::Meanwhile(request) => (Some(request), false),
-            Serving::Nobody => (None, false),
-        };
+        let (request, is_whole) = (find_served(&served), matches!(served, Serving::By(_)));
         let name = match (own, request) {
             (Some((own, _)), _) => name_of(own),
             (None, Some(request)) if is_whole => name_of(request),
@@ -181,7 +182,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
         kept.insert(name.clone());
         names.push(name.clone());
         kept.extend(request.map(name_of));
-        serving.push(request);
+        serving.push(served);
         plan.targets
             .insert(name_target(seen.provider, wanted.target.id), describe_target(wanted));
         let state = match (own, is_whole) {
@@ -198,7 +199,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
     }
     for delivery in &assignment.deliveries {
         plan.reaching.extend(names.get(delivery.claim).cloned());
-        let Some(request) = serving.get(delivery.claim).copied().flatten() else {
+        let Some(request) = serving.get(delivery.claim).and_then(find_served) else {
             continue;
         };
         // What was approved before may be for less than what is asked for now.
@@ -217,6 +218,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
                 .insert(delivery.namespace.clone());
         }
     }
+    plan.keep_predecessors(&resolved, &serving, &by_entry, &mut kept);
     for (request, _) in seen.requests {
         let name = name_of(request);
         if kept.contains(&name) {
@@ -257,7 +259,44 @@ fn list_forgotten(seen: Snapshot<'_>, plan: &Plan) -> BTreeSet<String> {
     seen.targets.iter().filter(is_spare).cloned().collect()
 }
 
+fn find_served<'a>(serving: &Serving<'a>) -> Option<&'a FluxAccessRequest> {
+    match serving {
+        Serving::By(request) | Serving::Meanwhile(request) => Some(request),
+        Serving::Nobody => None,
+    }
+}
+
+/// The requests for each target and Secret's name, and what holds for them.
+type ByEntry<'a> = BTreeMap<(u64, &'a str), Vec<(&'a FluxAccessRequest, Verdict)>>;
+
 impl Plan {
+    /// Keeps the requests from which others are taking over, and has them deliver meanwhile.
+    fn keep_predecessors(
+        &mut self,
+        resolved: &[(&Asked, FluxAccessRequestSpec)],
+        serving: &[Serving<'_>],
+        by_entry: &ByEntry<'_>,
+        kept: &mut BTreeSet<String>,
+    ) {
+        for ((_, wanted), serving) in resolved.iter().zip(serving) {
+            let Serving::By(heir) = serving else { continue };
+            let name = name_of(heir);
+            let Some(deliveries) = self.deliveries.get(&name).cloned() else {
+                continue;
+            };
+            let candidates = by_entry.get(&(wanted.target.id, wanted.secret_name.as_str()));
+            let candidates = candidates.map(Vec::as_slice).unwrap_or_default();
+            for (request, places) in list_predecessors(heir, candidates, &deliveries) {
+                let earlier = name_of(request);
+                // One that another entry asks for goes on anyway.
+                if kept.insert(earlier.clone()) {
+                    self.deliveries.insert(earlier.clone(), places);
+                    self.handovers.insert(earlier, name.clone());
+                }
+            }
+        }
+    }
+
     fn complain(&mut self, entry: &Entry, message: String) {
         self.problems.push(Problem {
             place: entry.place.clone(),
@@ -321,242 +360,4 @@ fn resolve(seen: Snapshot<'_>, asked: &Asked, plan: &mut Plan) -> Option<Target>
 }
 
 #[cfg(test)]
-mod tests {
-    use tenure_api::access::request::{CredentialLedger, FluxAccessRequestStatus};
-    use tenure_tenancy::access::approval::Word;
-
-    use super::super::configuration::{File, Reading, read_file};
-    use super::*;
-
-    fn entries(list: &str) -> Vec<Asked> {
-        let file = File {
-            path: "config.yaml",
-            is_own: false,
-        };
-        let text = format!("flux_access: {{ role: read_repository, projects: [{list}] }}");
-        let Reading::Read(configuration) = read_file(file, text.as_bytes(), "group-1") else {
-            panic!("{text}")
-        };
-        assert_eq!(configuration.problems, []);
-        let asked = |entry| Asked {
-            asked_in: agent(),
-            author: None,
-            entry,
-        };
-        configuration.entries.into_iter().map(asked).collect()
-    }
-
-    fn agent() -> AskedIn {
-        AskedIn {
-            kind: "Agent".to_owned(),
-            name: "prod".to_owned(),
-            ..AskedIn::default()
-        }
-    }
-
-    fn known(path: &str, id: u64) -> ((Scope, String), LookedUp) {
-        let target = Target {
-            scope: Scope::Project,
-            id,
-            path: path.to_owned(),
-        };
-        ((Scope::Project, path.to_owned()), LookedUp::Known(target))
-    }
-
-    fn approved() -> Verdict {
-        Verdict::Approved(Word {
-            object: "grant".to_owned(),
-            by: "alice".to_owned(),
-            reason: None,
-            not_after: None,
-            is_standing: false,
-        })
-    }
-
-    fn stored(name: &str, spec: &FluxAccessRequestSpec) -> FluxAccessRequest {
-        let mut request = FluxAccessRequest::new(name, spec.clone());
-        request.status = Some(FluxAccessRequestStatus {
-            credentials: vec![CredentialLedger {
-                namespace: "team-a".to_owned(),
-                ..CredentialLedger::default()
-            }],
-            ..FluxAccessRequestStatus::default()
-        });
-        request
-    }
-
-    struct Bed {
-        asked: Vec<Asked>,
-        unread: Vec<AskedIn>,
-        looked_up: BTreeMap<(Scope, String), LookedUp>,
-        requests: Vec<(FluxAccessRequest, Verdict)>,
-        targets: BTreeSet<String>,
-        ending: BTreeSet<String>,
-    }
-
-    impl Bed {
-        fn plan(&self) -> Plan {
-            let namespaces: BTreeSet<&str> = ["team-a", "team-b", "other"].into();
-            let seen = Snapshot {
-                provider: "work",
-                cluster_uid: "c0ffee00-0000",
-                platform: "tenure-system",
-                asked: &self.asked,
-                unread: &self.unread,
-                looked_up: &self.looked_up,
-                requests: &self.requests,
-                namespaces: &namespaces,
-                targets: &self.targets,
-                ending: &self.ending,
-            };
-            plan(seen, |_, _, namespace| match namespace {
-                "other" => Err("namespace other is not the agent's".to_owned()),
-                _ => Ok(()),
-            })
-        }
-    }
-
-    fn bed(list: &str) -> Bed {
-        Bed {
-            asked: entries(list),
-            unread: Vec::new(),
-            looked_up: [known("group-1/a", 42)].into(),
-            requests: Vec::new(),
-            targets: BTreeSet::new(),
-            ending: BTreeSet::new(),
-        }
-    }
-
-    const ENTRY: &str = "{ id: group-1/a, namespaces: [\"team-*\", other] }";
-
-    #[test]
-    fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
-        let mut bed = bed(ENTRY);
-        bed.looked_up.clear();
-        let plan = bed.plan();
-        assert_eq!(plan.look_up, [(Scope::Project, "group-1/a".to_owned())]);
-        assert!(plan.make.is_empty() && plan.problems.is_empty());
-
-        bed.looked_up = [known("group-1/a", 42)].into();
-        let plan = bed.plan();
-        let (name, spec) = plan.make.first_key_value().unwrap();
-        assert_eq!((plan.make.len(), spec.target.id), (1, 42));
-        assert!(plan.targets.contains_key("work-42") && plan.deliveries.is_empty());
-        assert_eq!(plan.outcomes[0].1.state, "Pending");
-        assert_eq!(plan.reaching, [name.clone()].into());
-        assert!(
-            plan.problems[0].message.contains("other is not the agent's"),
-            "{:?}",
-            plan.problems
-        );
-
-        bed.requests = vec![(stored(name, spec), Verdict::Pending(Vec::new()))];
-        let plan = bed.plan();
-        assert!(plan.make.is_empty() && plan.end.is_empty() && plan.deliveries.is_empty());
-        bed.requests[0].1 = approved();
-        let plan = bed.plan();
-        assert_eq!(plan.outcomes[0].1.state, "Approved");
-        let there: Vec<&str> = plan.deliveries.values().flatten().map(String::as_str).collect();
-        assert_eq!(there, ["team-a", "team-b"]);
-    }
-
-    #[test]
-    fn what_was_approved_goes_on_until_more_is() {
-        let narrow = bed("{ id: group-1/a, namespaces: [team-a] }");
-        let (name, spec) = narrow.plan().make.pop_first().unwrap();
-        let mut wide = bed(ENTRY);
-        wide.requests = vec![(stored(&name, &spec), approved())];
-        let plan = wide.plan();
-        assert_eq!((plan.make.len(), plan.end.len()), (1, 0));
-        assert_eq!(plan.deliveries, [(name.clone(), ["team-a".to_owned()].into())].into());
-        // Once more is approved, nobody asks for the first any more.
-        let (wider, spec) = plan.make.first_key_value().unwrap();
-        wide.requests.push((stored(wider, spec), approved()));
-        let plan = wide.plan();
-        assert_eq!(plan.end, [name].into());
-        assert_eq!(plan.deliveries.keys().collect::<Vec<_>>(), [wider]);
-    }
-
-    #[test]
-    fn nothing_ends_for_want_of_an_answer() {
-        let mut bed = bed(ENTRY);
-        let (name, spec) = bed.plan().make.pop_first().unwrap();
-        bed.requests = vec![(stored(&name, &spec), approved())];
-        let key = (Scope::Project, "group-1/a".to_owned());
-        for (looked_up, problems) in [
-            (None, 1),
-            (Some(LookedUp::Nothing), 2),
-            (Some(LookedUp::Unknown("502".to_owned())), 2),
-        ] {
-            bed.looked_up = looked_up.into_iter().map(|said| (key.clone(), said)).collect();
-            let plan = bed.plan();
-            assert!(plan.end.is_empty() && plan.make.is_empty(), "{plan:?}");
-            assert_eq!(plan.deliveries.get(&name).map(BTreeSet::len), Some(2));
-            assert_eq!(plan.problems.len(), problems, "{:?}", plan.problems);
-        }
-        // The whole file can't be read, since the start.
-        bed.asked.clear();
-        bed.unread = vec![agent()];
-        let plan = bed.plan();
-        assert_eq!((plan.end.len(), plan.deliveries[&name].len()), (0, 1));
-        // The control: it is read, and asks for nothing.
-        bed.unread.clear();
-        let plan = bed.plan();
-        assert_eq!(plan.end, [name].into());
-        assert!(plan.deliveries.is_empty());
-    }
-
-    #[test]
-    fn a_target_goes_once_nothing_is_about_it() {
-        let mut bed = bed(ENTRY);
-        let (name, spec) = bed.plan().make.pop_first().unwrap();
-        bed.targets = ["work-41".to_owned(), "work-42".to_owned(), "work-43".to_owned()].into();
-        bed.ending = ["work-43".to_owned()].into();
-        assert_eq!(bed.plan().forget, ["work-41".to_owned()].into());
-        // Nobody asks any more: its target stays until it has ended.
-        bed.requests = vec![(stored(&name, &spec), approved())];
-        bed.asked.clear();
-        let plan = bed.plan();
-        assert_eq!((plan.end.len(), &plan.forget), (1, &["work-41".to_owned()].into()));
-        bed.requests.clear();
-        assert_eq!(bed.plan().forget.len(), 2);
-        // As long as it isn't known what is asked for, nothing goes.
-        bed.unread = vec![agent()];
-        assert!(bed.plan().forget.is_empty());
-        bed.unread.clear();
-        bed.asked = entries(ENTRY);
-        bed.looked_up.clear();
-        assert!(bed.plan().forget.is_empty());
-    }
-
-    #[test]
-    fn another_project_under_the_path_is_another_request() {
-        let mut bed = bed(ENTRY);
-        let (name, spec) = bed.plan().make.pop_first().unwrap();
-        bed.requests = vec![(stored(&name, &spec), approved())];
-        bed.looked_up = [known("group-1/a", 43)].into();
-        let plan = bed.plan();
-        assert_eq!(plan.make.values().next().map(|spec| spec.target.id), Some(43));
-        assert!(plan.end.contains(&name) && plan.deliveries.is_empty());
-    }
-
-    #[test]
-    fn one_who_asks_for_very_much_is_bounded() {
-        let mut bed = bed(ENTRY);
-        let one = bed.asked[0].clone();
-        bed.asked = (0..MOST_OF_AN_ASKER + 2)
-            .map(|number| {
-                let mut asked = one.clone();
-                asked.entry.secret_name = format!("s{number}");
-                asked
-            })
-            .collect();
-        let plan = bed.plan();
-        assert_eq!(plan.make.len(), MOST_OF_AN_ASKER);
-        let left_out = plan
-            .problems
-            .iter()
-            .filter(|problem| problem.message.contains("are the most"));
-        assert_eq!(left_out.count(), 2);
-    }
-}
+mod tests;

@@ -1,0 +1,95 @@
+//! All that a request is acted on by, beside what is in single namespaces: once it is another one, everything is looked at again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use tenure_api::access::FluxAccessRequest;
+use tenure_planner::access::delivery::Standing;
+use tenure_planner::access::desk::handover::Holding;
+use tenure_planner::access::rotation::NamespaceSeen;
+use tenure_planner::access::rotation::handover::{Heir, Predecessor};
+use tenure_tenancy::access::approval::Verdict;
+
+use super::{Desk, Relatives};
+
+/// What a request is acted on by: once it is another one, everything is looked at again.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Circumstances {
+    is_deleted: bool,
+    annotations: BTreeMap<String, String>,
+    pub(super) verdict: Verdict,
+    is_suspended: bool,
+    provider: Option<tenure_api::access::AccessProviderSpec>,
+    pub(super) deliveries: Option<Arc<BTreeSet<String>>>,
+    pub(super) reaches: Option<bool>,
+    relatives: Relatives,
+    /// What these hold, by name and namespace.
+    holdings: BTreeMap<String, BTreeMap<String, Holding>>,
+    namespaces: Vec<(String, NamespaceSeen)>,
+}
+
+impl Circumstances {
+    /// As it is now.
+    pub(super) fn observe(desk: &Desk, request: &FluxAccessRequest) -> Self {
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let provider = desk.find_provider(&request.spec.provider);
+        let deliveries = desk.find_deliveries(&request.spec.provider, name);
+        let names = list_namespaces(request, deliveries.as_deref());
+        let relatives = desk.find_relatives(request);
+        let holdings = desk.list_holdings(relatives.predecessors.iter().chain(&relatives.heir));
+        Self {
+            is_deleted: request.metadata.deletion_timestamp.is_some(),
+            annotations: request.annotations().clone(),
+            verdict: desk.judge(request),
+            is_suspended: desk.find_standing(provider.as_deref()) != Standing::Active,
+            provider: provider.map(|provider| provider.spec.clone()),
+            reaches: desk.find_reach(&request.spec.provider, name),
+            relatives,
+            holdings,
+            namespaces: names
+                .into_iter()
+                .map(|name| {
+                    let seen = desk.find_namespace(&name);
+                    (name, seen)
+                })
+                .collect(),
+            deliveries,
+        }
+    }
+
+    fn find_holding(&self, request: &str, namespace: &str) -> Option<&Holding> {
+        self.holdings.get(request)?.get(namespace)
+    }
+
+    /// Those from which it takes over in a namespace.
+    pub(super) fn list_predecessors(&self, namespace: &str) -> Vec<Predecessor> {
+        let earlier = self.relatives.predecessors.iter().filter_map(|name| {
+            let holding = self.find_holding(name, namespace)?;
+            Some(Predecessor {
+                request_name: name.clone(),
+                secret_uid: holding.secret_uid.clone()?,
+            })
+        });
+        earlier.collect()
+    }
+
+    /// The one that takes over from it in a namespace.
+    pub(super) fn find_heir(&self, namespace: &str) -> Option<Heir> {
+        let name = self.relatives.heir.clone()?;
+        let is_proven = self
+            .find_holding(&name, namespace)
+            .is_some_and(|holding| holding.is_proven);
+        Some(Heir {
+            request_name: name,
+            is_proven,
+        })
+    }
+}
+
+/// The namespaces that something was made for, and those where it is wanted.
+pub(super) fn list_namespaces(request: &FluxAccessRequest, deliveries: Option<&BTreeSet<String>>) -> BTreeSet<String> {
+    let ledgers = request.status.iter().flat_map(|status| &status.credentials);
+    let recorded = ledgers.map(|ledger| ledger.namespace.clone());
+    recorded.chain(deliveries.into_iter().flatten().cloned()).collect()
+}

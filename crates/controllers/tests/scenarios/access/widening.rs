@@ -1,0 +1,187 @@
+//! More is asked for under what was approved: the old goes on until the new one is in use, and nobody who clones meanwhile notices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_testkit::{SOON, eventually};
+
+use super::bed::{Bed, GRANT, PLATFORM, PROJECT, REQUEST, decode, grant};
+use super::rotations::clone_on;
+use crate::deploy_keys::{ROLE_BINDING, SECRET};
+use crate::stage::condition;
+
+const NAME: &str = "gitlab-flux-token";
+
+impl Bed {
+    /// All requests, once one of them is as said.
+    async fn requests(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let looked = eventually(3 * SOON, || async {
+            let all = self
+                .admin()
+                .list(REQUEST, PLATFORM)
+                .await
+                .map_err(|error| error.to_string())?;
+            if holds(&all) { Ok(all) } else { Err(format!("{all:#?}")) }
+        });
+        looked.await.unwrap_or_else(|last| panic!("not {what}: {last}"))
+    }
+
+    /// Has everything of a request that retires be over, as if two intervals had passed.
+    async fn end_all_retirements(&self, name: &str) {
+        let ended = eventually(SOON, || async {
+            let request = self.stage.get(REQUEST, (PLATFORM, name)).await.unwrap();
+            let mut credentials = request["status"]["credentials"].clone();
+            let ledgers = credentials.as_array_mut().into_iter().flatten();
+            for held in ledgers.flat_map(|ledger| ledger["retiring"].as_array_mut().into_iter().flatten()) {
+                held["retireAt"] = json!(Timestamp::now().to_string());
+            }
+            let version = &request["metadata"]["resourceVersion"];
+            let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } });
+            self.admin().patch_status(REQUEST, (PLATFORM, name), patch).await
+        });
+        let request = ended.await.unwrap();
+        self.look_again(&request).await;
+    }
+}
+
+fn name_of(request: &Value) -> &str {
+    request["metadata"]["name"].as_str().unwrap()
+}
+
+fn find<'a>(requests: &'a [Value], name: &str) -> Option<&'a Value> {
+    requests.iter().find(|request| name_of(request) == name)
+}
+
+fn is_in_use(request: &Value, namespaces: usize) -> bool {
+    let ledgers = request["status"]["credentials"].as_array();
+    let in_use = ledgers.into_iter().flatten();
+    in_use
+        .filter(|ledger| ledger["current"]["verifiedAt"].is_string())
+        .count()
+        == namespaces
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_approved() {
+    let bed = Bed::new(&["acc-w", "acc-v"], "namespaces: [acc-w], service_accounts: [flux]").await;
+    bed.source("acc-w").await;
+    let first = bed.pending().await;
+    bed.answer(&first, "Approved").await;
+    let first = bed.delivered().await;
+    let first = name_of(&first).to_owned();
+    let secret = bed.secret("acc-w").await.unwrap();
+    let before = (secret["metadata"]["uid"].clone(), decode(&secret, "password"));
+    let end = Arc::new(AtomicBool::new(false));
+    let url = bed.forge.git().http_url(PROJECT);
+    let cloning = tokio::spawn(clone_on(bed.admin().clone(), (url, "acc-w"), Arc::clone(&end)));
+
+    // More is asked for: it waits, and the old goes on.
+    bed.ask(
+        "read_repository",
+        "namespaces: [acc-w, acc-v], service_accounts: [flux, ci]",
+    )
+    .await;
+    let all = bed
+        .requests("two requests, of which the new one waits", |all| {
+            all.len() == 2 && all.iter().any(|request| request["status"]["state"] == "Pending")
+        })
+        .await;
+    let wider = all.iter().find(|request| name_of(request) != first).unwrap();
+    let second = name_of(wider).to_owned();
+    assert_eq!(find(&all, &first).unwrap()["status"]["state"], "Approved");
+    assert!(bed.secret("acc-v").await.is_none() && bed.live().len() == 1);
+
+    // It is approved: its credential is in both namespaces, in the same Secret, and what the old one has lives on until nobody can be using it.
+    let alice = bed.admin().impersonating("alice").unwrap();
+    let mut answer = grant(wider, &bed.target(), "alice", "Approved");
+    answer["metadata"]["name"] = json!("alice-approved-more");
+    eventually(SOON, || alice.create(answer.clone())).await.unwrap();
+    let all = bed
+        .requests("taken over", |all| {
+            let is_taken_over = find(all, &second).is_some_and(|request| is_in_use(request, 2));
+            let is_handing_over = find(all, &first).is_some_and(|request| {
+                request["status"]["credentials"][0]["retiring"][0]["retireAt"].is_string()
+                    && condition(request, "Ready").is_some_and(|ready| ready["reason"] == "HandingOver")
+            });
+            is_taken_over && is_handing_over
+        })
+        .await;
+    let message = condition(find(&all, &first).unwrap(), "Ready").unwrap()["message"]
+        .as_str()
+        .unwrap();
+    assert!(message.contains(&second), "{message}");
+    let secret = bed.secret("acc-w").await.unwrap();
+    assert_eq!(secret["metadata"]["labels"]["tenure.dev/access-request"], second);
+    assert_eq!(secret["metadata"]["uid"], before.0, "it was never away");
+    assert_ne!(decode(&secret, "password"), before.1);
+    assert!(bed.secret("acc-v").await.is_some());
+    let binding = bed.stage.get(ROLE_BINDING, ("acc-w", NAME)).await.unwrap();
+    assert_eq!(binding["subjects"].as_array().unwrap().len(), 3, "{binding:#?}");
+    assert_eq!(bed.live().len(), 3, "{:#?}", bed.live());
+
+    // Then the old request ends, and takes nothing of the new one with it.
+    bed.end_all_retirements(&first).await;
+    bed.requests("the wider one alone", |all| {
+        all.len() == 1 && name_of(&all[0]) == second
+    })
+    .await;
+    assert_eq!(bed.live().len(), 2, "{:#?}", bed.live());
+    let after = bed.secret("acc-w").await.unwrap();
+    assert_eq!(decode(&after, "password"), decode(&secret, "password"));
+    assert!(bed.stage.get(ROLE_BINDING, ("acc-w", NAME)).await.is_some());
+    end.store(true, Ordering::Relaxed);
+    let (clones, failures) = cloning.await.unwrap();
+    assert!(clones > 0 && failures.is_empty(), "of {clones} clones: {failures:#?}");
+    bed.admin()
+        .delete(GRANT, (PLATFORM, "alice-approved-more"))
+        .await
+        .unwrap();
+    bed.until_none_lives().await;
+    for namespace in ["acc-w", "acc-v"] {
+        bed.stage
+            .until(SECRET, (namespace, NAME), |secret| secret.is_none())
+            .await;
+    }
+    bed.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_away_when_more_is_approved_takes_nothing_from_what_was() {
+    let bed = Bed::new(&["acc-u", "acc-t"], "namespaces: [acc-u]").await;
+    let first = bed.pending().await;
+    bed.answer(&first, "Approved").await;
+    let first = bed.delivered().await;
+    let before = bed.secret("acc-u").await.unwrap();
+    bed.ask("read_repository", "namespaces: [acc-u, acc-t]").await;
+    let all = bed.requests("two requests", |all| all.len() == 2).await;
+    let wider = all.iter().find(|request| name_of(request) != name_of(&first)).unwrap();
+    bed.forge.revoke_authoriser(&bed.authoriser);
+    let alice = bed.admin().impersonating("alice").unwrap();
+    let mut answer = grant(wider, &bed.target(), "alice", "Approved");
+    answer["metadata"]["name"] = json!("alice-approved-more");
+    eventually(SOON, || alice.create(answer.clone())).await.unwrap();
+    let all = bed
+        .requests("the new one in trouble", |all| {
+            let wider = find(all, name_of(wider));
+            let ready = wider.and_then(|request| condition(request, "Ready"));
+            ready.is_some_and(|ready| ready["status"] == "False")
+        })
+        .await;
+    // The old one is there, and its Secret.
+    let old = find(&all, name_of(&first)).unwrap();
+    assert!(
+        old["metadata"]["deletionTimestamp"].is_null() && is_in_use(old, 1),
+        "{old:#?}"
+    );
+    let after = bed.secret("acc-u").await.unwrap();
+    assert_eq!(decode(&after, "password"), decode(&before, "password"));
+    assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
+    // Who takes the first answer back takes what it gave, although another one was given since.
+    bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
+    bed.stage
+        .until(SECRET, ("acc-u", NAME), |secret| secret.is_none())
+        .await;
+    bed.stage.end().await;
+}

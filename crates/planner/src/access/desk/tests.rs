@@ -1,0 +1,300 @@
+//! What is made of entries: requests, deliveries, ends.
+
+use tenure_api::access::request::{CredentialLedger, FluxAccessRequestStatus};
+use tenure_tenancy::access::approval::Word;
+
+use super::super::configuration::{File, Reading, read_file};
+use super::handover::MOST_PREDECESSORS;
+use super::*;
+
+fn entries(list: &str) -> Vec<Asked> {
+    let file = File {
+        path: "config.yaml",
+        is_own: false,
+    };
+    let text = format!("flux_access: {{ role: read_repository, projects: [{list}] }}");
+    let Reading::Read(configuration) = read_file(file, text.as_bytes(), "group-1") else {
+        panic!("{text}")
+    };
+    assert_eq!(configuration.problems, []);
+    let asked = |entry| Asked {
+        asked_in: agent(),
+        author: None,
+        entry,
+    };
+    configuration.entries.into_iter().map(asked).collect()
+}
+
+fn agent() -> AskedIn {
+    AskedIn {
+        kind: "Agent".to_owned(),
+        name: "prod".to_owned(),
+        ..AskedIn::default()
+    }
+}
+
+fn known(path: &str, id: u64) -> ((Scope, String), LookedUp) {
+    let target = Target {
+        scope: Scope::Project,
+        id,
+        path: path.to_owned(),
+    };
+    ((Scope::Project, path.to_owned()), LookedUp::Known(target))
+}
+
+fn approved() -> Verdict {
+    Verdict::Approved(Word {
+        object: "grant".to_owned(),
+        by: "alice".to_owned(),
+        reason: None,
+        not_after: None,
+        is_standing: false,
+    })
+}
+
+fn stored(name: &str, spec: &FluxAccessRequestSpec) -> FluxAccessRequest {
+    let mut request = FluxAccessRequest::new(name, spec.clone());
+    request.status = Some(FluxAccessRequestStatus {
+        credentials: vec![CredentialLedger {
+            namespace: "team-a".to_owned(),
+            ..CredentialLedger::default()
+        }],
+        ..FluxAccessRequestStatus::default()
+    });
+    request
+}
+
+struct Bed {
+    asked: Vec<Asked>,
+    unread: Vec<AskedIn>,
+    looked_up: BTreeMap<(Scope, String), LookedUp>,
+    requests: Vec<(FluxAccessRequest, Verdict)>,
+    targets: BTreeSet<String>,
+    ending: BTreeSet<String>,
+}
+
+impl Bed {
+    fn plan(&self) -> Plan {
+        let namespaces: BTreeSet<&str> = ["team-a", "team-b", "other"].into();
+        let seen = Snapshot {
+            provider: "work",
+            cluster_uid: "c0ffee00-0000",
+            platform: "tenure-system",
+            asked: &self.asked,
+            unread: &self.unread,
+            looked_up: &self.looked_up,
+            requests: &self.requests,
+            namespaces: &namespaces,
+            targets: &self.targets,
+            ending: &self.ending,
+        };
+        plan(seen, |_, _, namespace| match namespace {
+            "other" => Err("namespace other is not the agent's".to_owned()),
+            _ => Ok(()),
+        })
+    }
+}
+
+fn bed(list: &str) -> Bed {
+    Bed {
+        asked: entries(list),
+        unread: Vec::new(),
+        looked_up: [known("group-1/a", 42)].into(),
+        requests: Vec::new(),
+        targets: BTreeSet::new(),
+        ending: BTreeSet::new(),
+    }
+}
+
+const ENTRY: &str = "{ id: group-1/a, namespaces: [\"team-*\", other] }";
+
+#[test]
+fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
+    let mut bed = bed(ENTRY);
+    bed.looked_up.clear();
+    let plan = bed.plan();
+    assert_eq!(plan.look_up, [(Scope::Project, "group-1/a".to_owned())]);
+    assert!(plan.make.is_empty() && plan.problems.is_empty());
+
+    bed.looked_up = [known("group-1/a", 42)].into();
+    let plan = bed.plan();
+    let (name, spec) = plan.make.first_key_value().unwrap();
+    assert_eq!((plan.make.len(), spec.target.id), (1, 42));
+    assert!(plan.targets.contains_key("work-42") && plan.deliveries.is_empty());
+    assert_eq!(plan.outcomes[0].1.state, "Pending");
+    assert_eq!(plan.reaching, [name.clone()].into());
+    assert!(
+        plan.problems[0].message.contains("other is not the agent's"),
+        "{:?}",
+        plan.problems
+    );
+
+    bed.requests = vec![(stored(name, spec), Verdict::Pending(Vec::new()))];
+    let plan = bed.plan();
+    assert!(plan.make.is_empty() && plan.end.is_empty() && plan.deliveries.is_empty());
+    bed.requests[0].1 = approved();
+    let plan = bed.plan();
+    assert_eq!(plan.outcomes[0].1.state, "Approved");
+    let there: Vec<&str> = plan.deliveries.values().flatten().map(String::as_str).collect();
+    assert_eq!(there, ["team-a", "team-b"]);
+}
+
+#[test]
+fn what_was_approved_goes_on_until_more_is() {
+    let narrow = bed("{ id: group-1/a, namespaces: [team-a] }");
+    let (name, spec) = narrow.plan().make.pop_first().unwrap();
+    let mut wide = bed(ENTRY);
+    wide.requests = vec![(stored(&name, &spec), approved())];
+    let plan = wide.plan();
+    assert_eq!((plan.make.len(), plan.end.len()), (1, 0));
+    assert_eq!(plan.deliveries, [(name.clone(), ["team-a".to_owned()].into())].into());
+    // Once more is approved, nobody asks for the first any more.
+    let (wider, spec) = plan.make.first_key_value().unwrap();
+    wide.requests.push((stored(wider, spec), approved()));
+    let plan = wide.plan();
+    assert_eq!(plan.end, [name].into());
+    assert_eq!(plan.deliveries.keys().collect::<Vec<_>>(), [wider]);
+}
+
+/// What a request has in a namespace.
+fn hold(request: &mut FluxAccessRequest, current: Option<bool>) {
+    let held = current.map(|is_proven| {
+        serde_json::json!({ "generation": 1, "id": 7, "name": "fa/1", "fingerprint": "one", "begunAt": "2026-06-01T08:00:00Z",
+            "verifiedAt": is_proven.then_some("2026-06-01T08:10:00Z") })
+    });
+    let ledger = serde_json::json!({ "namespace": "team-a", "current": held, "secretUid": "s-1" });
+    request.status = serde_json::from_value(serde_json::json!({ "credentials": [ledger] })).unwrap();
+}
+
+#[test]
+fn what_was_approved_delivers_until_more_was_taken_over() {
+    let narrow = bed("{ id: group-1/a, namespaces: [team-a] }");
+    let (name, spec) = narrow.plan().make.pop_first().unwrap();
+    let mut wide = bed(ENTRY);
+    wide.requests = vec![(stored(&name, &spec), approved())];
+    hold(&mut wide.requests[0].0, Some(true));
+    let (wider, spec) = wide.plan().make.pop_first().unwrap();
+    wide.requests.push((stored(&wider, &spec), approved()));
+    let plan = wide.plan();
+    assert!(plan.end.is_empty(), "{:?}", plan.end);
+    assert_eq!(plan.handovers, [(name.clone(), wider.clone())].into());
+    assert_eq!(plan.deliveries[&name], ["team-a".to_owned()].into());
+    assert_eq!(plan.deliveries[&wider].len(), 2);
+    // That the new one is in use isn't enough: what the old one has lives on for a while.
+    hold(&mut wide.requests[1].0, Some(true));
+    assert!(wide.plan().end.is_empty());
+    // Nothing of it is left.
+    hold(&mut wide.requests[0].0, None);
+    let plan = wide.plan();
+    assert_eq!((&plan.end, plan.handovers.len()), (&[name.clone()].into(), 0));
+
+    // What nobody lets through any more, what is of another form, and where nothing is wanted any more, ends at once.
+    hold(&mut wide.requests[0].0, Some(true));
+    let (earlier, current) = (wide.requests[0].clone(), wide.requests[1].clone());
+    wide.requests[0].1 = Verdict::Pending(Vec::new());
+    assert_eq!(wide.plan().end, [name.clone()].into());
+    wide.requests[0] = earlier.clone();
+    wide.requests[0].0.spec.role = "read_registry".to_owned();
+    assert_eq!(wide.plan().end, [name.clone()].into());
+    wide.requests[0] = earlier.clone();
+    let status = wide.requests[0].0.status.as_mut().unwrap();
+    status.credentials[0].namespace = "team-z".to_owned();
+    assert_eq!(wide.plan().end, [name.clone()].into());
+
+    // Who asks for something else again and again has a few of them, the latest.
+    let many = (0..MOST_PREDECESSORS + 2).map(|number| {
+        let mut request = earlier.0.clone();
+        request.metadata.name = Some(format!("earlier-{number}"));
+        request.metadata.creation_timestamp =
+            serde_json::from_value(serde_json::json!(format!("2026-06-0{}T08:00:00Z", number + 1))).unwrap();
+        request.spec.spec_hash = format!("hash-{number}");
+        (request, approved())
+    });
+    wide.requests = many.chain([current]).collect();
+    let plan = wide.plan();
+    assert_eq!(plan.end, ["earlier-0".to_owned(), "earlier-1".to_owned()].into());
+    assert_eq!(plan.handovers.len(), MOST_PREDECESSORS);
+}
+
+#[test]
+fn nothing_ends_for_want_of_an_answer() {
+    let mut bed = bed(ENTRY);
+    let (name, spec) = bed.plan().make.pop_first().unwrap();
+    bed.requests = vec![(stored(&name, &spec), approved())];
+    let key = (Scope::Project, "group-1/a".to_owned());
+    for (looked_up, problems) in [
+        (None, 1),
+        (Some(LookedUp::Nothing), 2),
+        (Some(LookedUp::Unknown("502".to_owned())), 2),
+    ] {
+        bed.looked_up = looked_up.into_iter().map(|said| (key.clone(), said)).collect();
+        let plan = bed.plan();
+        assert!(plan.end.is_empty() && plan.make.is_empty(), "{plan:?}");
+        assert_eq!(plan.deliveries.get(&name).map(BTreeSet::len), Some(2));
+        assert_eq!(plan.problems.len(), problems, "{:?}", plan.problems);
+    }
+    // The whole file can't be read, since the start.
+    bed.asked.clear();
+    bed.unread = vec![agent()];
+    let plan = bed.plan();
+    assert_eq!((plan.end.len(), plan.deliveries[&name].len()), (0, 1));
+    // The control: it is read, and asks for nothing.
+    bed.unread.clear();
+    let plan = bed.plan();
+    assert_eq!(plan.end, [name].into());
+    assert!(plan.deliveries.is_empty());
+}
+
+#[test]
+fn a_target_goes_once_nothing_is_about_it() {
+    let mut bed = bed(ENTRY);
+    let (name, spec) = bed.plan().make.pop_first().unwrap();
+    bed.targets = ["work-41".to_owned(), "work-42".to_owned(), "work-43".to_owned()].into();
+    bed.ending = ["work-43".to_owned()].into();
+    assert_eq!(bed.plan().forget, ["work-41".to_owned()].into());
+    // Nobody asks any more: its target stays until it has ended.
+    bed.requests = vec![(stored(&name, &spec), approved())];
+    bed.asked.clear();
+    let plan = bed.plan();
+    assert_eq!((plan.end.len(), &plan.forget), (1, &["work-41".to_owned()].into()));
+    bed.requests.clear();
+    assert_eq!(bed.plan().forget.len(), 2);
+    // As long as it isn't known what is asked for, nothing goes.
+    bed.unread = vec![agent()];
+    assert!(bed.plan().forget.is_empty());
+    bed.unread.clear();
+    bed.asked = entries(ENTRY);
+    bed.looked_up.clear();
+    assert!(bed.plan().forget.is_empty());
+}
+
+#[test]
+fn another_project_under_the_path_is_another_request() {
+    let mut bed = bed(ENTRY);
+    let (name, spec) = bed.plan().make.pop_first().unwrap();
+    bed.requests = vec![(stored(&name, &spec), approved())];
+    bed.looked_up = [known("group-1/a", 43)].into();
+    let plan = bed.plan();
+    assert_eq!(plan.make.values().next().map(|spec| spec.target.id), Some(43));
+    assert!(plan.end.contains(&name) && plan.deliveries.is_empty());
+}
+
+#[test]
+fn one_who_asks_for_very_much_is_bounded() {
+    let mut bed = bed(ENTRY);
+    let one = bed.asked[0].clone();
+    bed.asked = (0..MOST_OF_AN_ASKER + 2)
+        .map(|number| {
+            let mut asked = one.clone();
+            asked.entry.secret_name = format!("s{number}");
+            asked
+        })
+        .collect();
+    let plan = bed.plan();
+    assert_eq!(plan.make.len(), MOST_OF_AN_ASKER);
+    let left_out = plan
+        .problems
+        .iter()
+        .filter(|problem| problem.message.contains("are the most"));
+    assert_eq!(left_out.count(), 2);
+}

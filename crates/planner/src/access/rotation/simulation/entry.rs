@@ -1,0 +1,80 @@
+//! Two requests of one entry, of which the one takes over from the other.
+
+use tenure_api::access::request::CredentialLedger;
+
+use super::super::handover::{Heir, Predecessor};
+use super::super::{Answer, StagedFacts, Wanted};
+use super::model::World;
+
+/// What belongs to one of two requests of the same entry.
+pub(super) struct Side {
+    pub(super) name: &'static str,
+    pub(super) uid: &'static str,
+    pub(super) wanted: Wanted,
+    pub(super) ledger: CredentialLedger,
+    staging: Option<StagedFacts>,
+    answer: Option<Answer>,
+    again: i64,
+}
+
+impl Side {
+    /// Nothing was made for it yet.
+    pub(super) fn new(name: &'static str, uid: &'static str) -> Self {
+        Self {
+            name,
+            uid,
+            wanted: Wanted::Delivered,
+            ledger: CredentialLedger {
+                namespace: "team-a".to_owned(),
+                ..CredentialLedger::default()
+            },
+            staging: None,
+            answer: None,
+            again: 0,
+        }
+    }
+}
+
+impl World {
+    /// The other request of the entry acts from here on.
+    pub(super) fn swap(&mut self) {
+        use std::mem::swap;
+        let Some(other) = &mut self.other else { return };
+        swap(&mut self.name, &mut other.name);
+        swap(&mut self.uid, &mut other.uid);
+        swap(&mut self.wanted, &mut other.wanted);
+        swap(&mut self.ledger, &mut other.ledger);
+        swap(&mut self.staging, &mut other.staging);
+        swap(&mut self.answer, &mut other.answer);
+        swap(&mut self.again, &mut other.again);
+        self.is_heir = !self.is_heir;
+    }
+
+    pub(super) fn list_predecessors(&self) -> Vec<Predecessor> {
+        let earlier = self.other.iter().filter(|_| self.is_heir);
+        earlier
+            .filter_map(|side| {
+                Some(Predecessor {
+                    request_name: side.name.to_owned(),
+                    secret_uid: side.ledger.secret_uid.clone()?,
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn find_heir(&self) -> Option<Heir> {
+        let heir = self.other.as_ref().filter(|_| !self.is_heir)?;
+        let current = heir.ledger.current.as_ref();
+        Some(Heir {
+            request_name: heir.name.to_owned(),
+            is_proven: current.is_some_and(|held| held.verified_at.is_some()),
+        })
+    }
+
+    /// The ledgers of all requests of the entry.
+    pub(super) fn ledgers(&self) -> impl Iterator<Item = &CredentialLedger> {
+        [&self.ledger]
+            .into_iter()
+            .chain(self.other.iter().map(|side| &side.ledger))
+    }
+}
