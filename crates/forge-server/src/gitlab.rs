@@ -136,6 +136,7 @@ fn of_owner(world: &mut World, asked: &Asked, person: u64, owner: Owner, rest: &
     }
     match (&asked.method, rest, owner) {
         (&Method::GET, [], _) => describe(world, asked, owner),
+        (&Method::GET, ["projects"], Owner::Group(group)) => list_members(world, asked, group),
         (&Method::GET, ["members", "all", user], _) => {
             let user = user.parse().unwrap_or_default();
             match world.level(user, owner) {
@@ -153,24 +154,45 @@ fn of_owner(world: &mut World, asked: &Asked, person: u64, owner: Owner, rest: &
     }
 }
 
+fn describe_project(world: &World, id: u64, path: &str) -> Value {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let [http, ssh] = world.clone_urls(path);
+    let registry = world
+        .registry
+        .as_ref()
+        .map(|host| format!("{host}/{}", path.to_lowercase()));
+    json!({ "id": id, "name": name, "path": name, "path_with_namespace": path, "visibility": "private",
+        "default_branch": "main", "http_url_to_repo": http, "ssh_url_to_repo": ssh,
+        "repository_access_level": "enabled", "container_registry_access_level": "enabled",
+        "container_registry_image_prefix": registry })
+}
+
+/// The projects of a group and of those in it, the first page, by their numbers.
+fn list_members(world: &World, asked: &Asked, group: u64) -> Answer {
+    let above = world
+        .groups
+        .get(&group)
+        .map(|path| format!("{path}/"))
+        .unwrap_or_default();
+    let with_subgroups = asked.query("include_subgroups") == Some("true");
+    let most = asked.query("per_page").and_then(|most| most.parse().ok());
+    let is_in = |path: &str| {
+        let rest = path.strip_prefix(&above);
+        rest.is_some_and(|rest| with_subgroups || !rest.contains('/'))
+    };
+    let members = world.projects.iter().filter(|(_, path)| is_in(path));
+    let members = members.map(|(id, path)| describe_project(world, *id, path));
+    let page: Vec<Value> = members.take(most.unwrap_or(20).min(world.page_size)).collect();
+    ok(&Value::from(page))
+}
+
 fn describe(world: &World, asked: &Asked, owner: Owner) -> Answer {
     let Some(path) = world.find_path(owner) else {
         return refuse(StatusCode::NOT_FOUND, "404 Not Found");
     };
     let name = path.rsplit('/').next().unwrap_or_default();
     match owner {
-        Owner::Project(id) => {
-            let [http, ssh] = world.clone_urls(path);
-            let registry = world
-                .registry
-                .as_ref()
-                .map(|host| format!("{host}/{}", path.to_lowercase()));
-            ok(
-                &json!({ "id": id, "name": name, "path": name, "path_with_namespace": path, "visibility": "private",
-                "default_branch": "main", "http_url_to_repo": http, "ssh_url_to_repo": ssh,
-                "container_registry_image_prefix": registry }),
-            )
-        }
+        Owner::Project(id) => ok(&describe_project(world, id, path)),
         Owner::Group(id) => {
             let mut group = json!({ "id": id, "name": name, "path": name, "full_path": path });
             // All its projects come with it unless somebody says that they don't want them.

@@ -68,6 +68,9 @@ impl Api for Gitea {
                 find_first(&request.target, request.kind)?
             }
             Ask::ReadOwnCredential => Call::get("/user"),
+            Ask::FindMember { .. } => {
+                return Err(refuse_unsupported("Gitea has no credentials of a group"));
+            }
             Ask::FindIssue { .. } | Ask::OpenIssue { .. } | Ask::CloseIssue { .. } => {
                 return Err(refuse_unsupported("Gitea has no confidential issues"));
             }

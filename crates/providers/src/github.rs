@@ -118,6 +118,9 @@ impl Api for Github {
             }
             Ask::ReadOwnCredential if self.installation.is_some() => Call::get("/app").by_app(),
             Ask::ReadOwnCredential => Call::get("/user"),
+            Ask::FindMember { .. } => {
+                return Err(refuse_unsupported("GitHub has no credentials of a group"));
+            }
             Ask::FindIssue { .. } | Ask::OpenIssue { .. } | Ask::CloseIssue { .. } => {
                 return Err(refuse_unsupported("GitHub has no confidential issues"));
             }

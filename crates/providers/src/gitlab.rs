@@ -28,7 +28,12 @@ struct Project {
     http_url_to_repo: Option<String>,
     ssh_url_to_repo: Option<String>,
     container_registry_image_prefix: Option<String>,
+    repository_access_level: Option<String>,
+    container_registry_access_level: Option<String>,
 }
+
+/// How many of a group's projects are looked at for one in which something can be tried.
+const MEMBERS: usize = 20;
 
 #[derive(Deserialize)]
 struct Group {
@@ -122,6 +127,10 @@ impl Api for Gitlab {
                 find(*scope, &encode(path))
             }
             Ask::FindById { scope, id } => find(*scope, &id.to_string()),
+            Ask::FindMember { group, .. } => Call::get(format!(
+                "/groups/{}/projects?per_page={MEMBERS}&include_subgroups=true&with_shared=false&archived=false&order_by=id&sort=asc",
+                group.id
+            )),
             Ask::List { target, kind } => Call::get(format!("{}?per_page={PAGE}", place(target, *kind)?)),
             Ask::Mint(request) => mint(request)?,
             Ask::Revoke { target, kind, id } => Call::delete(format!("{}/{id}", place(target, *kind)?)),
@@ -170,6 +179,12 @@ impl Api for Gitlab {
                     return Err(Trouble::NotUnderstood("it is about another number".to_owned()));
                 }
                 Step::Done(Told::Found(Some(found)), None)
+            }
+            Ask::FindMember { group, role } => {
+                let page: Vec<Project> = read(progress, reply)?;
+                let mut fitting = page.into_iter().filter(|project| is_member(project, group, *role));
+                let found = fitting.next().map(|project| check_found(tell(project))).transpose()?;
+                Step::Done(Told::Found(found), None)
             }
             Ask::List { kind, .. } => {
                 let page = read_page(*kind, progress, reply)?;
@@ -268,19 +283,7 @@ fn is_about_owner(message: &str) -> bool {
 
 fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<Found, Trouble> {
     check_found(match scope {
-        Scope::Project => {
-            let project: Project = read(progress, reply)?;
-            Found {
-                target: Target {
-                    scope,
-                    id: project.id,
-                    path: project.path_with_namespace,
-                },
-                http_url: project.http_url_to_repo,
-                ssh_url: project.ssh_url_to_repo,
-                registry_prefix: project.container_registry_image_prefix,
-            }
-        }
+        Scope::Project => tell(read(progress, reply)?),
         Scope::Group => {
             let group: Group = read(progress, reply)?;
             Found {
@@ -295,6 +298,33 @@ fn read_found(scope: Scope, progress: &Progress, reply: &Reply) -> Result<Found,
             }
         }
     })
+}
+
+fn tell(project: Project) -> Found {
+    Found {
+        target: Target {
+            scope: Scope::Project,
+            id: project.id,
+            path: project.path_with_namespace,
+        },
+        http_url: project.http_url_to_repo,
+        ssh_url: project.ssh_url_to_repo,
+        registry_prefix: project.container_registry_image_prefix,
+    }
+}
+
+/// Whether a project is in a group, and has what a role reads. One that says that it is elsewhere isn't tried.
+fn is_member(project: &Project, group: &Target, role: Role) -> bool {
+    let path = project.path_with_namespace.to_ascii_lowercase();
+    let above = format!("{}/", group.path.to_ascii_lowercase());
+    let (place, level) = match role {
+        Role::ReadRepository => (&project.http_url_to_repo, &project.repository_access_level),
+        Role::ReadRegistry => (
+            &project.container_registry_image_prefix,
+            &project.container_registry_access_level,
+        ),
+    };
+    path.starts_with(&above) && place.is_some() && level.as_deref() != Some("disabled")
 }
 
 fn read_page(kind: CredentialKind, progress: &Progress, reply: &Reply) -> Result<Vec<Listed>, Trouble> {

@@ -32,6 +32,12 @@ fn asks() -> Vec<Ask> {
         asks.push(Ask::FindByPath { scope, path });
         asks.push(Ask::FindById { scope, id: 7 });
     }
+    for role in [Role::ReadRepository, Role::ReadRegistry] {
+        asks.push(Ask::FindMember {
+            group: group.clone(),
+            role,
+        });
+    }
     for kind in [
         CredentialKind::DeployToken,
         CredentialKind::DeployKey,

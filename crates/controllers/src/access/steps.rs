@@ -17,7 +17,7 @@ use tenure_cluster::Client;
 use tenure_planner::access::choice::{Choice, choose_kind, find_made};
 use tenure_planner::access::delivery::{Form, order_deadline, read_role};
 use tenure_planner::access::host::{
-    Ask, CredentialKind, Found, HostKind, MintRequest, Probed, Role, Target, Told, Trouble,
+    Ask, CredentialKind, Found, HostKind, MintRequest, Probed, Role, Scope, Target, Told, Trouble,
 };
 use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
@@ -302,11 +302,21 @@ impl Actor {
     }
 
     async fn find(&self, target: &Target) -> Result<Option<Found>, Trouble> {
-        let ask = Ask::FindById {
+        self.ask_for(&Ask::FindById {
             scope: target.scope,
             id: target.id,
-        };
-        match self.ask(&ask, None).await? {
+        })
+        .await
+    }
+
+    /// A project of a group, if there is one in which its credential can be tried.
+    async fn find_member(&self, group: Target) -> Result<Option<Found>, Trouble> {
+        let role = self.role;
+        self.ask_for(&Ask::FindMember { group, role }).await
+    }
+
+    async fn ask_for(&self, ask: &Ask) -> Result<Option<Found>, Trouble> {
+        match self.ask(ask, None).await? {
             Answered {
                 told: Told::Found(found),
                 ..
@@ -464,6 +474,17 @@ impl Actor {
             let found = self.find(&target).await.map_err(|trouble| trouble.to_string())?;
             let reach = self.desk.hub.means.reach(true);
             let found = found.ok_or_else(|| "the host doesn't show what it is for".to_owned())?;
+            let found = match target.scope {
+                Scope::Project => found,
+                // A group has no repository of its own: it is tried at one of those that are in it.
+                Scope::Group => {
+                    let member = self.find_member(found.target).await;
+                    match member.map_err(|trouble| trouble.to_string())? {
+                        Some(member) => member,
+                        None => return Ok(None),
+                    }
+                }
+            };
             let probing = async {
                 match (self.form(), found.http_url, found.ssh_url, found.registry_prefix) {
                     (Form::Basic, Some(url), ..) => Some(probe_git(&url, &data, reach).await),
@@ -476,7 +497,7 @@ impl Actor {
                             .is_some_and(|provider| provider.spec.address.starts_with("http://"));
                         Some(probe_registry(&format!("oci://{prefix}"), is_plain, &data, reach).await)
                     }
-                    // A group has no repository of its own: its sources prove it.
+                    // The host says of none how it is reached: its sources prove it.
                     _ => None,
                 }
             };

@@ -5,6 +5,7 @@ mod apps;
 mod bed;
 mod by_hand;
 mod crash;
+mod groups;
 mod images;
 mod keys;
 mod notices;

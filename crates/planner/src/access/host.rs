@@ -198,6 +198,13 @@ pub enum Ask {
         /// The number.
         id: u64,
     },
+    /// A project of a group, in which a credential of the group can be tried: the oldest one that has what the role reads.
+    FindMember {
+        /// Of which group.
+        group: Target,
+        /// What is to be read there.
+        role: Role,
+    },
     /// All credentials of a kind, whosever they are.
     List {
         /// Of what.
@@ -253,6 +260,7 @@ impl Ask {
             Self::Mint(_) | Self::Revoke { .. } | Self::OpenIssue { .. } | Self::CloseIssue { .. } => true,
             Self::FindByPath { .. }
             | Self::FindById { .. }
+            | Self::FindMember { .. }
             | Self::List { .. }
             | Self::ReadOwnCredential
             | Self::FindIssue { .. } => false,
@@ -272,7 +280,7 @@ pub struct Issue {
 /// What a host answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// To `FindByPath` and `FindById`: it, or `None` where there is none *or* where the authoriser may not see it: both read alike.
+    /// To `FindByPath`, `FindById` and `FindMember`: it, or `None` where there is none *or* where the authoriser may not see it: both read alike.
     Found(Option<Found>),
     /// To `List`: all pages.
     Listed(Vec<Listed>),

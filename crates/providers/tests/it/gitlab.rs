@@ -43,12 +43,21 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
         id: bed.group,
     };
     assert_eq!(find(&bed.host, by_id).await, Some(group));
+    let member = |role| Ask::FindMember {
+        group: bed.group_target(),
+        role,
+    };
+    let found = find(&bed.host, member(Role::ReadRepository)).await.unwrap();
+    assert_eq!(found.target, bed.target());
+    assert!(found.http_url.is_some());
+    // Nothing of it has images.
+    assert_eq!(find(&bed.host, member(Role::ReadRegistry)).await, None);
     assert_eq!(bed.forge.count(&http::Method::POST, "/rotate"), 0);
     // All projects of a group would come with it.
     let asked = bed.forge.heard();
-    let mut groups = asked
-        .iter()
-        .filter(|heard| heard.target.contains("/groups/") && !heard.target.contains("deploy"));
+    let mut groups = asked.iter().filter(|heard| {
+        heard.target.contains("/groups/") && !heard.target.contains("deploy") && !heard.target.contains("/projects?")
+    });
     assert!(groups.all(|heard| heard.target.ends_with("?with_projects=false")));
     // Numbers stand in paths, and nothing that was shown does.
     assert!(

@@ -1,0 +1,42 @@
+//! A group's credential: for the namespaces that are meant for it, and tried in a project of the group before anybody gets it.
+
+use serde_json::json;
+
+use super::bed::{Bed, PLATFORM, PROVIDER_KIND, Setup, ledger};
+use crate::stage::{GIT_REPOSITORY, condition};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_groups_credential_is_tried_in_one_of_its_projects_and_goes_where_it_is_meant_for() {
+    let setup = Setup {
+        namespaces: &["acc-g", "acc-h"],
+        is_group: true,
+        entries: "namespaces: [acc-g, acc-h]",
+        provider: |_| json!({ "groupNamespaces": ["acc-g"] }),
+        ..Setup::default()
+    };
+    let bed = Bed::set(setup).await;
+    bed.source("acc-g").await;
+    let request = bed.pending().await;
+    assert_eq!(request["spec"]["target"]["scope"], "group");
+    bed.answer(&request, "Approved").await;
+    let request = bed.delivered().await;
+    bed.stage
+        .ready(GIT_REPOSITORY, ("acc-g", "app"), "True", "Succeeded")
+        .await;
+    // Once before it is delivered, and once after.
+    let heard = bed.forge.heard();
+    let looked = heard.iter().filter(|heard| heard.target.contains("/projects?"));
+    let looked = looked.count();
+    assert!(looked >= 2, "it was looked {looked} times for a project to try it in");
+    let credentials = request["status"]["credentials"].as_array().unwrap();
+    assert_eq!((credentials.len(), bed.live().len()), (1, 1), "{credentials:#?}");
+    // A namespace that nobody meant for it has none, and it is said why.
+    assert!(bed.secret("acc-h").await.is_none());
+    let provider = bed.stage.get(PROVIDER_KIND, (PLATFORM, "work")).await.unwrap();
+    let said = provider["status"]["conditions"].to_string();
+    assert!(said.contains("acc-h") && said.contains("groupNamespaces"), "{said}");
+    assert!(condition(&request, "Verified").is_some_and(|verified| verified["status"] == "True"));
+    assert!(ledger(&request)["current"]["verifiedAt"].is_string());
+    bed.revoke("acc-g", "gitlab-flux-token").await;
+    bed.stage.end().await;
+}
