@@ -63,14 +63,14 @@ enum Task {
         /// The kubeconfig of a cluster whose namespace `default` has the label `tenure.dev/disposable=true`.
         #[arg(long)]
         kubeconfig: Option<std::path::PathBuf>,
-        /// Run the controllers as a process, `tenure run`, wherever a scenario doesn't look into them.
+        /// Run the controllers as a process, `tenure run`, wherever a scenario doesn't look into them: their own scenarios only.
         #[arg(long)]
         process: bool,
         /// The same, with lanes as `tenure run --lanes` says. Of Pods the suite is the kubelet.
         #[arg(long, value_name = "WHERE")]
         lanes: Option<String>,
-        /// Only scenarios whose name contains this.
-        only: Option<String>,
+        /// Only scenarios whose name contains one of these.
+        only: Vec<String>,
     },
     /// Write what is handed to others into a folder: the program as one static file, checksums, what it is made of, manual, completions.
     Dist(dist::Dist),
@@ -101,7 +101,7 @@ fn main() -> anyhow::Result<()> {
             process,
             lanes,
             only,
-        } => scenarios::run(kubeconfig.as_deref(), process, lanes.as_deref(), only.as_deref()),
+        } => scenarios::run(kubeconfig.as_deref(), process, lanes.as_deref(), &only),
         Task::Dist(dist) => dist.run(),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }

@@ -3,6 +3,7 @@
 //! Owns that what they say isn't mixed, and that one that fails doesn't keep the others from being run. Refuses to build them with other features
 //! than `cargo test --workspace` does: whoever names fewer packages builds all that is below them again.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,10 +26,14 @@ pub(crate) struct Suite {
 }
 
 impl Suite {
+    /// The name of the package's folder.
+    pub(crate) fn package(&self) -> Cow<'_, str> {
+        self.folder.file_name().unwrap_or_default().to_string_lossy()
+    }
+
     /// How it is called by people: package and target.
     pub(crate) fn describe(&self) -> String {
-        let package = self.folder.file_name().unwrap_or_default().display();
-        format!("{package}-{}", self.name)
+        format!("{}-{}", self.package(), self.name)
     }
 
     /// A command in the package's folder, with what cargo would tell it.
