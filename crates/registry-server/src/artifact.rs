@@ -70,3 +70,25 @@ pub fn pack(files: &[(&str, &str)]) -> Vec<u8> {
     let written = archive.into_inner().and_then(GzEncoder::finish);
     written.unwrap_or_default()
 }
+
+/// Packs entries that no tool would: each with the type, as tar writes it, the path and what it leads to that are said, whatever they are.
+#[must_use]
+pub fn pack_as_said(entries: &[(u8, &str, &str)]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+    for (kind, path, target) in entries {
+        let mut header = tar::Header::new_gnu();
+        // A path of its own is written by none of the methods that make one.
+        if let Some(name) = header.as_mut_bytes().get_mut(..path.len().min(100)) {
+            name.copy_from_slice(path.as_bytes().get(..name.len()).unwrap_or_default());
+        }
+        header.set_entry_type(tar::EntryType::new(*kind));
+        header.set_mode(0o644);
+        header.set_size(0);
+        // Into memory nothing fails to be written.
+        let _ = header.set_link_name_literal(target);
+        header.set_cksum();
+        let _ = archive.append(&header, std::io::empty());
+    }
+    let written = archive.into_inner().and_then(GzEncoder::finish);
+    written.unwrap_or_default()
+}

@@ -6,5 +6,5 @@
 mod artifact;
 mod server;
 
-pub use artifact::{Artifact, digest, pack};
+pub use artifact::{Artifact, digest, pack, pack_as_said};
 pub use server::{Access, Answer, Heard, RegistryServer};

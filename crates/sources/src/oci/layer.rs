@@ -155,6 +155,13 @@ impl Layer<'_> {
         if let Some((path, _)) = neighbours.find(|(one, two)| one == two) {
             return Err(LayerError::Invalid(format!("{path:?} stands in its layer twice")));
         }
+        // Whoever unpacks the artifact would write through a link, if that is what has something below it.
+        let mut folders = sorted
+            .iter()
+            .flat_map(|path| path.match_indices('/').filter_map(|(end, _)| path.get(..end)));
+        if let Some(path) = folders.find(|folder| sorted.binary_search(folder).is_ok()) {
+            return Err(LayerError::Invalid(format!("{path:?} is both a file and a folder")));
+        }
         // Patterns of an inner folder come after, and so win over, those of the folders around it.
         ignores.sort();
         let ignore = Ignore::new(&ignores, self.ignore);

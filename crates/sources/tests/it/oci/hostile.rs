@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use serde_json::json;
 use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
 use tenure_planner::source::FetchReason;
-use tenure_registry_server::{Answer, digest, pack};
+use tenure_registry_server::{Answer, digest, pack, pack_as_said};
 use tenure_sources::{ByteBudget, OciError, Room};
 
 use super::{Stand, source};
@@ -145,6 +145,7 @@ async fn bombs_and_strange_layers_are_refused() {
     };
     let mut gzipped_noise = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzipped_noise.write_all(&noise(1, 10_000)).unwrap();
+    let through_a_link = pack_as_said(&[(b'2', "out", "/etc"), (b'0', "out/passwd", "")]);
     for (layer, problem) in [
         (bomb(10, 300 << 10), "unpacked bytes exceed 1 MiB"),
         (bomb(1, 600 << 10), "bytes of one file exceed 512 KiB"),
@@ -154,6 +155,11 @@ async fn bombs_and_strange_layers_are_refused() {
         (entry(tar::EntryType::Link, "a"), "neither a file nor a link"),
         (entry(tar::EntryType::Block, "a"), "neither a file nor a link"),
         (pack(&[("a", "1"), ("./a", "2")]), "stands in its layer twice"),
+        (
+            pack(&[("a", "1"), ("a-b", "2"), ("a/b", "3")]),
+            "is both a file and a folder",
+        ),
+        (through_a_link, "is both a file and a folder"),
         (pack(&[(".sourceignore", &"x".repeat(70_000))]), "is larger than 64 KiB"),
         (entry(tar::EntryType::Symlink, ".sourceignore"), "is a symbolic link"),
         (b"no archive".to_vec(), "compressed with gzip"),
