@@ -34,8 +34,8 @@ const KEYS: [&str; 9] = [
     "identity",
     "headers",
 ];
-/// What of the log is listened to: all that Tenure says, and what others say that isn't about single bytes.
-const HEARD: &str = "tenure=trace,kube=debug,info";
+/// What of a log is listened to: all that Tenure says, and what others say that isn't about single bytes.
+pub const HEARD: &str = "tenure=trace,kube=debug,info";
 /// What of a file is looked at.
 const LONGEST_FILE: u64 = 64 << 20;
 /// Aggregated discovery, as `tenure_cluster` asks for it.

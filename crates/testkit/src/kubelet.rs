@@ -15,7 +15,7 @@ use tenure_api::workload::{LANE_LABEL, PROGRAM};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use crate::Admin;
+use crate::{Admin, HEARD};
 
 /// How often it looks for Pods.
 const LOOK: Duration = Duration::from_millis(100);
@@ -42,7 +42,8 @@ struct Container {
 
 impl Kubelet {
     /// Begins, with this program in place of the image's, and a folder for what Pods mount: for each account one, which stays as long as its Pod is
-    /// the same. What containers log goes where this process' errors go if `TENURE_TEST_LANE_LOG` says what that is.
+    /// the same. What containers log lies there, too, as much as is heard of a canary; if `TENURE_TEST_LANE_LOG` says what of it, it goes where
+    /// this process' errors go.
     #[must_use]
     pub fn start(admin: &Admin, program: &Path, folder: &Path) -> Self {
         let (client, program, folder) = (admin.client(), program.to_owned(), folder.to_owned());
@@ -106,7 +107,7 @@ async fn look(
             }
             Some(running) => {
                 if running.child.try_wait()?.is_some() {
-                    running.child = spawn(program, &running.container)?;
+                    running.child = spawn(program, &running.container, &running.folder)?;
                 }
                 mount_authority(client, pod, &running.folder).await?;
             }
@@ -160,7 +161,7 @@ async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Val
     let container = read_container(container, &folder)?;
     Ok(Running {
         name: view.read_text("/metadata/name").to_owned(),
-        child: spawn(program, &container)?,
+        child: spawn(program, &container, &folder)?,
         container,
         folder,
     })
@@ -200,16 +201,22 @@ fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container>
     })
 }
 
-fn spawn(program: &Path, container: &Container) -> std::io::Result<Child> {
-    let log = match std::env::var_os("TENURE_TEST_LANE_LOG") {
-        Some(_) => Stdio::inherit(),
-        None => Stdio::null(),
+fn spawn(program: &Path, container: &Container, folder: &Path) -> std::io::Result<Child> {
+    let (filter, log) = match std::env::var("TENURE_TEST_LANE_LOG") {
+        Ok(filter) => (filter, Stdio::inherit()),
+        Err(_) => {
+            let log = std::fs::File::options()
+                .create(true)
+                .append(true)
+                .open(folder.join("log"))?;
+            (HEARD.to_owned(), log.into())
+        }
     };
     Command::new(program)
         .args(&container.arguments)
         .env_clear()
         .envs(container.environment.iter().cloned())
-        .envs(std::env::var("TENURE_TEST_LANE_LOG").map(|filter| ("TENURE_LOG", filter)))
+        .env("TENURE_LOG", filter)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

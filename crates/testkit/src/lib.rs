@@ -26,7 +26,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 pub use admin::{Admin, AdminError};
-pub use canary::{CANARY, Canary};
+pub use canary::{CANARY, Canary, HEARD};
 pub use cluster::{Cluster, DISPOSABLE_LABEL, LANE_IMAGE, TEST_KUBECONFIG};
 pub use kubelet::Kubelet;
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};

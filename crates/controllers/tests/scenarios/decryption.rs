@@ -24,9 +24,20 @@ fn keys(namespace: &str, entries: &[(&str, &str)]) -> Value {
     })
 }
 
-/// A stage with the key of age that most files are encrypted for.
+/// A stage that listens for the key of age that most files are encrypted for, and for what is in them.
+async fn set_listening(namespace: &str) -> Stage {
+    let mut stage = Stage::set(namespace).await.planting(&[]).await;
+    let key = recorded("keys/first.agekey");
+    let key = key.lines().find(|line| line.starts_with("AGE-SECRET-KEY-1")).unwrap();
+    for value in [key, "p@ss: word # and more", "p=ss word#1"] {
+        stage.listen_for(namespace, value);
+    }
+    stage
+}
+
+/// The same, with that key in the namespace.
 async fn set_with_key(namespace: &str) -> Stage {
-    let stage = Stage::set(namespace).await;
+    let stage = set_listening(namespace).await;
     let key = keys(namespace, &[("a.agekey", "first.agekey")]);
     stage.admin.apply(key).await.unwrap();
     stage
@@ -102,7 +113,7 @@ async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
     let namespace = "decryption-b";
-    let stage = Stage::set(namespace).await;
+    let stage = set_listening(namespace).await;
     let repository = stage
         .repository(namespace, "app", &[("a.yaml", &recorded("encrypted/secret.yaml"))])
         .await;

@@ -47,6 +47,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("https://{}", listener.local_addr().unwrap());
     let stage = Stage::set_allowing(namespace, std::slice::from_ref(&endpoint)).await;
+    let mut stage = stage.planting(&[]).await;
     let front = there.trust(&stage.admin, AUDIENCE, listener).unwrap();
     stage.namespace(near).await;
     let account = |namespace: &str| json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "deployer", "namespace": namespace } });
@@ -133,6 +134,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     let shown = front.taken();
     assert_eq!(shown.len(), 1, "one token is used until it ends");
     for token in &shown {
+        stage.listen_for(namespace, token);
         assert!(
             !is_accepted_here(&stage, token).await,
             "a token went out that opens this cluster"

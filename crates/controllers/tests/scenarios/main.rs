@@ -39,6 +39,7 @@ mod registries;
 mod requests;
 mod rights;
 mod secrets;
+mod silence;
 mod sources;
 mod stage;
 mod switching;

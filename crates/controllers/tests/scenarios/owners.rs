@@ -94,7 +94,7 @@ async fn a_renamed_kustomization_keeps_its_objects() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_two_want_stays_with_the_first() {
-    let stage = Stage::set("owners-b").await;
+    let stage = Stage::set("owners-b").await.planting(&["owners-b"]).await;
     stage.namespace("owners-b-other").await;
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",

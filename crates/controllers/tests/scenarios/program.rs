@@ -1,6 +1,7 @@
 //! The controllers as the program runs them: a process of its own, that leads by a Lease and is told to end by a signal. Owns how it is started
 //! and ended; refuses tests that look into the controllers' own connection, or give them other budgets: those stay in the test's process.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::process::Stdio;
 
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
-use tenure_testkit::{Cluster, Kubelet, LANE_IMAGE, TEST_KUBECONFIG};
+use tenure_testkit::{Cluster, HEARD, Kubelet, LANE_IMAGE, TEST_KUBECONFIG};
 use tokio_util::sync::CancellationToken;
 
 const SIGTERM: i32 = 15;
@@ -18,7 +19,9 @@ const TEST_PROGRAM: &str = "TENURE_TEST_PROGRAM";
 const TEST_LANES: &str = "TENURE_TEST_LANES";
 
 /// Below a test's folder: what the Pods of lanes mount.
-const PODS: &str = "pods";
+pub(crate) const PODS: &str = "pods";
+/// What the program, and lanes that are its processes, say.
+pub(crate) const LOG: &str = "program.log";
 /// Where, of what the Pod of namespaces that are nobody's mounts, its artifacts are.
 pub(crate) const POOL_ARTIFACTS: &str = "pods/tenure-lane-pool/data/data/lane";
 
@@ -44,13 +47,24 @@ fn find_free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// What it is told.
+pub(crate) struct Told<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) grants: &'a [ReferenceGrant],
+    pub(crate) externals: &'a [ExternalGrant],
+    pub(crate) hook_address: Option<SocketAddr>,
+    pub(crate) metrics_address: Option<SocketAddr>,
+}
+
 /// Runs it until it is to end, and then until it has ended; it is killed when this is dropped.
 pub(crate) fn run(
     program: PathBuf,
     cluster: &Cluster,
-    (policy, (grants, externals), hook_address): (&Policy, (&[ReferenceGrant], &[ExternalGrant]), Option<SocketAddr>),
+    told: Told<'_>,
     end: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
+    let log = cluster.folder().join(LOG);
+    let log = File::options().create(true).append(true).open(log).unwrap();
     let mut command = tokio::process::Command::new(&program);
     command
         .arg("run")
@@ -60,7 +74,8 @@ pub(crate) fn run(
         .arg(cluster.folder())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(log)
+        .env("TENURE_LOG", HEARD)
         .kill_on_drop(true);
     if let Some(lanes) = std::env::var_os(TEST_LANES) {
         command.arg("--lanes").arg(lanes);
@@ -70,16 +85,19 @@ pub(crate) fn run(
         command.args(["--lane-address", &address, "--lane-url", &address]);
         command.args(["--lane-image", LANE_IMAGE]);
     }
-    if let Some(address) = hook_address {
+    if let Some(address) = told.hook_address {
         command.arg("--hook-address").arg(address.to_string());
     }
-    for endpoint in &policy.allow {
+    if let Some(address) = told.metrics_address {
+        command.arg("--metrics-address").arg(address.to_string());
+    }
+    for endpoint in &told.policy.allow {
         command.arg("--allow-source").arg(endpoint.to_string());
     }
-    for grant in grants {
+    for grant in told.grants {
         command.arg("--allow-reference").arg(grant.to_string());
     }
-    for grant in externals {
+    for grant in told.externals {
         command.arg("--allow-external-artifact").arg(grant.to_string());
     }
     let (admin, pods) = (cluster.admin.clone(), cluster.folder().join(PODS));

@@ -40,6 +40,7 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
         claim(&stage, name, &format!("{name}-dev")).await;
         claim(&stage, name, &format!("{name}-base")).await;
     }
+    let stage = stage.planting(&["green-base"]).await;
 
     // A source and a dependency of the same tenant.
     let base = stage

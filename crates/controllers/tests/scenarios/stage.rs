@@ -11,7 +11,7 @@ use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::admission::policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
-use tenure_testkit::{Admin, Cluster, SOON, eventually};
+use tenure_testkit::{Admin, Canary, Cluster, SOON, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -40,6 +40,8 @@ pub(crate) struct Stage {
     pub(crate) private: GitServer,
     /// What fails of the controllers' requests.
     pub(crate) faults: Faults,
+    /// What nobody may hear of, where something is planted.
+    pub(crate) canary: Option<Canary>,
     cluster: Cluster,
     means: Means,
     controllers: Controllers,
@@ -52,6 +54,8 @@ struct Means {
     hooks: Hooks,
     /// Where the program takes them.
     hook_address: Option<SocketAddr>,
+    /// Where the program says what it counted.
+    metrics_address: Option<SocketAddr>,
     policy: Policy,
     budgets: Budgets,
     /// References to other namespaces that an administrator allows.
@@ -169,9 +173,11 @@ impl Stage {
             cluster: Vec::new(),
         };
         if program::find().is_some() {
-            // Somebody else's by the time the program listens, if somebody wants it that much.
-            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            means.hook_address = Some(free.local_addr().unwrap());
+            // Somebody else's by the time the program listens, if somebody wants them that much.
+            let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+            let [hooks, metrics] = free.map(|free| free.local_addr().unwrap());
+            means.hook_address = Some(hooks);
+            means.metrics_address = Some(metrics);
         }
         if means.policies {
             cluster.send_guard_away();
@@ -189,6 +195,7 @@ impl Stage {
             git,
             private,
             faults,
+            canary: None,
             cluster,
             means,
             controllers,
@@ -322,7 +329,7 @@ impl Stage {
     /// Sends a request to a Receiver; the status of the answer.
     pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> u16 {
         if let Some(address) = self.means.hook_address {
-            return post_to(address, path, headers, body).await;
+            return ask(address, ("POST", path), headers, body).await.unwrap().0;
         }
         let mut admission = match self.means.hooks.admit(path) {
             Ok(admission) => admission,
@@ -362,6 +369,16 @@ impl Stage {
     /// The folder of all artifacts, whoever fetched them.
     pub(crate) fn all_artifacts(&self) -> std::path::PathBuf {
         self.cluster.folder().join("artifacts")
+    }
+
+    /// The folder of the cluster and its controllers.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.cluster.folder()
+    }
+
+    /// Where the program says what it counted, if the controllers run as it.
+    pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
+        self.means.metrics_address.filter(|_| is_program(&self.means))
     }
 
     /// What the controllers of this process counted, as it is scraped.
@@ -416,11 +433,16 @@ impl Stage {
         self.controllers = start(&self.cluster, &self.means, &self.faults);
     }
 
-    /// Ends the controllers and waits for them.
-    pub(crate) async fn end(self) {
-        self.controllers.end.cancel();
-        self.controllers.running.await.unwrap();
-        drop(self.cluster);
+    /// Ends the controllers and waits for them, and listens for what nobody may hear of.
+    pub(crate) async fn end(mut self) {
+        let figures = match &self.canary {
+            Some(_) => self.figures().await,
+            None => String::new(),
+        };
+        self.pause().await;
+        if let Err(place) = self.listen(&figures).await {
+            panic!("{place}");
+        }
     }
 }
 
@@ -452,20 +474,24 @@ pub(crate) async fn request_token(who: &Admin, namespace: &str, name: &str) -> R
     Ok(answer["status"]["token"].as_str().unwrap().to_owned())
 }
 
+/// Whether the controllers can be the program, if one is named.
+fn is_program(means: &Means) -> bool {
+    program::find().is_some() && means.way == Way::Direct && means.budgets == Budgets::default() && !means.policies
+}
+
 /// Starts the controllers as their own ServiceAccount.
 fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     let life = Life::default();
-    if let (Some(program), Way::Direct) = (program::find(), means.way)
-        && means.budgets == Budgets::default()
-        && !means.policies
-    {
+    if let (Some(program), true) = (program::find(), is_program(means)) {
         let end = CancellationToken::new();
-        let running = tokio::spawn(program::run(
-            program,
-            cluster,
-            (&means.policy, (&means.grants, &means.externals), means.hook_address),
-            end.clone(),
-        ));
+        let told = program::Told {
+            policy: &means.policy,
+            grants: &means.grants,
+            externals: &means.externals,
+            hook_address: means.hook_address,
+            metrics_address: means.metrics_address,
+        };
+        let running = tokio::spawn(program::run(program, cluster, told, end.clone()));
         return Controllers { end, running, life };
     }
     let token = Token::new(&cluster.controller_token, None);
@@ -504,20 +530,26 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     Controllers { end, running, life }
 }
 
-/// As a Git host does.
-async fn post_to(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> u16 {
-    let mut line = TcpStream::connect(address).await.unwrap();
+/// Asks over plain HTTP, as a Git host or who scrapes does; the status and the text.
+pub(crate) async fn ask(
+    address: SocketAddr,
+    (method, path): (&str, &str),
+    headers: &[(&str, &str)],
+    body: &str,
+) -> std::io::Result<(u16, String)> {
+    let mut line = TcpStream::connect(address).await?;
     let mut request = format!(
-        "POST {path} HTTP/1.1\r\nhost: hooks\r\ncontent-length: {}\r\n",
+        "{method} {path} HTTP/1.1\r\nhost: tenure\r\ncontent-length: {}\r\n",
         body.len()
     );
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }
-    line.write_all(format!("{request}\r\n{body}").as_bytes()).await.unwrap();
+    line.write_all(format!("{request}\r\n{body}").as_bytes()).await?;
     let mut answer = String::new();
-    line.read_to_string(&mut answer).await.unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    line.read_to_string(&mut answer).await?;
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned()))
 }
 
 fn locked() -> Options {

@@ -175,7 +175,7 @@ async fn large_objects_take_the_room_of_their_own_tenant_only() {
         },
         ..Budgets::default()
     };
-    let stage = Stage::set_within("bombs-large", budgets).await;
+    let stage = Stage::set_within("bombs-large", budgets).await.planting(&[]).await;
     let maps: Vec<String> = (0..4).map(|n| config_map(&format!("m{n}"), "1")).collect();
     let files = [("a.yaml", maps.join("---\n"))];
     let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));

@@ -18,7 +18,7 @@ const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "Clu
 /// whatever else of Tenure's is installed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
-    let stage = Stage::set("bounds").await;
+    let stage = Stage::set("bounds").await.planting(&[]).await;
     let admin = &stage.admin;
     give_all_rights(admin).await;
     let hub = stage.bearing("tenure-system", "tenure-controller").await;

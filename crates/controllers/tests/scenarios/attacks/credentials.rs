@@ -46,7 +46,7 @@ fn bound(role: (&str, &str), subjects: Value) -> Value {
 /// says, whatever of Tenure's keeps policies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_account_that_writes_credentials_writes_nothing_else() {
-    let stage = Stage::set("keys-writer").await;
+    let stage = Stage::set("keys-writer").await.planting(&[]).await;
     let admin = &stage.admin;
     let here = "keys-writer";
     let_write(admin, here).await;
@@ -168,7 +168,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
 /// Where an administrator lets it change ServiceAccounts, it changes its own entries among their `imagePullSecrets`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_account_that_writes_credentials_makes_nothing_else_of_accounts() {
-    let stage = Stage::set("keys-accounts").await;
+    let stage = Stage::set("keys-accounts").await.planting(&[]).await;
     let (admin, here) = (&stage.admin, "keys-accounts");
     let all = json!({ "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get", "create", "patch", "delete"] }] });
     let subjects = json!([{ "kind": "ServiceAccount", "name": WRITER, "namespace": "tenure-system" }]);
@@ -313,7 +313,7 @@ async fn a_tenant_has_no_key_but_its_own_and_nobody_hears_of_that() {
     let host = Host::start().await;
     let mut scene = Scene::set_allowing("keys-thief", &[host.endpoint()]).await;
     let evil = scene.evil.clone();
-    scene.canary.listen_for(&evil, PRIVATE);
+    scene.stage.listen_for(&evil, PRIVATE);
     let stage = &scene.stage;
     for namespace in [&scene.evil, &scene.alpha] {
         let_write(&stage.admin, namespace).await;

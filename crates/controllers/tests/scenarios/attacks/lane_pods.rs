@@ -210,7 +210,7 @@ fn list_attempts() -> Vec<(&'static str, Value)> {
 /// policy above them says.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_controllers_token_runs_nothing_but_lanes() {
-    let mut stage = Stage::set("lane-pods").await;
+    let mut stage = Stage::set("lane-pods").await.planting(&[]).await;
     // They would take a lane away of which nothing is reconciled.
     stage.pause().await;
     stage.install_lane_pods().await;

@@ -379,7 +379,7 @@ async fn who_takes_its_lanes_rights_harms_only_itself() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
-    let stage = Stage::set("lanes-go").await;
+    let stage = Stage::set("lanes-go").await.planting(&[]).await;
     assert!(stage.get(ROLE_BINDING, ("lanes-go", LANE)).await.is_none());
     let repository = stage
         .repository("lanes-go", "app", &[("a.yaml", &config_map("a", "1"))])
@@ -412,7 +412,7 @@ async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
 /// A token and a RoleBinding are for a lane in a namespace, however many Kustomizations it has there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
-    let stage = Stage::set_failing("lanes-cost").await;
+    let stage = Stage::set_failing("lanes-cost").await.planting(&[]).await;
     let repository = stage
         .repository("lanes-cost", "app", &[("a.yaml", &config_map("a", "1"))])
         .await;
@@ -447,7 +447,7 @@ async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
-    let stage = Stage::set("lanes-own").await;
+    let stage = Stage::set("lanes-own").await.planting(&[]).await;
     let metadata = json!({ "name": "lanes-own", "namespace": "kube-system" });
     let role = json!({ "apiVersion": ROLE_BINDING.0, "kind": "Role", "metadata": metadata,
         "rules": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"] }] });

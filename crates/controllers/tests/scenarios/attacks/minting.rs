@@ -52,7 +52,7 @@ fn grant(namespace: &str, name: &str, to: &Value) -> [Value; 2] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_token_of_tenures_leads_to_an_administrator() {
-    let stage = Stage::set(NAMESPACE).await;
+    let stage = Stage::set(NAMESPACE).await.planting(&[]).await;
     let admin = &stage.admin;
     let repository = stage
         .repository(NAMESPACE, "app", &[("a.yaml", &config_map("a", "1"))])

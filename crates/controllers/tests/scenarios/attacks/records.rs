@@ -143,7 +143,7 @@ async fn who_writes_namespaces_gives_none_to_a_tenant() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_goes_after_its_namespaces_and_names_the_one_that_hangs() {
-    let stage = Stage::set("tenants-d").await;
+    let stage = Stage::set("tenants-d").await.planting(&[]).await;
     tenant(&stage, "leaving").await;
     adopt(&stage, "leaving", "leaving-dev").await;
     let repository = surface(

@@ -1,10 +1,22 @@
 //! What a tenant would get out of a registry that is its own, or out of the fields that name one.
 
 use serde_json::{Value, json};
-use tenure_registry_server::{Access, Artifact, RegistryServer, pack};
+use tenure_registry_server::{Access, Artifact, RegistryServer, pack, pack_as_said};
 
 use super::{Scene, attack};
 use crate::stage::{OCI_REPOSITORY, config_map};
+
+/// Layers that no tool would pack, by the tags they are pushed under: entries with tar's own type, path and what they lead to.
+const LIES: [(&str, &[(u8, &str, &str)]); 5] = [
+    ("layer-up", &[(b'0', "../../map.yaml", "")]),
+    ("layer-absolute", &[(b'0', "/etc/passwd", "")]),
+    ("layer-hard-link", &[(b'1', "map.yaml", "/etc/passwd")]),
+    ("layer-device", &[(b'4', "map.yaml", "")]),
+    (
+        "layer-through-a-link",
+        &[(b'2', "out", "/etc"), (b'0', "out/map.yaml", "")],
+    ),
+];
 
 /// An OCIRepository of mallory's; `spec` is laid over the usual.
 fn artifact(scene: &Scene, registry: &RegistryServer, name: &str, spec: &Value) -> Value {
@@ -39,6 +51,11 @@ async fn registries_and_their_fields_lead_nowhere_else() {
         annotations: json!({}),
     };
     registry.push("app", "bomb", &bomb);
+    for (tag, entries) in LIES {
+        let layers = vec![("x".to_owned(), pack_as_said(entries))];
+        let annotations = json!({});
+        registry.push("app", tag, &Artifact { layers, annotations });
+    }
     let auths = json!({ "auths": { registry.address().to_string(): { "username": "alpha", "password": "sesame" } } });
     for namespace in [&alpha, &"tenure-system".to_owned()] {
         scene
@@ -139,6 +156,36 @@ async fn registries_and_their_fields_lead_nowhere_else() {
             json!({ "ref": { "tag": "latest" } }),
         ),
         attack("bomb", json!({ "ref": { "tag": "bomb" } }), "exceed 64 MiB", json!({})),
+        attack(
+            "layer-up",
+            json!({ "ref": { "tag": "layer-up" } }),
+            "\"..\" part",
+            json!({}),
+        ),
+        attack(
+            "layer-absolute",
+            json!({ "ref": { "tag": "layer-absolute" } }),
+            "an empty",
+            json!({}),
+        ),
+        attack(
+            "layer-hard-link",
+            json!({ "ref": { "tag": "layer-hard-link" } }),
+            "neither a file nor a link",
+            json!({}),
+        ),
+        attack(
+            "layer-device",
+            json!({ "ref": { "tag": "layer-device" } }),
+            "neither a file nor a link",
+            json!({}),
+        ),
+        attack(
+            "layer-through-a-link",
+            json!({ "ref": { "tag": "layer-through-a-link" } }),
+            "both a file and a folder",
+            json!({}),
+        ),
         attack(
             "no-end",
             json!({ "timeout": "9999h" }),

@@ -1,0 +1,140 @@
+//! What nobody may hear of: Secrets that are planted where another tenant or the platform has them, and listened for when a stage ends, wherever its
+//! controllers run: in their log, in all objects with their statuses and events, in their figures, and in what they stored. That they would be heard is
+//! tried here with controllers that say something, and in `testkit` place by place.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use tenure_testkit::{Canary, SOON, eventually};
+
+use crate::program::{LOG, PODS};
+use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, Stage, ask, config_map, request_token};
+
+const PLATFORM: &str = "tenure-system";
+/// Who reads the figures of the program: an account, and what it and the controllers need for that.
+const READER: &str = "tenure-test-reader";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+impl Stage {
+    /// Plants a Secret in the platform's namespace and in each of these; [`Stage::end`] listens for them.
+    pub(crate) async fn planting(mut self, namespaces: &[&str]) -> Self {
+        let places = [namespaces, &[PLATFORM]].concat();
+        self.canary = Some(Canary::plant(&self.admin, &places).await.unwrap());
+        self
+    }
+
+    /// Listens for another value, too, which is in Secrets of a namespace.
+    pub(crate) fn listen_for(&mut self, namespace: &str, value: &str) {
+        let canary = self.canary.as_mut().expect("something is planted");
+        canary.listen_for(namespace, value);
+    }
+
+    /// What the controllers counted, wherever they run, as it is scraped.
+    pub(crate) async fn figures(&self) -> String {
+        match self.metrics_address() {
+            Some(address) => self.scrape(address).await,
+            None => self.metrics(),
+        }
+    }
+
+    /// Listens for what was planted, if something was; says where it was heard.
+    pub(crate) async fn listen(&self, figures: &str) -> Result<(), String> {
+        let Some(canary) = &self.canary else { return Ok(()) };
+        let mut log = String::new();
+        if self.metrics_address().is_some() {
+            let bytes = std::fs::read(self.folder().join(LOG)).map_err(|error| error.to_string())?;
+            log = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        let texts = [("the figures", figures), ("the log of the program", log.as_str())];
+        let folders = [self.all_artifacts(), self.folder().join(PODS)];
+        let folders: Vec<&PathBuf> = folders.iter().filter(|folder| folder.is_dir()).collect();
+        let folders: Vec<&std::path::Path> = folders.iter().map(|folder| folder.as_path()).collect();
+        canary.check(&self.admin, &texts, &folders).await
+    }
+
+    /// The figures of the program, for which one needs a token that may have them.
+    async fn scrape(&self, address: SocketAddr) -> String {
+        let readers = list_readers();
+        for object in &readers {
+            self.admin.apply(object.clone()).await.unwrap();
+        }
+        let token = request_token(&self.admin, PLATFORM, READER).await.unwrap();
+        let authorization = format!("Bearer {token}");
+        let scraped = eventually(SOON, || async {
+            // It may have been started a moment ago, and the API server may not know of the bindings yet.
+            match ask(address, ("GET", "/metrics"), &[("authorization", &authorization)], "").await {
+                Ok((200, text)) => Ok(text),
+                other => Err(format!("{other:?}")),
+            }
+        });
+        let scraped = scraped.await.unwrap();
+        for object in &readers {
+            let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            let target = (text("/metadata/namespace"), text("/metadata/name"));
+            let kind = (text("/apiVersion"), text("/kind"));
+            self.admin.delete(kind, target).await.unwrap();
+        }
+        scraped
+    }
+}
+
+fn list_readers() -> [Value; 4] {
+    let bind = |name: &str, role: &str, account: &str| {
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": name },
+            "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": PLATFORM }]
+        })
+    };
+    [
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": READER, "namespace": PLATFORM } }),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": { "name": READER },
+            "rules": [{ "nonResourceURLs": ["/metrics"], "verbs": ["get"] }]
+        }),
+        bind(READER, READER, READER),
+        bind("tenure-test-reviews", "system:auth-delegator", "tenure-controller"),
+    ]
+}
+
+/// The control of every silence: controllers whose object bears the word as its name say it everywhere, and it is heard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_controllers_say_is_heard_wherever_they_run() {
+    let namespace = "silence";
+    let mut stage = Stage::set(namespace).await.planting(&[]).await;
+    stage.listen(&stage.figures().await).await.unwrap();
+
+    let word = stage.canary.as_ref().and_then(|canary| canary.find_value(PLATFORM));
+    let word = word.unwrap().to_owned();
+    let says = [("a.yaml", &*config_map("a", &word))];
+    stage.repository(namespace, &word, &says).await;
+    let spec = json!({ "path": "./none" });
+    stage.kustomization(namespace, &word, &word, spec).await;
+    let target = (namespace, word.as_str());
+    stage.ready(KUSTOMIZATION, target, "False", "BuildFailed").await;
+    let places = [
+        "the figures",
+        "the log",
+        "/kustomizations silence/",
+        "/gitrepositories silence/",
+        "/events silence/",
+        ".tar.gz",
+    ];
+    let heard = eventually(SOON, || async {
+        let told = stage.listen(&stage.figures().await).await.err().unwrap_or_default();
+        match places.iter().find(|place| !told.contains(**place)) {
+            None => Ok(()),
+            Some(place) => Err(format!("it is not heard in {place}: {told}")),
+        }
+    });
+    heard.await.unwrap();
+
+    // What was heard stays heard: this stage ends without.
+    stage.canary = None;
+    for kind in [KUSTOMIZATION, GIT_REPOSITORY] {
+        stage.admin.delete(kind, target).await.unwrap();
+        stage.until(kind, target, |object| object.is_none()).await;
+    }
+    stage.end().await;
+}
