@@ -49,7 +49,8 @@ pub struct Canary {
 
 #[derive(Debug)]
 struct Planted {
-    namespace: String,
+    /// Whose Secrets may hold it; without one, all.
+    namespace: Option<String>,
     forms: Vec<String>,
 }
 
@@ -151,10 +152,19 @@ impl Canary {
 
     /// Listens for another value, which a test has put into Secrets of a namespace.
     pub fn listen_for(&mut self, namespace: &str, value: &str) {
+        self.listen_beside(Some(namespace), value);
+    }
+
+    /// Listens for a value that is no random one: other tests may have left Secrets that hold it.
+    pub fn listen_beside_secrets(&mut self, value: &str) {
+        self.listen_beside(None, value);
+    }
+
+    fn listen_beside(&mut self, namespace: Option<&str>, value: &str) {
         let forms = list_forms(value);
         EAR.lock().forms.extend(forms.iter().cloned());
         self.planted.push(Planted {
-            namespace: namespace.to_owned(),
+            namespace: namespace.map(str::to_owned),
             forms,
         });
     }
@@ -162,7 +172,10 @@ impl Canary {
     /// The value that was planted in a namespace.
     #[must_use]
     pub fn find_value(&self, namespace: &str) -> Option<&str> {
-        let planted = self.planted.iter().find(|planted| planted.namespace == namespace)?;
+        let planted = self
+            .planted
+            .iter()
+            .find(|planted| planted.namespace.as_deref() == Some(namespace))?;
         planted.forms.first().map(String::as_str)
     }
 
@@ -214,7 +227,11 @@ impl Canary {
         let others = self
             .planted
             .iter()
-            .filter(|planted| own != Some(planted.namespace.as_str()));
+            .filter(|planted| match (own, planted.namespace.as_deref()) {
+                (None, _) => true,
+                (Some(_), None) => false,
+                (Some(own), Some(namespace)) => own != namespace,
+            });
         others
             .flat_map(|planted| &planted.forms)
             .any(|form| text.contains(form.as_str()))

@@ -30,7 +30,7 @@ async fn set_listening(namespace: &str) -> Stage {
     let key = recorded("keys/first.agekey");
     let key = key.lines().find(|line| line.starts_with("AGE-SECRET-KEY-1")).unwrap();
     for value in [key, "p@ss: word # and more", "p=ss word#1"] {
-        stage.listen_for(namespace, value);
+        stage.listen_beside_secrets(value);
     }
     stage
 }

@@ -157,7 +157,7 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
     let canary = stage.folder().join("canary");
     std::fs::write(&canary, "canary-of-a-file").unwrap();
     for value in ["canary-of-a-file", "canary-of-a-token"] {
-        stage.listen_for(namespace, value);
+        stage.listen_beside_secrets(value);
     }
     stage
         .repository(
@@ -265,7 +265,7 @@ async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
     // The canary's address is allowed, too: that nobody follows there is not the policy's doing.
     let allowed = [endpoint.clone(), format!("https://127.0.0.1:{canary_port}")];
     let mut stage = Stage::set_allowing(namespace, &allowed).await.planting(&[]).await;
-    stage.listen_for(namespace, "canary-of-a-token");
+    stage.listen_beside_secrets("canary-of-a-token");
     stage.namespace(near).await;
     let files = [("ns.yaml", NAMESPACE), ("a.yaml", &*in_shop("a", "1"))];
     stage.repository(namespace, "app", &files).await;

@@ -30,6 +30,12 @@ impl Stage {
         canary.listen_for(namespace, value);
     }
 
+    /// Listens for a value, too, that other stories may have left in Secrets.
+    pub(crate) fn listen_beside_secrets(&mut self, value: &str) {
+        let canary = self.canary.as_mut().expect("something is planted");
+        canary.listen_beside_secrets(value);
+    }
+
     /// What the controllers counted, wherever they run, as it is scraped.
     pub(crate) async fn figures(&self) -> String {
         match self.metrics_address() {

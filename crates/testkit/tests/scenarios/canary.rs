@@ -11,7 +11,9 @@ async fn a_canary_is_heard_wherever_it_sings() {
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
         admin.apply(namespace).await.unwrap();
     }
-    let canary = Canary::plant(admin, &["canary-a"]).await.unwrap();
+    let mut canary = Canary::plant(admin, &["canary-a"]).await.unwrap();
+    let recorded = "recorded-somewhere-else";
+    canary.listen_beside_secrets(recorded);
     let value = canary.find_value("canary-a").unwrap().to_owned();
     let folder = tempfile::tempdir().unwrap();
     let texts = [("figures", "a_total{name=\"a\"} 1")];
@@ -39,6 +41,10 @@ async fn a_canary_is_heard_wherever_it_sings() {
     let secret = |data: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": CANARY, "namespace": "canary-b" }, "stringData": { "a": data } });
     admin.apply(secret(&value)).await.unwrap();
     heard(&[], "secrets canary-b/canary").await;
+    // What others may have stays in Secrets of others, and nowhere else.
+    admin.apply(secret(recorded)).await.unwrap();
+    canary.check(admin, &[], &[]).await.unwrap();
+    heard(&[("answer", recorded)], "answer").await;
     admin.apply(secret("nothing")).await.unwrap();
     let kustomization = json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "k", "namespace": "canary-b" },

@@ -6,8 +6,11 @@ use tenure_registry_server::{Access, Artifact, RegistryServer, pack, pack_as_sai
 use super::{Scene, attack};
 use crate::stage::{OCI_REPOSITORY, config_map};
 
-/// Layers that no tool would pack, by the tags they are pushed under: entries with tar's own type, path and what they lead to.
-const LIES: [(&str, &[(u8, &str, &str)]); 5] = [
+/// Entries with tar's own type, path and what they lead to.
+type Entries = &'static [(u8, &'static str, &'static str)];
+
+/// Layers that no tool would pack, by the tags they are pushed under.
+const LIES: [(&str, Entries); 5] = [
     ("layer-up", &[(b'0', "../../map.yaml", "")]),
     ("layer-absolute", &[(b'0', "/etc/passwd", "")]),
     ("layer-hard-link", &[(b'1', "map.yaml", "/etc/passwd")]),
