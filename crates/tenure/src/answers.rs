@@ -34,13 +34,28 @@ impl Answer {
     }
 }
 
-/// Sends a request as whoever the client speaks for. What isn't an object is sent without a body.
+/// Sends a request as whoever the client speaks for: a patch is one to merge. What isn't an object is sent without a body.
 pub(crate) async fn send(client: &kube::Client, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
     let content = if method == Method::PATCH {
         "application/merge-patch+json"
     } else {
         "application/json"
     };
+    send_as(client, method, content, path, body).await
+}
+
+/// The same by server-side apply; the path says as which manager.
+pub(crate) async fn apply(client: &kube::Client, path: &str, body: &Value) -> Result<Answer, String> {
+    send_as(client, Method::PATCH, "application/apply-patch+yaml", path, body).await
+}
+
+async fn send_as(
+    client: &kube::Client,
+    method: Method,
+    content: &str,
+    path: &str,
+    body: &Value,
+) -> Result<Answer, String> {
     let request = Request::builder()
         .method(method)
         .uri(path)

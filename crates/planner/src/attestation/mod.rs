@@ -7,6 +7,7 @@
 
 mod flux;
 mod html;
+mod managed;
 mod namespaces;
 mod objects;
 mod parts;
@@ -19,6 +20,7 @@ pub use html::write_html;
 use serde_json::Value;
 use tenure_tenancy::admission::Rule;
 
+pub use self::managed::list_managed_props;
 pub use self::scene::{Names, list_props, list_scene};
 pub use self::verdict::{Judged, Outcome, Report, Tried, judge};
 
@@ -50,6 +52,8 @@ pub enum Verb {
     Replace,
     /// PATCH, a merge patch.
     Change,
+    /// PATCH, what is applied by the server; as which manager, says the path.
+    Apply,
     /// DELETE.
     Delete,
 }
@@ -61,7 +65,7 @@ pub struct Ask {
     pub who: Who,
     /// What.
     pub verb: Verb,
-    /// Of which object or collection.
+    /// Of which object or collection, with what is asked for besides.
     pub path: String,
     /// What is sent with it.
     pub body: Value,
@@ -167,6 +171,13 @@ impl Attack {
         self
     }
 
+    /// Whether what it is about is known to whoever judges only a moment after it was made: policies read of Kustomizations what the controllers write on
+    /// their namespace.
+    #[must_use]
+    pub fn takes_time(&self) -> bool {
+        self.stop == Stop::Rule(Rule::GitManaged)
+    }
+
     /// Whether an answer that says that the request was done shows what it was to do.
     #[must_use]
     pub fn has_effect(&self, answer: &Value) -> bool {
@@ -175,7 +186,7 @@ impl Attack {
     }
 }
 
-/// All attacks, in the order in which they are tried: what fills the quota comes last.
+/// All attacks, in the order in which they are tried: what [takes time](Attack::takes_time) comes late, and what fills the quota last.
 #[must_use]
 pub fn list_attacks(names: &Names) -> Vec<Attack> {
     let mut attacks = namespaces::list(names);
@@ -183,6 +194,7 @@ pub fn list_attacks(names: &Names) -> Vec<Attack> {
     attacks.extend(flux::list(names));
     attacks.extend(objects::list(names));
     attacks.extend(parts::list(names));
+    attacks.extend(managed::list(names));
     attacks.extend(namespaces::list_quota(names));
     attacks
 }
@@ -193,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    fn names() -> Names {
+    pub(super) fn names() -> Names {
         Names {
             suffix: "0a1b2c".to_owned(),
             platform: "tenure-system".to_owned(),

@@ -129,31 +129,40 @@ impl Names {
     }
 }
 
+/// A Deployment without Pods.
+pub(super) fn write_deployment(name: &str) -> Value {
+    let labels = json!({ "app": name });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": {
+            "replicas": 0, "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [write_container()] } },
+        },
+    })
+}
+
+/// A container that the tenant is allowed.
+fn write_container() -> Value {
+    json!({ "name": "a", "image": format!("{REGISTRY}/a:1"), "imagePullPolicy": "Always" })
+}
+
 /// What some attacks are about, path by path: a Pod that is never scheduled, a Deployment without Pods, and a RuntimeClass that the tenant isn't allowed.
 /// Where a cluster can't have one of them, only those attacks can't be tried.
 #[must_use]
 pub fn list_props(names: &Names) -> [(String, Value); 3] {
     let tenant = names.tenant();
-    let labels = json!({ "app": PROP });
-    let container = json!({ "name": "a", "image": format!("{REGISTRY}/a:1"), "imagePullPolicy": "Always" });
     let owner = make_owner_reference(&tenant, &names.tenant_uid);
     [
         (
             format!("/api/v1/namespaces/{tenant}/pods"),
             json!({
                 "apiVersion": "v1", "kind": "Pod", "metadata": { "name": PROP },
-                "spec": { "containers": [container], "schedulingGates": [{ "name": "attest.tenure.dev/never" }] },
+                "spec": { "containers": [write_container()], "schedulingGates": [{ "name": "attest.tenure.dev/never" }] },
             }),
         ),
         (
             format!("/apis/apps/v1/namespaces/{tenant}/deployments"),
-            json!({
-                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": PROP },
-                "spec": {
-                    "replicas": 0, "selector": { "matchLabels": labels },
-                    "template": { "metadata": { "labels": labels }, "spec": { "containers": [container] } },
-                },
-            }),
+            write_deployment(PROP),
         ),
         (
             "/apis/node.k8s.io/v1/runtimeclasses".to_owned(),

@@ -22,7 +22,9 @@ pub struct Tried {
 }
 
 impl Tried {
-    fn is_done(&self) -> bool {
+    /// Whether it says that the request was done.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
         (200..300).contains(&self.code)
     }
 

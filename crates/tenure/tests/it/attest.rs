@@ -75,7 +75,17 @@ async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
         untried.iter().all(|said| said.starts_with("\"chart-of-a-neighbour\"")),
         "{untried:#?}"
     );
-    assert!(outcomes(&report, "held").len() >= 80, "{report:#}");
+    assert!(outcomes(&report, "held").len() >= 89, "{report:#}");
+    // Whoever edits what Git manages hears where it comes from.
+    let held = outcomes(&report, "held");
+    let edits: Vec<&String> = held.iter().filter(|said| said.starts_with("\"hand-edit")).collect();
+    assert_eq!(edits.len(), 7, "{held:#?}");
+    for part in [
+        "/attest-managed, GitRepository ",
+        "/attest-absent, path ./attest, attest@sha1:0000",
+    ] {
+        assert!(edits.iter().all(|said| said.contains(part)), "{part}: {edits:#?}");
+    }
     // Each was stopped by what is meant to stop it: RBAC gives the owner what the rules refuse.
     for result in report["results"].as_array().unwrap() {
         let (stop, said) = (result["stop"].as_str().unwrap(), result["said"].as_str().unwrap());

@@ -29,6 +29,8 @@ async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
         ("kube-system-given-away", "not-held"),
         ("cordoned-write", "not-held"),
         ("deletion-of-what-is-to-stay", "not-held"),
+        ("hand-edit", "not-held"),
+        ("hand-edit-of-replicas", "not-held"),
         ("neighbours-secrets", "held"),
         ("cluster-admin-bound", "held"),
         ("cluster-admin-bound-at-home", "held"),
@@ -63,6 +65,25 @@ fn attest(cluster: &Cluster) -> (Option<i32>, BTreeMap<String, (String, String)>
     (output.status.code(), outcomes.collect())
 }
 
+/// What came of the edits by hand of what Git manages: whether they held, and the rule that said it.
+fn list_edits(outcomes: &BTreeMap<String, (String, String)>) -> Vec<(&str, bool)> {
+    let edits = outcomes.iter().filter(|(name, _)| name.starts_with("hand-edit"));
+    edits
+        .map(|(name, (outcome, said))| (name.as_str(), outcome == "held" && said.ends_with("(git-managed)")))
+        .collect()
+}
+
+/// All of them held.
+const EDITS: [(&str, bool); 7] = [
+    ("hand-edit", true),
+    ("hand-edit-as-gits-manager", true),
+    ("hand-edit-as-no-writer", true),
+    ("hand-edit-by-replacement", true),
+    ("hand-edit-of-replicas", true),
+    ("hand-edit-without-managers", true),
+    ("hand-edit-without-mark", true),
+];
+
 /// What doesn't hold.
 fn list_unheld(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
     let unheld = outcomes.iter().filter(|(_, (outcome, _))| outcome == "not-held");
@@ -88,6 +109,7 @@ async fn where_policies_judge_what_they_can_tell_holds() {
         (Some(1), untold.to_vec()),
         "{outcomes:#?}"
     );
+    assert_eq!(list_edits(&outcomes), EDITS, "{outcomes:#?}");
 }
 
 #[tokio::test]
@@ -102,4 +124,5 @@ async fn where_webhooks_judge_everything_holds() {
     cluster.wait_until_in_force().await;
     let (code, outcomes) = attest(&cluster);
     assert_eq!((code, list_unheld(&outcomes)), (Some(0), Vec::new()), "{outcomes:#?}");
+    assert_eq!(list_edits(&outcomes), EDITS, "{outcomes:#?}");
 }

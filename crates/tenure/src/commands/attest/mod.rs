@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use http::Method;
@@ -15,7 +15,7 @@ use tenure_planner::attestation::{Ask, Attack, Outcome, Report, Tried, Verb, Who
 
 mod scene;
 
-use crate::answers::send;
+use crate::answers::{apply, send};
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{confirmation, output, resources};
@@ -108,9 +108,14 @@ impl Attest {
     async fn try_all(&self, scene: &Scene, mut report: Report) -> Result<Report, Failure> {
         let names = scene.make().await?;
         let attacks = list_attacks(&names);
+        // From when on all of it is there.
+        let settled = Instant::now() + scene::SETTING;
         let cast = scene.cast(&names, &attacks).await?;
         output::print_note(format!("{} attacks are tried", attacks.len()));
         for attack in &attacks {
+            if attack.takes_time() {
+                wait_until_refused(&cast, attack, settled).await;
+            }
             report.results.push(try_one(&cast, attack).await);
         }
         Ok(report)
@@ -157,6 +162,13 @@ async fn try_one(cast: &Cast, attack: &Attack) -> tenure_planner::attestation::J
     judge(attack, &attempts, &control)
 }
 
+/// Waits for what is known only a moment later, at most until then: what is refused after that counts, and so does what isn't.
+async fn wait_until_refused(cast: &Cast, attack: &Attack, deadline: Instant) {
+    while ask(cast, &attack.attempt, 0, |_| true).await.is_done() && Instant::now() < deadline {
+        tokio::time::sleep(scene::PAUSE).await;
+    }
+}
+
 /// Sends one request; what is read isn't kept.
 async fn ask(cast: &Cast, ask: &Ask, number: u32, has_effect: impl Fn(&serde_json::Value) -> bool) -> Tried {
     let nobody = |message: String| Tried {
@@ -171,13 +183,14 @@ async fn ask(cast: &Cast, ask: &Ask, number: u32, has_effect: impl Fn(&serde_jso
         Verb::Read => Method::GET,
         Verb::Create => Method::POST,
         Verb::Replace => Method::PUT,
-        Verb::Change => Method::PATCH,
+        Verb::Change | Verb::Apply => Method::PATCH,
         Verb::Delete => Method::DELETE,
     };
     let path = ask.path.replace("{n}", &number);
+    let sign = if path.contains('?') { '&' } else { '?' };
     let path = match (ask.verb, ask.dry_run) {
-        (Verb::Read, _) => format!("{path}?limit=1"),
-        (_, true) => format!("{path}?dryRun=All"),
+        (Verb::Read, _) => format!("{path}{sign}limit=1"),
+        (_, true) => format!("{path}{sign}dryRun=All"),
         (_, false) => path,
     };
     let text = ask.body.to_string().replace("{n}", &number);
@@ -185,7 +198,13 @@ async fn ask(cast: &Cast, ask: &Ask, number: u32, has_effect: impl Fn(&serde_jso
         Ok(body) if ask.verb != Verb::Read => body,
         _ => serde_json::Value::Null,
     };
-    match tokio::time::timeout(PATIENCE, send(client, method, &path, &body)).await {
+    let sent = async {
+        match ask.verb {
+            Verb::Apply => apply(client, &path, &body).await,
+            _ => send(client, method, &path, &body).await,
+        }
+    };
+    match tokio::time::timeout(PATIENCE, sent).await {
         Ok(Ok(answer)) => Tried {
             code: answer.code,
             has_effect: has_effect(&answer.object),

@@ -12,7 +12,7 @@ use tenure_api::Tenant;
 use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
-use tenure_planner::attestation::{Attack, Names, Verb, Who, list_props, list_scene, remains};
+use tenure_planner::attestation::{Ask, Attack, Names, Verb, Who, list_managed_props, list_props, list_scene, remains};
 
 use super::{Cast, ask};
 use crate::failure::Failure;
@@ -24,8 +24,8 @@ const MANAGER: &str = "tenure-attest";
 const PATIENCE: Duration = Duration::from_secs(60);
 const GOING: Duration = Duration::from_secs(60);
 /// How long is waited for what some attacks are about.
-const SETTING: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const SETTING: Duration = Duration::from_secs(10);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// How many Tenants of earlier attestations are looked at.
 const MOST_REMAINS: u32 = 500;
 /// How long a token is good for.
@@ -95,6 +95,7 @@ impl Scene {
         for (path, object) in list_props(&names) {
             self.create_prop(&path, &object).await;
         }
+        self.lay_out(&list_managed_props(&names)).await;
         Ok(names)
     }
 
@@ -119,6 +120,25 @@ impl Scene {
                 break;
             }
             tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// What Git is said to have applied. Where a step can't be made, those after it aren't, and the attacks on them are said to be untried.
+    async fn lay_out(&self, steps: &[Ask]) {
+        let cast = Cast::from([(Who::Administrator, self.client.clone())]);
+        let deadline = Instant::now() + SETTING;
+        for step in steps {
+            loop {
+                let laid = ask(&cast, step, 0, |_| true).await;
+                if laid.is_done() {
+                    break;
+                }
+                if Instant::now() >= deadline {
+                    output::print_note(format!("what some attacks are about can't be made: {}", laid.message));
+                    return;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 

@@ -1,0 +1,126 @@
+//! Where the controllers run: in the control plane's process, or in one of their own beside it, by `tenure run`, of which memory and processor time are then told.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::kubernetes::free_port;
+use crate::process::{ControlPlane, cpu_of, install, memory_of, own_memory_of, terminate, wait_for_ready};
+
+/// A controller that has nothing to do here: without any, a control plane doesn't start.
+const IDLE: &str = "alert";
+
+/// The control plane, and the process that is measured.
+pub(super) struct Place {
+    pub(super) plane: ControlPlane,
+    apart: Option<Apart>,
+}
+
+/// Controllers in a process of their own.
+struct Apart {
+    program: PathBuf,
+    arguments: Vec<String>,
+    child: Child,
+}
+
+impl Place {
+    /// `arguments` are the controllers'.
+    pub(super) async fn start(program: &Path, arguments: Vec<String>, is_apart: bool) -> anyhow::Result<Self> {
+        if !is_apart {
+            let plane = ControlPlane::start(program, &arguments).await?;
+            return Ok(Self { plane, apart: None });
+        }
+        let plane = ControlPlane::start(program, &["--controllers".to_owned(), IDLE.to_owned()]).await?;
+        install(program, &plane.kubeconfig())?;
+        let probe = format!("127.0.0.1:{}", free_port()?);
+        let mut all = vec!["run".to_owned(), "--kubeconfig".to_owned()];
+        all.push(plane.kubeconfig().display().to_string());
+        all.extend(["--data".to_owned(), plane.data().join("run").display().to_string()]);
+        all.extend(["--controllers".to_owned(), format!("*,-{IDLE}")]);
+        all.extend(["--health-address".to_owned(), probe]);
+        all.extend(arguments);
+        let apart = Apart {
+            child: launch(program, &all).await?,
+            program: program.to_owned(),
+            arguments: all,
+        };
+        Ok(Self {
+            plane,
+            apart: Some(apart),
+        })
+    }
+
+    fn id(&self) -> u32 {
+        self.apart
+            .as_ref()
+            .map_or_else(|| self.plane.process_id(), |apart| apart.child.id())
+    }
+
+    /// What is measured.
+    pub(super) fn name(&self) -> &'static str {
+        if self.apart.is_some() {
+            "the controllers"
+        } else {
+            "the whole control plane"
+        }
+    }
+
+    /// Resident memory, and what of it isn't pages of files.
+    pub(super) fn memory(&self) -> anyhow::Result<(u64, u64)> {
+        Ok((memory_of(self.id())?.0, own_memory_of(self.id())?))
+    }
+
+    pub(super) fn cpu(&self) -> anyhow::Result<Duration> {
+        cpu_of(self.id())
+    }
+
+    /// Ends what is measured as an administrator would, and starts it again.
+    pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
+        match self.apart.take() {
+            Some(Apart {
+                program,
+                arguments,
+                child,
+            }) => {
+                terminate(child);
+                let child = launch(&program, &arguments).await?;
+                self.apart = Some(Apart {
+                    program,
+                    arguments,
+                    child,
+                });
+            }
+            None => {
+                self.plane.restart().await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(apart) = self.apart.take() {
+            terminate(apart.child);
+        }
+    }
+}
+
+/// Starts the controllers, and waits until they say that they are ready.
+async fn launch(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let child = command.spawn().with_context(|| format!("{command:?}"))?;
+    let probe = arguments
+        .iter()
+        .skip_while(|argument| *argument != "--health-address")
+        .nth(1);
+    wait_for_ready(probe.context("nobody could ask whether they are ready")?).await?;
+    Ok(child)
+}
