@@ -1,8 +1,38 @@
-//! Who writes where: `tests/admission.yaml` has a case of each of them in each kind of place, as Tenant `blue` sees it.
+//! Who writes where: `tests/admission.yaml` has a case of each of them in each kind of place, as Tenant `blue` sees it. And of what is refused, each rule is
+//! tried where something is made and where it is changed, and beside each case something of the same kind goes through, done in the same way.
 
 use std::sync::Arc;
 
+use tenure_tenancy::admission::Rule;
+
 use crate::table::{Case, Table};
+
+/// What a rule has nothing to refuse in, and why.
+const NOTHING_TO_REFUSE: [(Rule, &str, &str); 7] = [
+    (Rule::GitManaged, "CREATE", "nothing is Git's that isn't there yet"),
+    (Rule::Minting, "UPDATE", "a token is only ever made"),
+    (Rule::PriorityClasses, "UPDATE", "a Pod keeps its class"),
+    (Rule::RuntimeClasses, "UPDATE", "a Pod keeps its class"),
+    (
+        Rule::ResourceQuotas,
+        "UPDATE",
+        "what grows is shown with the sums: what_grows_counts_for_the_difference_and_what_shrinks_for_nothing",
+    ),
+    // Policies of every installation keep these, and their tests are with them.
+    (
+        Rule::ControllerRights,
+        "",
+        "no request of this table is Tenure's own account's beyond its rights",
+    ),
+    (
+        Rule::SecretWriter,
+        "",
+        "no request of this table is the account's that writes credentials",
+    ),
+];
+
+/// What the rules are tried with.
+const OPERATIONS: [&str; 2] = ["CREATE", "UPDATE"];
 
 /// The kinds of actors, and who of the table is one.
 const ACTORS: [(&str, &[&str]); 8] = [
@@ -60,4 +90,62 @@ pub(crate) fn list(
                 .ok_or_else(|| format!("no case says what {who} may write in {place}: add one"))
         })
     })
+}
+
+/// A check for each rule, where something is made and where it is changed.
+pub(crate) fn list_operations(
+    table: &Arc<Table>,
+) -> impl Iterator<Item = (String, impl FnOnce() -> Result<(), String> + Send + 'static)> {
+    let all = Rule::ALL
+        .into_iter()
+        .flat_map(|rule| OPERATIONS.map(|operation| (rule, operation)));
+    let table = Arc::clone(table);
+    all.map(move |(rule, operation)| {
+        let table = Arc::clone(&table);
+        let name = tenure_trials::name_of(&format!("{} on {}", rule.as_str(), operation.to_lowercase()));
+        (name, move || {
+            let is_tried = |case: &&Case| case.deny.as_deref() == Some(rule.as_str()) && case.action().0 == operation;
+            let tried = table.cases.iter().filter(is_tried).count();
+            let excused = NOTHING_TO_REFUSE
+                .iter()
+                .any(|(known, when, _)| *known == rule && (when.is_empty() || *when == operation));
+            match (tried, excused) {
+                (0, false) => Err(format!("no case says what {} refuses there: add one", rule.as_str())),
+                (1.., true) => Err("it is said to have nothing to refuse there: take that away".to_owned()),
+                _ => Ok(()),
+            }
+        })
+    })
+}
+
+/// How many of those there are.
+pub(crate) const TRIED: usize = Rule::ALL.len() * OPERATIONS.len();
+
+/// A check for each case that is refused: that something of its kind is let through, done in the same way.
+pub(crate) fn list_controls(
+    table: &Arc<Table>,
+) -> impl Iterator<Item = (String, impl FnOnce() -> Result<(), String> + Send + 'static)> {
+    let refused = table.cases.iter().enumerate().filter(|(_, case)| case.deny.is_some());
+    let named: Vec<(usize, String)> = refused.map(|(index, case)| (index, case.name(index))).collect();
+    let table = Arc::clone(table);
+    named.into_iter().map(move |(index, name)| {
+        let table = Arc::clone(&table);
+        (name, move || {
+            let Some(refused) = table.cases.get(index) else {
+                return Ok(());
+            };
+            let is_alike = |case: &Case| case.allow.is_some() && describe(case) == describe(refused);
+            let found = table.cases.iter().any(is_alike);
+            found.then_some(()).ok_or_else(|| {
+                format!("nothing of the kind is let through, so that a refusal says nothing: {refused:?}")
+            })
+        })
+    })
+}
+
+/// What is done, of which kind, to which part.
+fn describe(case: &Case) -> (&str, &str, &str, &str) {
+    let (operation, object) = case.action();
+    let (group, resource, _) = object.what();
+    (operation, group, resource, case.subresource())
 }

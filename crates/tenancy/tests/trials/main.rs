@@ -152,5 +152,8 @@ fn main() -> ExitCode {
     // So does this one.
     suite.add("admission", 155, cases);
     suite.add("coverage", coverage::COMBINATIONS, coverage::list(&table));
+    suite.add("operations", coverage::TRIED, coverage::list_operations(&table));
+    // Each attack that admission meets has its control.
+    suite.add("controls", 300, coverage::list_controls(&table));
     suite.run()
 }
