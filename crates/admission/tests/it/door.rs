@@ -41,6 +41,15 @@ pub(crate) struct Certified {
 
 /// A certificate for a server at 127.0.0.1, or for a client of this name.
 pub(crate) fn certify(client: Option<&str>) -> Certified {
+    certify_with(client, |_| ())
+}
+
+/// One for a server that was good once. Its authority is good still.
+pub(crate) fn certify_once() -> Certified {
+    certify_with(None, |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1))
+}
+
+fn certify_with(client: Option<&str>, change: impl FnOnce(&mut rcgen::CertificateParams)) -> Certified {
     let authority_key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -53,6 +62,7 @@ pub(crate) fn certify(client: Option<&str>) -> Certified {
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
     }
+    change(&mut params);
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = params.signed_by(&key, &issuer).unwrap();
     Certified {
@@ -110,6 +120,11 @@ impl Door {
         Self::open_by(cluster, settings, gate, reach(cluster)).await
     }
 
+    /// One whose certificate has ended.
+    pub(crate) async fn open_ended(cluster: &Cluster, settings: Settings) -> Self {
+        Self::open_with(cluster, settings, None, (reach(cluster), certify_once())).await
+    }
+
     /// The same, asking the server by these clients.
     pub(crate) async fn open_by(
         cluster: &Cluster,
@@ -117,13 +132,22 @@ impl Door {
         gate: Option<ClientGate>,
         clients: ClientPool,
     ) -> Self {
+        Self::open_with(cluster, settings, gate, (clients, certify(None))).await
+    }
+
+    async fn open_with(
+        cluster: &Cluster,
+        settings: Settings,
+        gate: Option<ClientGate>,
+        (clients, shown): (ClientPool, Certified),
+    ) -> Self {
         for object in tenure_api::installation::admission() {
             cluster.admin.apply(object).await.unwrap();
         }
         let client = clients.controller();
         let known = KnownFacts::new(settings);
         let judge = Judge::new(known.clone(), client.clone());
-        let Certified { chain, key, authority } = certify(None);
+        let Certified { chain, key, authority } = shown;
         let gate = gate.map(Arc::new);
         let acceptor = make_acceptor(chain, key, gate.as_deref()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

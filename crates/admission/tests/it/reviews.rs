@@ -242,12 +242,30 @@ async fn who_sends_much_and_slowly_keeps_nobody_else_waiting() {
     drop(held);
 }
 
-/// What becomes of writes once nobody answers.
-async fn see_the_dead(cluster: Cluster) {
+/// Why nobody is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dead {
+    /// Nobody is there.
+    Gone,
+    /// Whoever is there has a certificate that has ended.
+    Expired,
+}
+
+/// What becomes of writes once nobody answers, or nobody is believed.
+async fn see_the_dead(cluster: Cluster, dead: Dead) {
     let stage = Stage::set_on(cluster).await;
-    let mut door = Door::open(&stage.cluster, stage.settings(), None).await;
+    let mut door = match dead {
+        Dead::Gone => Door::open(&stage.cluster, stage.settings(), None).await,
+        Dead::Expired => Door::open_ended(&stage.cluster, stage.settings()).await,
+    };
     door.hang(&stage.cluster).await;
-    door.close();
+    let why = match dead {
+        Dead::Gone => {
+            door.close();
+            "failed calling webhook"
+        }
+        Dead::Expired => "expired",
+    };
     let admin = &stage.cluster.admin;
     let dora = admin.impersonating("dora").unwrap();
     let lane = admin
@@ -286,7 +304,10 @@ async fn see_the_dead(cluster: Cluster) {
     let stops = async |who: &Admin, object: Value| {
         let told = object.to_string();
         let refused = who.create(object).await.expect_err(&told).to_string();
-        assert!(refused.contains("failed calling webhook"), "{told}: {refused}");
+        assert!(
+            refused.contains("failed calling webhook") && refused.contains(why),
+            "{told}: {refused}"
+        );
     };
     // What only Tenure judges stops for who can't repair.
     stops(&dora, source("a")).await;
@@ -334,7 +355,7 @@ async fn see_the_dead(cluster: Cluster) {
 async fn a_dead_webhook_stops_no_more_than_it_must() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
-    see_the_dead(cluster).await;
+    see_the_dead(cluster, Dead::Gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -343,6 +364,27 @@ async fn a_dead_webhook_stops_no_more_than_it_must_on_a_real_api_server() {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;
     };
-    let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
-    see_the_dead(Cluster::take(&kubernetes).await.unwrap()).await;
+    see_the_dead_on_a_real_api_server(&binaries, Dead::Gone).await;
+}
+
+async fn see_the_dead_on_a_real_api_server(binaries: &KubernetesBinaries, dead: Dead) {
+    let kubernetes = Kubernetes::start(binaries, true).await.unwrap();
+    see_the_dead(Cluster::take(&kubernetes).await.unwrap(), dead).await;
+}
+
+/// It is told that the certificate has ended, and who repairs goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_webhook_whose_certificate_has_ended_stops_no_more_than_a_dead_one() {
+    let cluster = Cluster::start().await.unwrap();
+    cluster.send_guard_away();
+    see_the_dead(cluster, Dead::Expired).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_webhook_whose_certificate_has_ended_stops_no_more_than_a_dead_one_on_a_real_api_server() {
+    let Some(binaries) = KubernetesBinaries::find().unwrap() else {
+        eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
+        return;
+    };
+    see_the_dead_on_a_real_api_server(&binaries, Dead::Expired).await;
 }
