@@ -63,6 +63,9 @@ struct Arguments {
     /// Folder with the programs `kube-apiserver` and `etcd`, which are started, measured in the same run, and ended.
     #[arg(long, value_name = "DIR")]
     kubernetes: Option<PathBuf>,
+    /// Of access: the controllers in a process of their own, `tenure run`, whose memory and processor time are told.
+    #[arg(long)]
+    apart: bool,
     /// How many ConfigMaps are stored for the restart; 0 leaves it out.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     stored: usize,
@@ -178,6 +181,7 @@ async fn measure() -> anyhow::Result<()> {
         let extent = access::Extent {
             projects: arguments.projects,
             namespaces: arguments.namespaces,
+            is_apart: arguments.apart,
         };
         access::measure(&arguments.program, &extent, &mut report).await?;
     }

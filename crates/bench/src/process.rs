@@ -34,6 +34,11 @@ impl ControlPlane {
         })
     }
 
+    /// Starts what a kube-apiserver is and nothing else: no controllers, not even those that make each namespace its account.
+    pub(crate) async fn start_bare(program: &Path) -> anyhow::Result<Self> {
+        Self::start(program, &["--bare".to_owned()]).await
+    }
+
     /// Ends it as an administrator would, starts it again on the same data, and tells how long that start took.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
         if let Some(child) = self.child.take() {
@@ -214,4 +219,44 @@ pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<kube::Client> {
     let config = kube::config::Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
     Ok(kube::Client::try_from(config)?)
+}
+
+/// Installs what controllers need in a cluster, but for themselves; `more` are further arguments.
+pub(crate) fn install(program: &Path, kubeconfig: &Path, more: &[&str]) -> anyhow::Result<()> {
+    let status = Command::new(program)
+        .args(["install", "--without-deployment", "--kubeconfig"])
+        .arg(kubeconfig)
+        .args(more)
+        .stdout(Stdio::null())
+        .status()?;
+    if !status.success() {
+        bail!("tenure install: {status}");
+    }
+    Ok(())
+}
+
+/// How long a process may take until it is ready.
+const START: Duration = Duration::from_secs(120);
+
+/// Waits until a probe is answered with 200.
+pub(crate) async fn wait_for_ready(address: &str) -> anyhow::Result<()> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let started = Instant::now();
+    while started.elapsed() < START {
+        let asked = async {
+            let mut stream = tokio::net::TcpStream::connect(address).await?;
+            stream
+                .write_all(format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())
+                .await?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await?;
+            std::io::Result::Ok(answer)
+        };
+        if asked.await.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200")) {
+            return Ok(());
+        }
+        // A poll that only sets how finely the time is read.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    bail!("nothing is ready at {address} after {START:?}")
 }

@@ -3,6 +3,7 @@
 //! writes them. Refuses to count a credential that wasn't seen in use.
 
 mod objects;
+mod place;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,10 +17,10 @@ use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_git_server::{GitServer, Options, Repository};
 
 use self::objects::{
-    GRANTS, PROJECTS, REQUESTS, SOURCES, age, configure, describe_grant, describe_host, describe_namespace,
+    GRANTS, PLATFORM, PROJECTS, REQUESTS, SOURCES, age, configure, describe_grant, describe_host, describe_namespace,
     describe_order, describe_source, name_of, project_path,
 };
-use crate::process::ControlPlane;
+use self::place::Place;
 use crate::report::{Report, megabytes, time};
 
 /// Who asks at the same time.
@@ -40,11 +41,13 @@ pub(crate) struct Extent {
     pub(crate) projects: usize,
     /// Namespaces, in each of which each project's credential is.
     pub(crate) namespaces: usize,
+    /// Whether the controllers are measured in a process of their own.
+    pub(crate) is_apart: bool,
 }
 
 /// Everything that runs.
 struct Bed {
-    plane: ControlPlane,
+    place: Place,
     forge: ForgeServer,
     agents: Repository,
     ids: Vec<u64>,
@@ -62,11 +65,12 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     let mut bed = Bed::set(program, extent).await?;
     let all = extent.projects.saturating_mul(extent.namespaces);
     let many = format!("{} projects in {} namespaces", extent.projects, extent.namespaces);
-    let before = bed.plane.memory()?.0;
+    let before = bed.place.memory()?;
+    let whose = bed.place.name();
 
     // From nothing.
     let asked = bed.count();
-    let cpu = bed.plane.cpu()?;
+    let cpu = bed.place.cpu()?;
     let started = Instant::now();
     let entries = configure(extent.projects, extent.namespaces);
     bed.agents
@@ -78,7 +82,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     for_all(&requests, async |request| bed.approve(request).await).await?;
     let is_delivered = |request: &Value| is_in_use(request, extent.namespaces, 0);
     bed.until(extent.projects, is_delivered).await?;
-    let spent = bed.plane.cpu()?.saturating_sub(cpu);
+    let spent = bed.place.cpu()?.saturating_sub(cpu);
     report.add(
         format!("{many}: from the commit until all are asked for"),
         time(known),
@@ -91,23 +95,24 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
         None,
         "",
     );
-    report.add(
-        format!("{many}: CPU of the whole control plane for that"),
-        time(spent),
-        None,
-        "",
-    );
+    report.add(format!("{many}: CPU of {whose} for that"), time(spent), None, "");
     bed.tell_asked(&many, all, &asked, report);
+    let after = bed.place.memory()?;
     report.add(
-        format!("{many}: memory more than before"),
-        megabytes(bed.plane.memory()?.0.saturating_sub(before)),
+        format!("{many}: memory of {whose} more than before; of that its own, without pages of files"),
+        format!(
+            "{}; {}",
+            megabytes(after.0.saturating_sub(before.0)),
+            megabytes(after.1.saturating_sub(before.1))
+        ),
         None,
         "40 MB",
     );
 
     // A pass without change: whoever begins looks at everything, and lists what the host has.
     let asked = bed.count();
-    bed.plane.restart().await?;
+    let written = if extent.is_apart { bed.count_writes().await? } else { 0 };
+    bed.place.restart().await?;
     bed.until(extent.projects, is_delivered).await?;
     tokio::time::sleep(REST).await;
     let now = bed.count();
@@ -120,38 +125,33 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
             "{}; {}; {}",
             now.questions.saturating_sub(asked.questions),
             now.orders.saturating_sub(asked.orders),
-            // All of this process.
-            bed.count_writes().await?
+            // A control plane that has begun anew counts from nothing.
+            bed.count_writes().await?.saturating_sub(written)
         ),
         None,
         "list pages; 0; 0",
     );
     report.add(
-        format!("{many}, begun anew: CPU of the whole control plane, its start included"),
-        time(bed.plane.cpu()?),
+        format!("{many}, begun anew: CPU of {whose}, its start included"),
+        time(bed.place.cpu()?),
         None,
         "1 s, without a start",
     );
 
     // All are replaced.
     let requests = bed.list().await?;
-    let (asked, cpu, started) = (bed.count(), bed.plane.cpu()?, Instant::now());
+    let (asked, cpu, started) = (bed.count(), bed.place.cpu()?, Instant::now());
     for_all(&requests, async |request| bed.replace(request).await).await?;
     let is_replaced = |request: &Value| is_in_use(request, extent.namespaces, 1);
     bed.until(extent.projects, is_replaced).await?;
-    let spent = bed.plane.cpu()?.saturating_sub(cpu);
+    let spent = bed.place.cpu()?.saturating_sub(cpu);
     report.add(
         format!("{many}: until all are replaced, seen in use"),
         time(started.elapsed()),
         None,
         "",
     );
-    report.add(
-        format!("{many}: CPU of the whole control plane for that"),
-        time(spent),
-        None,
-        "",
-    );
+    report.add(format!("{many}: CPU of {whose} for that"), time(spent), None, "");
     bed.tell_asked(&format!("{many}, replaced"), all, &asked, report);
 
     bed.measure_first_clone(extent, report).await
@@ -196,9 +196,9 @@ impl Bed {
         for address in [forge.url(), git_of_host.as_str(), own_git.as_str()] {
             arguments.extend(["--allow-source".to_owned(), address.to_owned()]);
         }
-        let plane = ControlPlane::start(program, &arguments).await?;
+        let place = Place::start(program, arguments, extent.is_apart).await?;
         let bed = Self {
-            plane,
+            place,
             forge,
             agents,
             ids,
@@ -210,6 +210,9 @@ impl Bed {
                 bed.send(Method::POST, &path, &object).await?;
             }
         }
+        if extent.is_apart {
+            bed.make_accounts(extent.namespaces).await?;
+        }
         let url = format!("{own_git}/agents.git");
         for (path, object) in describe_host(bed.forge.url(), &authoriser, &url, extent.namespaces) {
             bed.send(Method::POST, &path, &object).await?;
@@ -218,8 +221,19 @@ impl Bed {
         Ok(bed)
     }
 
+    /// What a controller of Kubernetes makes in each namespace, where there is none.
+    async fn make_accounts(&self, namespaces: usize) -> anyhow::Result<()> {
+        let all = (0..namespaces).map(|namespace| format!("n-{namespace}"));
+        for namespace in all.chain([PLATFORM.to_owned()]) {
+            let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": namespace } });
+            let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+            self.send(Method::POST, &path, &account).await?;
+        }
+        Ok(())
+    }
+
     async fn send(&self, method: Method, path: &str, object: &Value) -> anyhow::Result<Value> {
-        send_as(&self.plane.client, method, path, object, None).await
+        send_as(&self.place.plane.client, method, path, object, None).await
     }
 
     /// Until the host is asked and answers.
@@ -276,9 +290,15 @@ impl Bed {
     /// Answers a request, as a person who may.
     async fn approve(&self, request: &Value) -> anyhow::Result<()> {
         let grant = describe_grant(request);
-        send_as(&self.plane.client, Method::POST, GRANTS, &grant, Some(objects::OWNER))
-            .await
-            .map(drop)
+        send_as(
+            &self.place.plane.client,
+            Method::POST,
+            GRANTS,
+            &grant,
+            Some(objects::OWNER),
+        )
+        .await
+        .map(drop)
     }
 
     /// Orders new credentials; before, what is recorded of the old ones is made older, as two replacements are ten minutes apart.
@@ -287,9 +307,15 @@ impl Bed {
         let older = age(request)?;
         self.send(Method::PATCH, &format!("{path}/status"), &older).await?;
         let order = describe_order();
-        send_as(&self.plane.client, Method::PATCH, &path, &order, Some(objects::OWNER))
-            .await
-            .map(drop)
+        send_as(
+            &self.place.plane.client,
+            Method::PATCH,
+            &path,
+            &order,
+            Some(objects::OWNER),
+        )
+        .await
+        .map(drop)
     }
 
     fn count(&self) -> Asked {
@@ -321,7 +347,7 @@ impl Bed {
     /// What of access was written to the cluster so far.
     async fn count_writes(&self) -> anyhow::Result<u64> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
-        let text = self.plane.client.request_text(request).await?;
+        let text = self.place.plane.client.request_text(request).await?;
         let is_write = |line: &&str| {
             let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
             // Roles and RoleBindings are what an installation consists of, too, which the start applies.

@@ -19,7 +19,7 @@ pub(super) const CONFIGURATION: &str = ".gitlab/agents/prod/config.yaml";
 /// Who may answer for everything.
 pub(super) const OWNER: &str = "olga";
 
-const PLATFORM: &str = "tenure-system";
+pub(super) const PLATFORM: &str = "tenure-system";
 const STAGING: &str = "tenure-access-work-staging";
 const RBAC: &str = "rbac.authorization.k8s.io";
 

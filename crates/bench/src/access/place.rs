@@ -9,9 +9,6 @@ use anyhow::Context as _;
 use crate::kubernetes::free_port;
 use crate::process::{ControlPlane, cpu_of, install, memory_of, own_memory_of, terminate, wait_for_ready};
 
-/// A controller that has nothing to do here: without any, a control plane doesn't start.
-const IDLE: &str = "alert";
-
 /// The control plane, and the process that is measured.
 pub(super) struct Place {
     pub(super) plane: ControlPlane,
@@ -32,14 +29,17 @@ impl Place {
             let plane = ControlPlane::start(program, &arguments).await?;
             return Ok(Self { plane, apart: None });
         }
-        let plane = ControlPlane::start(program, &["--controllers".to_owned(), IDLE.to_owned()]).await?;
-        install(program, &plane.kubeconfig())?;
+        let plane = ControlPlane::start_bare(program).await?;
+        install(program, &plane.kubeconfig(), &["--admission"])?;
+        // Who wrote a grant is known where what is written is judged.
+        let webhook = format!("127.0.0.1:{}", free_port()?);
         let probe = format!("127.0.0.1:{}", free_port()?);
         let mut all = vec!["run".to_owned(), "--kubeconfig".to_owned()];
         all.push(plane.kubeconfig().display().to_string());
         all.extend(["--data".to_owned(), plane.data().join("run").display().to_string()]);
-        all.extend(["--controllers".to_owned(), format!("*,-{IDLE}")]);
         all.extend(["--health-address".to_owned(), probe]);
+        all.extend(["--admission-url".to_owned(), format!("https://{webhook}")]);
+        all.extend(["--admission-address".to_owned(), webhook]);
         all.extend(arguments);
         let apart = Apart {
             child: launch(program, &all).await?,

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::Value;
 use tenure_git_server::{GitServer, Options};
 
+use super::Scope;
 use super::objects::{
     ask_for, count_requests, create, files, kustomization, prepare, until_applied, until_handled, until_ready,
 };
 use super::store::git_repository;
-use super::{PATIENCE, Scope};
 use crate::kubernetes::{Kubernetes, free_port};
-use crate::process::{self, cpu_of, memory_of, own_memory_of};
+use crate::process::{self, cpu_of, memory_of, own_memory_of, wait_for_ready};
 use crate::report::{Report, megabytes, time};
 
 /// Nothing is looked at again while it is measured.
@@ -244,17 +244,7 @@ impl Place<'_> {
     async fn install(&self, client: &kube::Client) -> anyhow::Result<()> {
         match self.side {
             Side::Flux(flux) => apply_definitions(client, &flux.join("crds")).await,
-            Side::Tenure => {
-                let status = Command::new(self.programs.program)
-                    .args(["install", "--without-deployment", "--kubeconfig"])
-                    .arg(&self.kubeconfig)
-                    .stdout(Stdio::null())
-                    .status()?;
-                if !status.success() {
-                    bail!("tenure install: {status}");
-                }
-                Ok(())
-            }
+            Side::Tenure => process::install(self.programs.program, &self.kubeconfig, &[]),
         }
     }
 
@@ -394,27 +384,4 @@ fn read_definition(text: &str) -> anyhow::Result<Value> {
     let document = go_yaml::read::first_document(text, source).map_err(|error| anyhow!("{error:?}"))?;
     let document = document.context("nothing in it")?;
     go_yaml::json::inner_value(&document).map_err(|error| anyhow!("{error:?}"))
-}
-
-/// Waits until a probe is answered with 200.
-async fn wait_for_ready(address: &str) -> anyhow::Result<()> {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        let asked = async {
-            let mut stream = tokio::net::TcpStream::connect(address).await?;
-            stream
-                .write_all(format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())
-                .await?;
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer).await?;
-            std::io::Result::Ok(answer)
-        };
-        if asked.await.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200")) {
-            return Ok(());
-        }
-        // A poll that only sets how finely the time is read.
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    bail!("nothing is ready at {address} after {PATIENCE:?}")
 }
