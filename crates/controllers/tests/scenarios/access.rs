@@ -4,6 +4,7 @@
 mod apps;
 mod bed;
 mod by_hand;
+mod clusters;
 mod crash;
 mod groups;
 mod images;

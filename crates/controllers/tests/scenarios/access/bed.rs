@@ -1,5 +1,7 @@
 //! A host that gives out credentials, with a real git behind it, and a stage whose platform has an AccessProvider for it.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -21,15 +23,28 @@ pub(super) const PROJECT: &str = "group-1/app";
 const CONFIGURATION: &str = ".gitlab/agents/prod/config.yaml";
 pub(super) const STAGING: &str = "tenure-access-work-staging";
 
-/// A host with a project, and a stage whose platform has an AccessProvider for it.
-pub(super) struct Bed {
-    pub(super) stage: Stage,
+/// A host with a project.
+pub(super) struct Host {
     pub(super) forge: ForgeServer,
     pub(super) project: u64,
     /// The project, or the group that is asked for instead.
     asked: u64,
     pub(super) authoriser: String,
     _folder: tempfile::TempDir,
+}
+
+/// Such a host, and a stage whose platform has an AccessProvider for it.
+pub(super) struct Bed {
+    pub(super) stage: Stage,
+    pub(super) host: Arc<Host>,
+}
+
+impl std::ops::Deref for Bed {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.host
+    }
 }
 
 /// What is asked of which host.
@@ -85,11 +100,22 @@ impl Bed {
         repository.commit([("a.yaml", "a: b")], "first").await.unwrap();
         let owner = forge.add_person("owner");
         forge.set_level(owner, Owner::Group(group), 50);
-        let authoriser = forge.authorise(owner, &["api"], None);
-        let git = format!("http://{}", forge.git().http_address());
-        let ssh = format!("ssh://{}", forge.git().ssh_address().unwrap());
+        let host = Host {
+            authoriser: forge.authorise(owner, &["api"], None),
+            asked: if setup.is_group { group } else { project },
+            project,
+            forge,
+            _folder: folder,
+        };
+        Self::set_at(Arc::new(host), setup).await
+    }
+
+    /// At a host that is there: another cluster may have credentials of it, too.
+    pub(super) async fn set_at(host: Arc<Host>, setup: Setup<'_>) -> Self {
+        let git = format!("http://{}", host.forge.git().http_address());
+        let ssh = format!("ssh://{}", host.forge.git().ssh_address().unwrap());
         let first = setup.namespaces.first().unwrap();
-        let allowed = [forge.url().to_owned(), git, ssh];
+        let allowed = [host.forge.url().to_owned(), git, ssh];
         let stage = match setup.is_failing {
             true => Stage::set_policed_failing(first, &allowed).await,
             false => Stage::set_policed_allowing(first, &allowed).await,
@@ -103,14 +129,7 @@ impl Bed {
         stage
             .repository(PLATFORM, "agents", &[(CONFIGURATION, &configuration)])
             .await;
-        let bed = Self {
-            stage,
-            forge,
-            project,
-            asked: if setup.is_group { group } else { project },
-            authoriser,
-            _folder: folder,
-        };
+        let bed = Self { stage, host };
         bed.provide(&setup).await;
         bed
     }

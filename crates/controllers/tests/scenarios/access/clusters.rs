@@ -1,0 +1,78 @@
+//! Two clusters whose agents have one name, at one host: each has its own credentials, and ends nobody else's.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tenure_testkit::{Cluster, SOON, eventually};
+
+use super::bed::{Bed, GRANT, PLATFORM, PROVIDER_KIND, Setup, ledger};
+use crate::stage::GIT_REPOSITORY;
+
+fn setup(namespaces: &'static [&'static str]) -> Setup<'static> {
+    Setup {
+        namespaces,
+        entries: "namespaces: [acc-k]",
+        ..Setup::default()
+    }
+}
+
+impl Bed {
+    /// Asks, answers, and waits until a source has cloned; the request.
+    async fn have_access(&self) -> Value {
+        self.source("acc-k").await;
+        let request = self.pending().await;
+        self.answer(&request, "Approved").await;
+        let request = self.delivered().await;
+        self.stage
+            .ready(GIT_REPOSITORY, ("acc-k", "app"), "True", "Succeeded")
+            .await;
+        request
+    }
+
+    fn list_living(&self) -> Vec<String> {
+        self.live().into_iter().map(|live| live.name).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_clusters_with_one_agents_name_have_each_their_own_and_end_no_others() {
+    if Cluster::is_shared() {
+        println!("skipped: there is one API server for all stories, and two clusters are asked for");
+        return;
+    }
+    let one = Bed::set(setup(&["acc-k"])).await;
+    let first = one.have_access().await;
+    let other = Bed::set_at(Arc::clone(&one.host), setup(&["acc-k"])).await;
+    let second = other.have_access().await;
+    assert_ne!(first["spec"]["clusterUid"], second["spec"]["clusterUid"]);
+    let mut names = [&first, &second].map(|request| ledger(request)["current"]["name"].as_str().unwrap().to_owned());
+    let mut live = one.list_living();
+    live.sort();
+    names.sort();
+    assert_eq!(live, names, "each has one, of a name of its own");
+
+    // Both list what the host has: what is another cluster's by its name is nothing that they have lost.
+    for bed in [&one, &other] {
+        let at = jiff::Timestamp::now().to_string();
+        let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": at } } });
+        bed.admin()
+            .patch(PROVIDER_KIND, (PLATFORM, "work"), patch)
+            .await
+            .unwrap();
+    }
+    // The first takes its own back, and what the other one has goes on.
+    one.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
+    let left = eventually(SOON, || async {
+        let names = one.list_living();
+        if names.len() == 1 {
+            Ok(names)
+        } else {
+            Err(format!("{names:?}"))
+        }
+    });
+    let left = left.await.unwrap();
+    assert_eq!(left, [ledger(&second)["current"]["name"].as_str().unwrap()]);
+    assert!(other.secret("acc-k").await.is_some() && one.secret("acc-k").await.is_none());
+    one.stage.end().await;
+    other.stage.end().await;
+}
