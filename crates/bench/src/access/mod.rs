@@ -16,9 +16,11 @@ use tenure_api::ObjectView;
 use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_git_server::{GitServer, Options, Repository};
 
+use tenure_planner::access::configuration::{File, Reading, read_file};
+
 use self::objects::{
-    GRANTS, PLATFORM, PROJECTS, REQUESTS, SOURCES, age, configure, describe_grant, describe_host, describe_namespace,
-    describe_order, describe_source, name_of, project_path,
+    GRANTS, PLATFORM, PROJECTS, REQUESTS, SOURCES, age, configure, configure_most, describe_grant, describe_host,
+    describe_namespace, describe_order, describe_source, name_of, project_path,
 };
 use self::place::Place;
 use crate::report::{Report, megabytes, time};
@@ -32,7 +34,9 @@ const REST: Duration = Duration::from_secs(60);
 /// How often what is waited for is looked at, where that is no part of what is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The most projects that a configuration may have.
+/// How often a configuration is read.
+const READINGS: usize = 21;
+/// The most projects that a configuration may have, and the most groups.
 const MOST_PROJECTS: usize = 500;
 
 /// How much there is.
@@ -62,6 +66,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
         "a configuration has at most {MOST_PROJECTS} projects, and in the end one more is asked for: --projects {} is the most",
         MOST_PROJECTS - 1
     );
+    measure_reading(report)?;
     let mut bed = Bed::set(program, extent).await?;
     let all = extent.projects.saturating_mul(extent.namespaces);
     let many = format!("{} projects in {} namespaces", extent.projects, extent.namespaces);
@@ -155,6 +160,37 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     bed.tell_asked(&format!("{many}, replaced"), all, &asked, report);
 
     bed.measure_first_clone(extent, report).await
+}
+
+/// How long it takes to read a configuration with as many entries as it may have.
+fn measure_reading(report: &mut Report) -> anyhow::Result<()> {
+    let text = configure_most();
+    let file = File {
+        path: objects::CONFIGURATION,
+        is_own: false,
+    };
+    let mut turns = Vec::new();
+    for _ in 0..READINGS {
+        let started = Instant::now();
+        let reading = read_file(file, text.as_bytes(), "shops");
+        turns.push(started.elapsed());
+        let Reading::Read(configuration) = reading else {
+            anyhow::bail!("the configuration with the most entries can't be read");
+        };
+        anyhow::ensure!(configuration.problems.is_empty() && configuration.entries.len() == 2 * MOST_PROJECTS);
+    }
+    turns.sort();
+    let median = turns.get(READINGS / 2).copied().unwrap_or_default();
+    report.add(
+        format!(
+            "a configuration of {} entries read, median of {READINGS}",
+            2 * MOST_PROJECTS
+        ),
+        time(median),
+        None,
+        "50 ms",
+    );
+    Ok(())
 }
 
 /// What the host was asked.

@@ -49,6 +49,25 @@ pub(super) fn configure(projects: usize, namespaces: usize) -> String {
     text
 }
 
+/// As many entries as a configuration has at most: projects, and groups.
+pub(super) fn configure_most() -> String {
+    let entry = |kind: &str, index: usize| {
+        format!(
+            "  - {{ id: shops/{kind}-{index}, secret_name: {kind}-{index}, namespaces: [n-0, \"team-*\"], rotate: 30d }}\n"
+        )
+    };
+    let list = |kind: &str| {
+        (0..super::MOST_PROJECTS)
+            .map(|index| entry(kind, index))
+            .collect::<String>()
+    };
+    format!(
+        "flux_access:\n  role: read_repository\n  projects:\n{}  groups:\n{}",
+        list("p"),
+        list("g")
+    )
+}
+
 /// A namespace, in which credentials may be written. Each with the path of its collection.
 pub(super) fn describe_namespace(index: usize) -> [(String, Value); 2] {
     let name = namespace(index);
