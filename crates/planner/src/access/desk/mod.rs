@@ -279,7 +279,7 @@ impl Plan {
         kept: &mut BTreeSet<String>,
     ) {
         for ((_, wanted), serving) in resolved.iter().zip(serving) {
-            let Serving::By(heir) = serving else { continue };
+            let Some(heir) = find_served(serving) else { continue };
             let name = name_of(heir);
             let Some(deliveries) = self.deliveries.get(&name).cloned() else {
                 continue;

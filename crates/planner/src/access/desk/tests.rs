@@ -188,6 +188,26 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
     let plan = wide.plan();
     assert_eq!((&plan.end, plan.handovers.len()), (&[name.clone()].into(), 0));
 
+    // Still more is asked for, which waits: what has begun to take over goes on taking over.
+    for (request, day) in wide.requests.iter_mut().zip(1_u8..) {
+        let made = serde_json::json!(format!("2026-06-0{day}T08:00:00Z"));
+        request.0.metadata.creation_timestamp = serde_json::from_value(made).unwrap();
+    }
+    hold(&mut wide.requests[0].0, Some(true));
+    hold(&mut wide.requests[1].0, None);
+    let asked = std::mem::replace(
+        &mut wide.asked,
+        entries("{ id: group-1/a, namespaces: [\"team-*\", other], rotate: 120d }"),
+    );
+    let plan = wide.plan();
+    assert_eq!(
+        (plan.make.len(), plan.end.len(), plan.handovers.len()),
+        (1, 0, 1),
+        "{plan:?}"
+    );
+    wide.asked = asked;
+    hold(&mut wide.requests[1].0, Some(true));
+
     // What nobody lets through any more, what is of another form, and where nothing is wanted any more, ends at once.
     hold(&mut wide.requests[0].0, Some(true));
     let (earlier, current) = (wide.requests[0].clone(), wide.requests[1].clone());
