@@ -464,6 +464,9 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
             }
             Some(CredentialPhase::Staged) => "it was made, and is tried before it is delivered",
             Some(CredentialPhase::Distributed) => "it is delivered, and waits for the proof",
+            None if !ledger.retiring.is_empty() => {
+                "another request of the same entry has the Secret now; what was made for this one ends after the overlap"
+            }
             None => "nothing was made for it yet",
         };
         let is_there = ledger

@@ -437,6 +437,13 @@ fn what_the_ledger_says_is_told() {
             "AuthoriserRefused: the host says no; it is tried again at 2026-06-01T01:00:00Z".to_owned()
         )
     );
+    let held = json!({ "generation": 1, "id": 7, "name": "n", "fingerprint": "f", "begunAt": "2026-06-01T00:00:00Z", "retireAt": "2026-06-01T02:00:00Z" });
+    let handed = ledger(json!({ "namespace": "team-a", "retiring": [held] }));
+    let (standing, said) = says(&handed, "ledger");
+    assert!(
+        standing == Standing::Waits && said.contains("another request of the same entry has the Secret now"),
+        "{said}"
+    );
     let next = json!({ "phase": "Distributed", "generation": 1, "nonce": "n", "name": "n", "cause": "First", "begunAt": "2026-06-01T00:00:00Z" });
     let fresh = ledger(json!({ "namespace": "team-a", "next": next }));
     assert_eq!(says(&fresh, "ledger").0, Standing::Holds);
