@@ -66,23 +66,18 @@ struct Board {
     deliveries: BTreeMap<String, Arc<BTreeSet<String>>>,
     /// Those that would deliver anywhere if they were let through.
     reaching: BTreeSet<String>,
-    /// Those from which another one takes over, and which.
-    handovers: BTreeMap<String, String>,
+    /// Who takes over from whom, those alone of whom that holds.
+    relatives: BTreeMap<String, Relatives>,
 }
 
 impl Board {
     /// What concerns one request.
-    fn find(&self, request: &str) -> (Option<&Arc<BTreeSet<String>>>, bool, Relatives) {
-        let relatives = self.find_relatives(request);
-        (self.deliveries.get(request), self.reaching.contains(request), relatives)
-    }
-
-    fn find_relatives(&self, request: &str) -> Relatives {
-        let earlier = self.handovers.iter().filter(|(_, heir)| *heir == request);
-        Relatives {
-            predecessors: earlier.map(|(name, _)| name.clone()).collect(),
-            heir: self.handovers.get(request).cloned(),
-        }
+    fn find(&self, request: &str) -> (Option<&Arc<BTreeSet<String>>>, bool, Option<&Relatives>) {
+        (
+            self.deliveries.get(request),
+            self.reaching.contains(request),
+            self.relatives.get(request),
+        )
     }
 }
 
@@ -229,7 +224,8 @@ impl Desk {
         let boards = lock(&self.boards);
         let board = boards.get(&request.spec.provider);
         let name = request.metadata.name.as_deref().unwrap_or_default();
-        board.map(|board| board.find_relatives(name)).unwrap_or_default()
+        let found = board.and_then(|board| board.relatives.get(name));
+        found.cloned().unwrap_or_default()
     }
 
     /// What requests hold, by name, those that there still are.
@@ -266,12 +262,18 @@ impl Desk {
     /// Sets what was planned of the requests of a provider: where they deliver, which of them would, and who takes over; wakes those for whom that is news.
     fn set_board(&self, provider: &str, planned: &Plan) {
         let deliveries = planned.deliveries.iter();
+        let mut relatives: BTreeMap<String, Relatives> = BTreeMap::new();
+        for (earlier, heir) in &planned.handovers {
+            relatives.entry(earlier.clone()).or_default().heir = Some(heir.clone());
+            let heir = relatives.entry(heir.clone()).or_default();
+            heir.predecessors.insert(earlier.clone());
+        }
         let found = Board {
             deliveries: deliveries
                 .map(|(name, there)| (name.clone(), Arc::new(there.clone())))
                 .collect(),
             reaching: planned.reaching.clone(),
-            handovers: planned.handovers.clone(),
+            relatives,
         };
         let before = lock(&self.boards).insert(provider.to_owned(), found.clone());
         for request in self.list_requests(provider) {

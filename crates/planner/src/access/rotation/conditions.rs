@@ -9,6 +9,7 @@ use tenure_api::access::Period;
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::reason::PROGRESSING;
+use tenure_api::text::visible_line;
 
 use super::machine::token_of;
 use super::schedule::{NEAR_END, later, record_time};
@@ -60,14 +61,19 @@ impl Finding {
         }
     }
 
-    pub(super) fn foreign_secret(namespace: &str) -> Self {
-        Self::new(
-            About::Failure,
-            "ForeignSecret",
-            format!(
+    /// `marked_for` is the request that the Secret says it was written for.
+    pub(super) fn foreign_secret(namespace: &str, marked_for: Option<&str>) -> Self {
+        let message = match marked_for {
+            None => format!(
                 "there is a Secret of this name in namespace {namespace} that is not Tenure's, and it is not touched: delete it, or choose another secret_name"
             ),
-        )
+            Some(request) => format!(
+                "there is a Secret of this name in namespace {namespace} for another request, {}, and it is not touched: choose another secret_name, or \
+                 delete the Secret if there is no such request any more",
+                visible_line(request)
+            ),
+        };
+        Self::new(About::Failure, "ForeignSecret", message)
     }
 
     pub(in crate::access) fn held_back(why: &str) -> Self {

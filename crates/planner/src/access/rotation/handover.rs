@@ -6,12 +6,12 @@
 //!                                               over the earlier one's
 //! ```
 //!
-//! Owns whose Secret may be written over: one that the other's ledger has by its uid and that bears the other's mark. Refuses to end the earlier credential before
+//! Owns whose a Secret is, and whose may be written over: one that the other's ledger has by its uid and that bears the other's mark. Refuses to end the earlier credential before
 //! the new one was seen in use, and to make another one for a request whose Secret is taken over.
 
 use std::time::Duration;
 
-use tenure_api::access::request::CredentialPhase;
+use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 
 use super::machine::{Machine, Next};
 use super::schedule::{self, later};
@@ -36,13 +36,30 @@ pub struct Heir {
 }
 
 impl Snapshot {
-    /// Who has the Secret now instead of this request; nobody as long as it is this one's.
+    /// The Secret, if it is this request's: it holds a value that was made for it, or is the one that was written for it and still bears its mark.
+    pub(super) fn find_own(&self, ledger: &CredentialLedger) -> Option<&SecretFacts> {
+        let SecretSeen::Present(secret) = &self.secret else {
+            return None;
+        };
+        let next = ledger.next.iter().map(|next| next.fingerprint.as_str());
+        let held = ledger.current.iter().chain(&ledger.retiring);
+        let mut known = next.chain(held.map(|held| held.fingerprint.as_str()));
+        let holds_ours = known.any(|known| !known.is_empty() && secret.fingerprint.as_deref() == Some(known));
+        let is_marked = secret.marked_for.as_ref() == Some(&self.request_name);
+        let is_written = ledger.secret_uid.as_ref() == Some(&secret.uid) && is_marked;
+        (holds_ours || is_written).then_some(secret)
+    }
+
+    /// Who has the Secret now instead of this request; nobody as long as it is this one's, also if the other one was proven before: who asks for less again, and
+    /// for more again, has two that take over from each other.
     pub(super) fn find_heir(&self) -> Option<&Heir> {
-        let has_secret = |heir: &&Heir| match &self.secret {
+        let heir = self.heir.as_ref()?;
+        let is_marked = match &self.secret {
             SecretSeen::Present(secret) => secret.marked_for.as_ref() == Some(&heir.request_name),
             SecretSeen::Absent | SecretSeen::Unknown(_) => false,
         };
-        self.heir.as_ref().filter(|heir| heir.is_proven || has_secret(heir))
+        let is_taken = self.find_own(&self.ledger).is_none() && (is_marked || heir.is_proven);
+        is_taken.then_some(heir)
     }
 
     /// The Secret, if it is that of a request from which this one takes over.
@@ -69,11 +86,9 @@ impl<'a> Machine<'a> {
         if let Some(next) = self.ledger.next.clone() {
             return match next.phase {
                 CredentialPhase::Intent => self.advance(&next),
-                // Sources may have fetched with it.
-                CredentialPhase::Distributed => self.promote_unproven(&next),
-                CredentialPhase::Minted | CredentialPhase::Staged => {
-                    self.discard(&next, "another request of the same entry has the Secret now")
-                }
+                // Sources may have fetched with it, also if nobody has recorded that it was written.
+                CredentialPhase::Staged | CredentialPhase::Distributed => self.promote_unproven(&next),
+                CredentialPhase::Minted => self.discard(&next, "another request of the same entry has the Secret now"),
             };
         }
         if heir.is_proven {
@@ -147,6 +162,8 @@ mod tests {
             .map(|finding| (finding.about, finding.reason.as_str()))
             .collect();
         assert_eq!((planned.step, said), (None, vec![(About::Progress, "HandingOver")]));
+        // The other one was proven once, and has handed over to this one since: its Secret is in use.
+        assert!(plan(&has_heir(true), now()).step.is_none());
         // It is proven: the old one retires, and ends when its time has come.
         let mut seen = taken(has_heir(true));
         let planned = plan(&seen, now());

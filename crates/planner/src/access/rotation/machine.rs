@@ -139,17 +139,9 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The Secret, if it is ours: it holds a value that we made, or is the one that we wrote and still bears our mark.
+    /// The Secret, if it is ours.
     pub(super) fn own_secret(&self) -> Option<&'a SecretFacts> {
-        let SecretSeen::Present(secret) = &self.seen.secret else {
-            return None;
-        };
-        let next = self.ledger.next.iter().map(|next| next.fingerprint.as_str());
-        let held = self.ledger.current.iter().chain(&self.ledger.retiring);
-        let mut known = next.chain(held.map(|held| held.fingerprint.as_str()));
-        let holds_ours = known.any(|known| !known.is_empty() && secret.fingerprint.as_deref() == Some(known));
-        let is_written = self.ledger.secret_uid.as_ref() == Some(&secret.uid) && self.is_marked(secret);
-        (holds_ours || is_written).then_some(secret)
+        self.seen.find_own(&self.ledger)
     }
 
     pub(super) fn is_marked(&self, secret: &SecretFacts) -> bool {
@@ -399,7 +391,13 @@ impl<'a> Machine<'a> {
     }
 
     pub(super) fn refuse_foreign(&mut self) -> Next {
-        self.findings.push(Finding::foreign_secret(&self.ledger.namespace));
+        let marked_for = match &self.seen.secret {
+            SecretSeen::Present(secret) => secret.marked_for.as_deref(),
+            SecretSeen::Absent | SecretSeen::Unknown(_) => None,
+        };
+        let marked_for = marked_for.filter(|request| *request != self.seen.request_name);
+        self.findings
+            .push(Finding::foreign_secret(&self.ledger.namespace, marked_for));
         Next::Wait(later(self.now, schedule::IDLE_LOOK))
     }
 

@@ -50,6 +50,12 @@ impl World {
         self.is_heir = !self.is_heir;
     }
 
+    /// The entry asks for what it asked for before: the one that was taken over takes over.
+    pub(super) fn turn_back(&mut self) {
+        self.is_heir = !self.is_heir;
+        self.wake();
+    }
+
     pub(super) fn list_predecessors(&self) -> Vec<Predecessor> {
         let earlier = self.other.iter().filter(|_| self.is_heir);
         earlier
