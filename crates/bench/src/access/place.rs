@@ -19,6 +19,8 @@ pub(super) struct Place {
 struct Apart {
     program: PathBuf,
     arguments: Vec<String>,
+    /// Where it says that it is ready.
+    probe: String,
     child: Child,
 }
 
@@ -37,14 +39,15 @@ impl Place {
         let mut all = vec!["run".to_owned(), "--kubeconfig".to_owned()];
         all.push(plane.kubeconfig().display().to_string());
         all.extend(["--data".to_owned(), plane.data().join("run").display().to_string()]);
-        all.extend(["--health-address".to_owned(), probe]);
+        all.extend(["--health-address".to_owned(), probe.clone()]);
         all.extend(["--admission-url".to_owned(), format!("https://{webhook}")]);
         all.extend(["--admission-address".to_owned(), webhook]);
         all.extend(arguments);
         let apart = Apart {
-            child: launch(program, &all).await?,
+            child: launch(program, &all, &probe).await?,
             program: program.to_owned(),
             arguments: all,
+            probe,
         };
         Ok(Self {
             plane,
@@ -79,18 +82,10 @@ impl Place {
     /// Ends what is measured as an administrator would, and starts it again.
     pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
         match self.apart.take() {
-            Some(Apart {
-                program,
-                arguments,
-                child,
-            }) => {
-                terminate(child);
-                let child = launch(&program, &arguments).await?;
-                self.apart = Some(Apart {
-                    program,
-                    arguments,
-                    child,
-                });
+            Some(apart) => {
+                terminate(apart.child);
+                let child = launch(&apart.program, &apart.arguments, &apart.probe).await?;
+                self.apart = Some(Apart { child, ..apart });
             }
             None => {
                 self.plane.restart().await?;
@@ -109,7 +104,7 @@ impl Drop for Place {
 }
 
 /// Starts the controllers, and waits until they say that they are ready.
-async fn launch(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
+async fn launch(program: &Path, arguments: &[String], probe: &str) -> anyhow::Result<Child> {
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -117,10 +112,6 @@ async fn launch(program: &Path, arguments: &[String]) -> anyhow::Result<Child> {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let child = command.spawn().with_context(|| format!("{command:?}"))?;
-    let probe = arguments
-        .iter()
-        .skip_while(|argument| *argument != "--health-address")
-        .nth(1);
-    wait_for_ready(probe.context("nobody could ask whether they are ready")?).await?;
+    wait_for_ready(probe).await?;
     Ok(child)
 }

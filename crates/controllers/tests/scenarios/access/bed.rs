@@ -217,19 +217,18 @@ impl Bed {
         format!("work-{}", self.asked)
     }
 
-    /// The one request that there is, once it is as said.
-    pub(super) async fn request(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    /// All requests that there are.
+    pub(super) async fn list_requests(&self) -> Result<Vec<Value>, String> {
+        let all = self.admin().list(REQUEST, PLATFORM).await;
+        all.map_err(|error| error.to_string())
+    }
+
+    /// All requests, once they are as said.
+    pub(super) async fn requests(&self, what: &str, hold: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         // A source is asked to fetch, and fetches, in between.
         let looked = eventually(3 * SOON, || async {
-            let all = self
-                .admin()
-                .list(REQUEST, PLATFORM)
-                .await
-                .map_err(|error| error.to_string())?;
-            match all.as_slice() {
-                [one] if holds(one) => Ok(one.clone()),
-                _ => Err(format!("{all:#?}")),
-            }
+            let all = self.list_requests().await?;
+            if hold(&all) { Ok(all) } else { Err(format!("{all:#?}")) }
         });
         match looked.await {
             Ok(found) => found,
@@ -238,6 +237,26 @@ impl Bed {
                 panic!("no request that {what}: {last}; {provider:#?}")
             }
         }
+    }
+
+    /// The one request that there is, once it is as said.
+    pub(super) async fn request(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let is_it = |all: &[Value]| matches!(all, [one] if holds(one));
+        self.requests(what, is_it).await.remove(0)
+    }
+
+    /// Changes what is recorded of the credentials of a request; never over what was recorded meanwhile.
+    pub(super) async fn edit_ledgers(&self, find: impl AsyncFn() -> Value, change: impl Fn(&mut Vec<Value>)) -> Value {
+        let edited = eventually(SOON, || async {
+            let request = find().await;
+            let mut credentials = request["status"]["credentials"].as_array().cloned().unwrap_or_default();
+            change(&mut credentials);
+            let name = request["metadata"]["name"].as_str().unwrap();
+            let version = &request["metadata"]["resourceVersion"];
+            let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } });
+            self.admin().patch_status(REQUEST, (PLATFORM, name), patch).await
+        });
+        edited.await.unwrap()
     }
 
     pub(super) async fn pending(&self) -> Value {
@@ -356,12 +375,10 @@ impl Bed {
         self.admin().apply(surface).await.unwrap();
     }
 
-    /// Makes what is recorded of the credential in use older than anything that has to be waited for; never over what was recorded meanwhile.
+    /// Makes what is recorded of the credential in use older than anything that has to be waited for.
     pub(super) async fn age(&self) {
-        let aged = eventually(SOON, || async {
-            let request = self.request("is there", |_| true).await;
-            let mut credentials = request["status"]["credentials"].clone();
-            for ledger in credentials.as_array_mut().unwrap() {
+        let age = |ledgers: &mut Vec<Value>| {
+            for ledger in ledgers {
                 for part in ["/current/begunAt", "/next/begunAt"] {
                     if let Some(time) = ledger.pointer_mut(part) {
                         *time = json!(earlier(time.as_str().unwrap()));
@@ -369,12 +386,9 @@ impl Bed {
                 }
                 ledger.as_object_mut().unwrap().remove("retryAt");
             }
-            let name = request["metadata"]["name"].as_str().unwrap();
-            let version = &request["metadata"]["resourceVersion"];
-            let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } });
-            self.admin().patch_status(REQUEST, (PLATFORM, name), patch).await
-        });
-        aged.await.unwrap();
+        };
+        self.edit_ledgers(async || self.request("is there", |_| true).await, age)
+            .await;
     }
 
     /// Orders new credentials as alice, who may, and waits until that was done. Before, the controllers begin anew: a list of the host's that they have from before

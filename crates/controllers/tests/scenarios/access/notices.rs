@@ -32,17 +32,12 @@ impl Bed {
         }
     }
 
-    /// The requests of a tenant whose condition has a reason, once there are so many.
     /// The request that a FluxAccess makes, once it waits.
     async fn until_asked(&self, name: &str) -> Value {
         let is_it =
             |request: &Value| request["spec"]["askedIn"]["name"] == name && request["status"]["state"] == "Pending";
         let looked = eventually(SOON, || async {
-            let all = self
-                .admin()
-                .list(REQUEST, PLATFORM)
-                .await
-                .map_err(|error| error.to_string())?;
+            let all = self.list_requests().await?;
             all.into_iter()
                 .find(is_it)
                 .ok_or_else(|| "it does not wait yet".to_owned())
@@ -50,14 +45,11 @@ impl Bed {
         looked.await.unwrap()
     }
 
+    /// The requests whose condition has a reason, once there are so many.
     async fn until_said(&self, reason: &str, count: usize) -> Vec<Value> {
         let said = |request: &Value| condition(request, "Announced").is_some_and(|said| said["reason"] == reason);
         let looked = eventually(SOON, || async {
-            let all = self
-                .admin()
-                .list(REQUEST, PLATFORM)
-                .await
-                .map_err(|error| error.to_string())?;
+            let all = self.list_requests().await?;
             let found: Vec<Value> = all.iter().filter(|request| said(request)).cloned().collect();
             if found.len() == count {
                 Ok(found)

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_testkit::{Admin, SOON, eventually};
+use tenure_testkit::Admin;
 
-use super::bed::{Bed, PLATFORM, PROJECT, REQUEST, Setup, decode, ledger};
+use super::bed::{Bed, PROJECT, Setup, decode, ledger};
 use crate::deploy_keys::SECRET;
 use crate::stage::condition;
 
@@ -55,22 +55,17 @@ pub(super) async fn clone_on(
 impl Bed {
     /// Has the time of all that retire come but for the last one, as if two intervals had passed since then.
     async fn end_retirements(&self) {
-        let ended = eventually(SOON, || async {
-            let request = self.request("is there", |_| true).await;
-            let mut credentials = request["status"]["credentials"].clone();
-            let retiring = credentials[0]["retiring"].as_array_mut();
+        let end = |ledgers: &mut Vec<Value>| {
+            let retiring = ledgers.first_mut().and_then(|ledger| ledger["retiring"].as_array_mut());
             let mut retiring: Vec<&mut Value> = retiring.into_iter().flatten().collect();
             retiring.sort_by_key(|held| held["generation"].as_u64());
             retiring.pop();
             for held in retiring {
                 held["retireAt"] = json!(Timestamp::now().to_string());
             }
-            let name = request["metadata"]["name"].as_str().unwrap();
-            let version = &request["metadata"]["resourceVersion"];
-            let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } });
-            self.admin().patch_status(REQUEST, (PLATFORM, name), patch).await
-        });
-        ended.await.unwrap();
+        };
+        self.edit_ledgers(async || self.request("is there", |_| true).await, end)
+            .await;
     }
 }
 

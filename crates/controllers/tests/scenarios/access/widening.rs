@@ -13,36 +13,30 @@ use crate::deploy_keys::{ROLE_BINDING, SECRET};
 use crate::stage::condition;
 
 const NAME: &str = "gitlab-flux-token";
+/// The second answer.
+const MORE: &str = "alice-approved-more";
 
 impl Bed {
-    /// All requests, once one of them is as said.
-    async fn requests(&self, what: &str, holds: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let looked = eventually(3 * SOON, || async {
-            let all = self
-                .admin()
-                .list(REQUEST, PLATFORM)
-                .await
-                .map_err(|error| error.to_string())?;
-            if holds(&all) { Ok(all) } else { Err(format!("{all:#?}")) }
-        });
-        looked.await.unwrap_or_else(|last| panic!("not {what}: {last}"))
-    }
-
     /// Has everything of a request that retires be over, as if two intervals had passed.
     async fn end_all_retirements(&self, name: &str) {
-        let ended = eventually(SOON, || async {
-            let request = self.stage.get(REQUEST, (PLATFORM, name)).await.unwrap();
-            let mut credentials = request["status"]["credentials"].clone();
-            let ledgers = credentials.as_array_mut().into_iter().flatten();
-            for held in ledgers.flat_map(|ledger| ledger["retiring"].as_array_mut().into_iter().flatten()) {
-                held["retireAt"] = json!(Timestamp::now().to_string());
+        let end = |ledgers: &mut Vec<Value>| {
+            for ledger in ledgers {
+                for held in ledger["retiring"].as_array_mut().into_iter().flatten() {
+                    held["retireAt"] = json!(Timestamp::now().to_string());
+                }
             }
-            let version = &request["metadata"]["resourceVersion"];
-            let patch = json!({ "metadata": { "resourceVersion": version }, "status": { "credentials": credentials } });
-            self.admin().patch_status(REQUEST, (PLATFORM, name), patch).await
-        });
-        let request = ended.await.unwrap();
+        };
+        let find = async || self.stage.get(REQUEST, (PLATFORM, name)).await.unwrap();
+        let request = self.edit_ledgers(find, end).await;
         self.look_again(&request).await;
+    }
+
+    /// Lets a request through that asks for more than one that was let through before.
+    async fn let_more(&self, request: &Value) {
+        let alice = self.admin().impersonating("alice").unwrap();
+        let mut answer = grant(request, &self.target(), "alice", "Approved");
+        answer["metadata"]["name"] = json!(MORE);
+        eventually(SOON, || alice.create(answer.clone())).await.unwrap();
     }
 }
 
@@ -84,7 +78,7 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     )
     .await;
     let all = bed
-        .requests("two requests, of which the new one waits", |all| {
+        .requests("waits beside the first", |all| {
             all.len() == 2 && all.iter().any(|request| request["status"]["state"] == "Pending")
         })
         .await;
@@ -94,12 +88,9 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     assert!(bed.secret("acc-v").await.is_none() && bed.live().len() == 1);
 
     // It is approved: its credential is in both namespaces, in the same Secret, and what the old one has lives on until nobody can be using it.
-    let alice = bed.admin().impersonating("alice").unwrap();
-    let mut answer = grant(wider, &bed.target(), "alice", "Approved");
-    answer["metadata"]["name"] = json!("alice-approved-more");
-    eventually(SOON, || alice.create(answer.clone())).await.unwrap();
+    bed.let_more(wider).await;
     let all = bed
-        .requests("taken over", |all| {
+        .requests("takes over", |all| {
             let is_taken_over = find(all, &second).is_some_and(|request| is_in_use(request, 2));
             let is_handing_over = find(all, &first).is_some_and(|request| {
                 request["status"]["credentials"][0]["retiring"][0]["retireAt"].is_string()
@@ -123,7 +114,7 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
 
     // Then the old request ends, and takes nothing of the new one with it.
     bed.end_all_retirements(&first).await;
-    bed.requests("the wider one alone", |all| {
+    bed.requests("is the wider one, alone", |all| {
         all.len() == 1 && name_of(&all[0]) == second
     })
     .await;
@@ -134,10 +125,7 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     end.store(true, Ordering::Relaxed);
     let (clones, failures) = cloning.await.unwrap();
     assert!(clones > 0 && failures.is_empty(), "of {clones} clones: {failures:#?}");
-    bed.admin()
-        .delete(GRANT, (PLATFORM, "alice-approved-more"))
-        .await
-        .unwrap();
+    bed.admin().delete(GRANT, (PLATFORM, MORE)).await.unwrap();
     bed.until_none_lives().await;
     for namespace in ["acc-w", "acc-v"] {
         bed.stage
@@ -155,15 +143,12 @@ async fn a_host_that_is_away_when_more_is_approved_takes_nothing_from_what_was()
     let first = bed.delivered().await;
     let before = bed.secret("acc-u").await.unwrap();
     bed.ask("read_repository", "namespaces: [acc-u, acc-t]").await;
-    let all = bed.requests("two requests", |all| all.len() == 2).await;
+    let all = bed.requests("asks for more", |all| all.len() == 2).await;
     let wider = all.iter().find(|request| name_of(request) != name_of(&first)).unwrap();
     bed.forge.revoke_authoriser(&bed.authoriser);
-    let alice = bed.admin().impersonating("alice").unwrap();
-    let mut answer = grant(wider, &bed.target(), "alice", "Approved");
-    answer["metadata"]["name"] = json!("alice-approved-more");
-    eventually(SOON, || alice.create(answer.clone())).await.unwrap();
+    bed.let_more(wider).await;
     let all = bed
-        .requests("the new one in trouble", |all| {
+        .requests("asks for more and is in trouble", |all| {
             let wider = find(all, name_of(wider));
             let ready = wider.and_then(|request| condition(request, "Ready"));
             ready.is_some_and(|ready| ready["status"] == "False")
