@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::lanes::{Shop, wait_until};
+use crate::lanes::{Shop, is_there, wait_until};
 use crate::world::{Admin, Cluster, Controllers};
 
 /// Two tenants, and controllers whose lanes are Pods.
@@ -35,7 +35,7 @@ struct Scene {
 
 impl Scene {
     /// Nothing, where there is no real control plane: nobody else makes Pods of Deployments.
-    async fn set() -> Option<Self> {
+    async fn set(more: &[&str]) -> Option<Self> {
         let cluster = Cluster::start_real(&["--lanes", "deployment"]).await?;
         let git_folder = tempfile::tempdir().unwrap();
         let git = GitServer::start(git_folder.path(), Options::default()).await.unwrap();
@@ -44,22 +44,10 @@ impl Scene {
             .local_addr()
             .unwrap();
         let (allowed, place) = (format!("http://{}", git.http_address()), address.to_string());
-        let controllers = Controllers::start(
-            &cluster.kubeconfig,
-            &cluster.data("run"),
-            &[
-                "--lanes",
-                "deployment",
-                "--lane-address",
-                &place,
-                "--lane-url",
-                &place,
-                "--lane-image",
-                tenure_testkit::LANE_IMAGE,
-                "--allow-source",
-                &allowed,
-            ],
-        );
+        let mut arguments = vec!["--lanes", "deployment", "--lane-address", &place, "--lane-url", &place];
+        arguments.extend(["--lane-image", tenure_testkit::LANE_IMAGE, "--allow-source", &allowed]);
+        arguments.extend(more);
+        let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &arguments);
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
         let administrator = tenure_testkit::Admin::new(cluster.admin.0.clone());
         let kubelet = Kubelet::start(&administrator, program, &cluster.data("pods"));
@@ -184,7 +172,7 @@ fn deployment(tenant: &str) -> Value {
 
 #[tokio::test]
 async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
-    let Some(mut scene) = Scene::set().await else { return };
+    let Some(mut scene) = Scene::set(&[]).await else { return };
     let (red, _) = scene.wait_for_lane("red", None).await;
     // Who stands between it and the hub says how it ended.
     let (blue, relay) = scene.wait_for_lane("blue", None).await;
@@ -234,8 +222,46 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
 }
 
 #[tokio::test]
+async fn a_lane_whose_pod_stands_still_or_has_no_memory_ends_alone() {
+    let Some(mut scene) = Scene::set(&["--lane-patience", "3"]).await else {
+        return;
+    };
+    let (red, _) = scene.wait_for_lane("red", None).await;
+    // The lane alone: whoever stands between it and the hub ends it.
+    let (blue, relay) = scene.wait_for_lane("blue", None).await;
+    kill(blue, Signal::SIGSTOP).unwrap();
+    scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+    let silent = "it gave no answer for 3 s and was ended";
+    scene.blue.wait_until_told(scene.admin(), silent).await;
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    assert!(!is_there(blue), "the one that stood still was left behind");
+    let (blue, same) = scene.wait_for_lane("blue", Some(blue)).await;
+    assert_eq!(same, relay, "no container has to start anew for that");
+    scene.blue.wait_until_well(scene.admin()).await;
+    // All of the Pod, as on a node that hangs: nobody is there to end anything until its liveness probe fails.
+    for process in [blue.as_raw(), relay] {
+        kill(Pid::from_raw(process), Signal::SIGSTOP).unwrap();
+    }
+    scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+    scene.blue.wait_until_told(scene.admin(), silent).await;
+    for process in [relay, blue.as_raw()] {
+        kill(Pid::from_raw(process), Signal::SIGKILL).unwrap();
+    }
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    let (blue, _) = scene.wait_for_lane("blue", Some(blue)).await;
+    scene.blue.wait_until_well(scene.admin()).await;
+    scene.blue.starve(blue).await;
+    scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
+    let starved = "(signal 6), as it does without memory";
+    scene.blue.wait_until_told(scene.admin(), starved).await;
+    scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
+    let (still, _) = scene.wait_for_lane("red", None).await;
+    assert_eq!(still, red, "the other lane was ended, too");
+}
+
+#[tokio::test]
 async fn only_a_lanes_own_pod_gets_its_orders() {
-    let Some(mut scene) = Scene::set().await else { return };
+    let Some(mut scene) = Scene::set(&[]).await else { return };
     let pod = scene.find_pod("blue").await;
     let (account, audience) = ("tenure-lane-tenant-blue", Some("tenure-lanes.tenure-system"));
     let refused = [

@@ -130,6 +130,31 @@ impl Shop {
             })
             .await;
     }
+
+    /// Lets this lane's process have no more memory than it has, and gives it more to do until it has ended.
+    pub(crate) async fn starve(&mut self, lane: Pid) {
+        let none = rustix::process::Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        };
+        let number = rustix::process::Pid::from_raw(lane.as_raw());
+        rustix::process::prlimit(number, rustix::process::Resource::Data, none).unwrap();
+        // It has something left; what it does takes more, until nothing is.
+        wait_until("the lane ends", async || {
+            let filler = "x".repeat(900_000);
+            let manifest = format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: filler\n  annotations:\n    at: \"{:?}\"\ndata:\n  x: {filler}\n",
+                Instant::now()
+            );
+            // More at once than has been free in it ever: the sooner it ends, the less another load of the machine matters.
+            let files = (0..32).map(|number| (format!("filler-{number}.txt"), filler.clone()));
+            let files = files.chain([("filler.yaml".to_owned(), manifest)]);
+            self.repository.commit(files, "more").await.unwrap();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            (!is_there(lane)).then_some(())
+        })
+        .await;
+    }
 }
 
 impl Scene {
@@ -222,7 +247,7 @@ fn list_children(parent: u32) -> BTreeMap<String, Pid> {
     found
 }
 
-fn is_there(process: Pid) -> bool {
+pub(crate) fn is_there(process: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // Between the name, which may hold anything, and the parent.
     status
@@ -357,27 +382,7 @@ async fn a_lane_without_memory_ends_alone() {
         scene.wait_for_lane("blue", None).await,
         scene.wait_for_lane("red", None).await,
     );
-    let none = rustix::process::Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    let number = rustix::process::Pid::from_raw(blue.as_raw());
-    rustix::process::prlimit(number, rustix::process::Resource::Data, none).unwrap();
-    // It has something left; what it does takes more, until nothing is.
-    wait_until("the lane ends", async || {
-        let filler = "x".repeat(900_000);
-        let manifest = format!(
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: filler\n  annotations:\n    at: \"{:?}\"\ndata:\n  x: {filler}\n",
-            Instant::now()
-        );
-        // More at once than has been free in it ever: the sooner it ends, the less another load of the machine matters.
-        let files = (0..32).map(|number| (format!("filler-{number}.txt"), filler.clone()));
-        let files = files.chain([("filler.yaml".to_owned(), manifest)]);
-        scene.blue.repository.commit(files, "more").await.unwrap();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        (!is_there(blue)).then_some(())
-    })
-    .await;
+    scene.blue.starve(blue).await;
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     scene
         .blue
