@@ -281,19 +281,19 @@ impl Guard for EmbeddedGuard {
         }
     }
 
+    fn changes(&self, (group, name): (&str, &str)) -> bool {
+        admission::changes(group, name)
+    }
+
     fn concerns(&self, asked: &Asked<'_>) -> bool {
         let resource = Resource {
             group: asked.group,
             name: asked.resource,
             subresource: asked.subresource,
         };
-        admission::concerns(
-            &self.facts.read(),
-            asked.user,
-            resource,
-            asked.namespace,
-            asked.old_object,
-        )
+        let facts = self.facts.read();
+        (asked.is_settled || admission::may_change(&facts, resource, asked.namespace))
+            && admission::concerns(&facts, asked.user, resource, asked.namespace, asked.old_object)
     }
 
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {

@@ -53,6 +53,10 @@ impl Guard for Sentry {
         !self.is_away.load(Ordering::Acquire) && self.guard.concerns(asked)
     }
 
+    fn changes(&self, resource: (&str, &str)) -> bool {
+        self.guard.changes(resource)
+    }
+
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {
         self.guard.judge(review, surroundings)
     }

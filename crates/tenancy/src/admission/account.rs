@@ -72,7 +72,7 @@ fn find_spoken_for(case: Case<'_>) -> Option<(&TenantFacts, String)> {
 /// The Tenant whose account somebody would get hold of by this request, and how.
 fn find_taken(case: Case<'_>) -> Option<(&TenantFacts, String)> {
     let request = case.request;
-    let tenant = case.facts.tenant_of(request.namespace)?;
+    let tenant = case.tenant?;
     if request.namespace != tenant.home() {
         return None;
     }

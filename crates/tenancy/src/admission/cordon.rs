@@ -12,7 +12,7 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
     if !resource.subresource.is_empty() || is_event || request.operation == Operation::Connect {
         return Ok(());
     }
-    let Some(tenant) = case.facts.tenant_of(request.namespace).filter(|tenant| tenant.cordoned) else {
+    let Some(tenant) = case.tenant.filter(|tenant| tenant.cordoned) else {
         return Ok(());
     };
     if !is_owner(case, tenant) && !account::is_account_of(case, tenant) {

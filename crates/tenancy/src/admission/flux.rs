@@ -166,7 +166,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     if !resource.subresource.is_empty() || !request.writes() || !is_judged(resource.group, resource.name) {
         return Ok(());
     }
-    let Some(tenant) = case.facts.tenant_of(request.namespace) else {
+    let Some(tenant) = case.tenant else {
         return Ok(());
     };
     let Some(object) = request.object else { return Ok(()) };

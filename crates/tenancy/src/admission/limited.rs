@@ -14,7 +14,7 @@ const NAMES_TOLD: usize = 8;
 /// ask them for, and who may change the Tenant needs no way past it.
 pub(super) fn find_tenant(case: Case<'_>) -> Option<(&TenantFacts, &Value)> {
     let object = case.request.object.filter(|_| case.request.writes())?;
-    let tenant = case.facts.tenant_of(case.request.namespace)?;
+    let tenant = case.tenant?;
     Some((tenant, object))
 }
 

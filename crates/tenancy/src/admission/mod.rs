@@ -49,6 +49,7 @@ use serde_json::Value;
 
 use self::ledger::Claim;
 use crate::facts::Facts;
+use crate::realm::TenantFacts;
 
 /// What comes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,6 +227,8 @@ struct Findings {
 struct Case<'a> {
     facts: &'a Facts,
     request: &'a Request<'a>,
+    /// Whose the namespace of the request is.
+    tenant: Option<&'a TenantFacts>,
     surroundings: &'a dyn Surroundings,
 }
 
@@ -280,6 +283,7 @@ pub fn decide(facts: &Facts, request: &Request<'_>, surroundings: &dyn Surroundi
     let case = Case {
         facts,
         request,
+        tenant: facts.tenant_of(request.namespace),
         surroundings,
     };
     let mut findings = Findings::default();
@@ -324,4 +328,33 @@ pub fn concerns(
         || facts
             .tenant_of(namespace)
             .is_some_and(|tenant| tenant.cordoned || tenant.quotas.concerns(resource.group, resource.name))
+}
+
+/// Whether a decision about such a resource ever comes with changes of its object. If not, it need be asked about once only, as the object would be
+/// stored.
+#[must_use]
+pub fn changes(group: &str, resource: &str) -> bool {
+    sets_defaults(group, resource)
+        || (group, resource) == ("", "namespaces")
+        || flux::is_judged(group, resource)
+        || access::is_judged(group, resource)
+}
+
+/// The same of a resource in a namespace.
+#[must_use]
+pub fn may_change(facts: &Facts, resource: Resource<'_>, namespace: &str) -> bool {
+    match sets_defaults(resource.group, resource.name) {
+        true => facts
+            .tenant_of(namespace)
+            .is_some_and(|tenant| !tenant.bounds.is_empty()),
+        false => changes(resource.group, resource.name),
+    }
+}
+
+/// Whether a Tenant may say defaults of such objects.
+fn sets_defaults(group: &str, resource: &str) -> bool {
+    match group {
+        "" => matches!(resource, "pods" | "persistentvolumeclaims" | "services"),
+        _ => (group, resource) == ("networking.k8s.io", "ingresses"),
+    }
 }

@@ -42,7 +42,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
             if claims_of(&old) != claims_of(&new) {
                 judge_change(case, &old, &new)?;
             }
-            match case.facts.tenant_of(case.request.namespace) {
+            match case.tenant {
                 Some(tenant) => metadata::check_namespace(case, tenant),
                 None => Ok(()),
             }

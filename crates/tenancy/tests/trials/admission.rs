@@ -104,6 +104,7 @@ impl Table {
             return Err(format!("{case:?}\n    is asked about: {concerns}"));
         }
         let decision = admission::decide(&facts, &request, &Around(actor, self));
+        check_changes(&facts, &request, &decision);
         let is_right = match (&decision, &case.allow, &case.deny) {
             (Decision::Allow { changes, warnings, .. }, Some(allowed), None) => {
                 is_as_told(changes, allowed) && check_warnings(warnings, allowed)
@@ -130,6 +131,7 @@ impl Table {
                 );
                 let answers = [(); 2].map(|()| admission::decide(&facts, &request, &around));
                 assert_eq!(answers[0], answers[1]);
+                check_changes(&facts, &request, &answers[0]);
             }
         }
         if is_right && settles(&facts, &review, &decision, &Around(actor, self)) {
@@ -137,6 +139,16 @@ impl Table {
         } else {
             Err(format!("{case:?}\n    gives {decision:?}"))
         }
+    }
+}
+
+/// Nothing is changed of what need be asked about once only.
+fn check_changes(facts: &Facts, request: &Request<'_>, decision: &Decision) {
+    if let Decision::Allow { changes, .. } = decision {
+        let resource = request.resource;
+        let may_change = admission::changes(resource.group, resource.name)
+            && admission::may_change(facts, resource, request.namespace);
+        assert!(may_change || changes.is_empty(), "{request:?} gives {changes:?}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Rules of the program around this server about what is written: asked where webhooks are, in both phases, without a network.
+//! Rules of the program around this server about what is written: asked where webhooks are, without a network; in the validating phase, and in the
+//! mutating one about what they may change.
 //!
 //! Owns how a guard learns what is stored (before it is asked, everything that was acknowledged), which requests it is asked about, and
 //! what becomes of its answer. Refuses to know what the rules are.
@@ -44,7 +45,11 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     /// What it has learned of one of them is nothing any more.
     fn forget_one(&self, _followed: Followed) {}
 
-    /// Whether it has something to say about a request.
+    /// Whether it ever changes objects of such a resource, by group and plural name. Of others it is asked in the validating phase alone, about the
+    /// object as it would be stored: what was said of it before would be said again there.
+    fn changes(&self, resource: (&str, &str)) -> bool;
+
+    /// Whether it has something to say about a request, in the phase in which it is.
     fn concerns(&self, asked: &Asked<'_>) -> bool;
 
     /// What it says about a request.
@@ -87,6 +92,8 @@ pub struct Asked<'a> {
     pub namespace: &'a str,
     /// The object as it is stored, if it is.
     pub old_object: Option<&'a Value>,
+    /// Whether the object is as it would be stored: it is too late for changing it.
+    pub is_settled: bool,
 }
 
 /// A request as a guard sees it: what an AdmissionReview has, as it is at hand.
@@ -168,6 +175,9 @@ impl Post {
     /// The guard, if it has something to say about a request; it knows all that has been acknowledged.
     fn find(&self, store: &Store, asked: &Asked<'_>) -> Option<&Arc<dyn Guard>> {
         let guard = self.guard.get()?;
+        if !asked.is_settled && !guard.changes((asked.group, asked.resource)) {
+            return None;
+        }
         self.catch_up(guard.as_ref(), store);
         guard.concerns(asked).then_some(guard)
     }
@@ -330,6 +340,7 @@ fn ask(
         subresource: attributes.subresource(),
         namespace: attributes.namespace(),
         old_object: attributes.old,
+        is_settled,
     };
     let Some(guard) = admission.post.find(contents.store(), &asked) else {
         return Ok(None);
