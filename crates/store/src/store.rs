@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use imbl::OrdMap;
@@ -52,6 +53,8 @@ pub(crate) struct Published {
 struct Inner {
     published: Arc<RwLock<Published>>,
     revision: watch::Receiver<u64>,
+    /// The same for those who only look: many do at once, and reading this makes nobody wait.
+    latest: Arc<AtomicU64>,
     interest: Arc<Interest>,
     /// Present until the store closes.
     requests: Option<mpsc::Sender<Request>>,
@@ -121,14 +124,16 @@ impl Store {
 
     fn start(mut journal: impl Journal, limits: Limits, lock: Option<DirectoryLock>) -> Result<Self, JournalError> {
         let published = Arc::new(RwLock::new(restore(journal.load()?, &limits)));
-        let (announce, revision) = watch::channel(published.read().snapshot.revision);
+        let first = published.read().snapshot.revision;
+        let (announce, revision) = watch::channel(first);
+        let latest = Arc::new(AtomicU64::new(first));
         let (requests, received) = mpsc::channel();
         let interest = Arc::new(Interest::default());
         let health = Arc::new(Health::default());
         let machine = Writer::new(
             Box::new(journal),
             published.clone(),
-            announce,
+            (latest.clone(), announce),
             interest.clone(),
             limits,
             health.clone(),
@@ -141,6 +146,7 @@ impl Store {
             inner: Arc::new(Inner {
                 published,
                 revision,
+                latest,
                 interest,
                 requests: Some(requests),
                 health,
@@ -159,7 +165,7 @@ impl Store {
     /// The revision of the last committed write.
     #[must_use]
     pub fn revision(&self) -> u64 {
-        *self.inner.revision.borrow()
+        self.inner.latest.load(Ordering::Acquire)
     }
 
     /// The newest revision whose event is forgotten.

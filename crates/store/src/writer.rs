@@ -2,6 +2,7 @@
 //! the medium refuses: how often it is tried again, and who may write all the same. Refuses to end before the store does.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,7 @@ pub(crate) struct Request {
 pub(crate) struct Writer {
     journal: Box<dyn Journal>,
     published: Arc<RwLock<Published>>,
+    latest: Arc<AtomicU64>,
     announce: watch::Sender<u64>,
     interest: Arc<Interest>,
     /// Events since every watcher was last woken.
@@ -115,7 +117,7 @@ impl Writer {
     pub(crate) fn new(
         journal: Box<dyn Journal>,
         published: Arc<RwLock<Published>>,
-        announce: watch::Sender<u64>,
+        (latest, announce): (Arc<AtomicU64>, watch::Sender<u64>),
         interest: Arc<Interest>,
         limits: Limits,
         health: Arc<Health>,
@@ -124,6 +126,7 @@ impl Writer {
         Self {
             journal,
             published,
+            latest,
             announce,
             interest,
             unannounced: 0,
@@ -296,6 +299,8 @@ impl Writer {
         if everybody {
             self.unannounced = 0;
         }
+        // Before those are woken who wait for it.
+        self.latest.store(revision, Ordering::Release);
         let _ = self.announce.send(revision);
         self.interest.announce(revision, &keys, everybody);
     }
