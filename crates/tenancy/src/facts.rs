@@ -5,6 +5,7 @@
 //! doesn't decide by.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use tenure_api::names::NamespaceName;
 
@@ -42,8 +43,10 @@ impl Concerned {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     settings: Settings,
-    tenants: HashMap<String, TenantFacts>,
+    tenants: HashMap<String, Arc<TenantFacts>>,
     namespaces: HashMap<String, NamespaceFacts>,
+    /// The Tenants of namespaces, by the name of the namespace: what every write in one asks, found in one place.
+    found: HashMap<String, Arc<TenantFacts>>,
     /// Names of the Tenants whose home namespace it is, or would be.
     homes: HashMap<String, BTreeSet<String>>,
     /// Names of the Tenants of an owner.
@@ -102,7 +105,9 @@ impl Facts {
         if tenant.bounds.collision_scope().is_some() {
             self.colliding.insert(tenant.name.clone());
         }
-        self.tenants.insert(tenant.name.clone(), tenant);
+        let name = tenant.name.clone();
+        self.tenants.insert(name.clone(), Arc::new(tenant));
+        self.find_again(&name);
     }
 
     /// A Tenant is no more.
@@ -118,6 +123,17 @@ impl Facts {
         for namespace in tenant.recorded.keys() {
             remove(&mut self.recorders, namespace, name);
         }
+        self.find_again(name);
+    }
+
+    /// Says anew of each namespace that names a Tenant whose it is.
+    fn find_again(&mut self, tenant: &str) {
+        for namespace in self.claims.get(tenant).into_iter().flatten() {
+            match find_tenant_of(&self.settings, &self.tenants, self.namespaces.get(namespace)) {
+                Some(tenant) => self.found.insert(namespace.clone(), tenant),
+                None => self.found.remove(namespace),
+            };
+        }
     }
 
     /// A namespace is, from now on, so.
@@ -125,6 +141,9 @@ impl Facts {
         self.remove_namespace(&namespace.name);
         for tenant in named_tenants(&namespace) {
             insert(&mut self.claims, tenant.to_owned(), &namespace.name);
+        }
+        if let Some(tenant) = find_tenant_of(&self.settings, &self.tenants, Some(&namespace)) {
+            self.found.insert(namespace.name.clone(), tenant);
         }
         self.namespaces.insert(namespace.name.clone(), namespace);
     }
@@ -137,6 +156,7 @@ impl Facts {
         for tenant in named_tenants(&namespace) {
             remove(&mut self.claims, tenant, name);
         }
+        self.found.remove(name);
     }
 
     /// A namespace is, from now on, so, or is no more. Who is concerned: those that it names or named, those who have their home there or have
@@ -172,7 +192,7 @@ impl Facts {
 
     /// A Tenant is, from now on, so, or is no more. Who is concerned: itself, its namespaces, and whoever has the same home, or a namespace that is its.
     pub fn change_tenant(&mut self, name: &str, new: Option<TenantFacts>) -> Concerned {
-        let old = self.tenants.get(name).cloned();
+        let old = self.find_tenant(name).cloned();
         if old == new {
             return Concerned::default();
         }
@@ -212,7 +232,7 @@ impl Facts {
         names.insert(tenant.home());
         let at_home = names.iter().filter_map(|name| self.homes.get(*name)).flatten();
         let mut tenants: BTreeMap<&str, &TenantFacts> = at_home
-            .filter_map(|name| self.tenants.get(name))
+            .filter_map(|name| self.find_tenant(name))
             .map(|tenant| (tenant.name.as_str(), tenant))
             .collect();
         tenants.insert(&tenant.name, tenant);
@@ -231,11 +251,11 @@ impl Facts {
     /// Everything, by name.
     #[must_use]
     pub fn to_realm(&self) -> Realm {
-        let tenants: BTreeMap<&String, &TenantFacts> = self.tenants.iter().collect();
+        let tenants: BTreeMap<&String, &Arc<TenantFacts>> = self.tenants.iter().collect();
         let namespaces: BTreeMap<&String, &NamespaceFacts> = self.namespaces.iter().collect();
         Realm {
             settings: self.settings.clone(),
-            tenants: tenants.into_values().cloned().collect(),
+            tenants: tenants.into_values().map(|tenant| tenant.as_ref().clone()).collect(),
             namespaces: namespaces.into_values().cloned().collect(),
         }
     }
@@ -244,7 +264,7 @@ impl Facts {
     #[must_use]
     pub fn ending(&self, namespace: &str) -> Option<Ending> {
         let is_there = |owner: &TenantOwnerReference| {
-            let found = self.tenants.get(&owner.name);
+            let found = self.find_tenant(&owner.name);
             found.is_some_and(|tenant| tenant.uid == owner.uid && !tenant.deleting)
         };
         ending::judge(
@@ -264,7 +284,7 @@ impl Facts {
     /// A Tenant by its name.
     #[must_use]
     pub fn find_tenant(&self, name: &str) -> Option<&TenantFacts> {
-        self.tenants.get(name)
+        self.tenants.get(name).map(Arc::as_ref)
     }
 
     /// A namespace by its name.
@@ -282,13 +302,13 @@ impl Facts {
     /// The Tenants that an owner is named in, by name.
     pub fn tenants_of<'a>(&'a self, owner: &TenantOwnerFacts) -> impl Iterator<Item = &'a TenantFacts> {
         let names = self.owned.get(owner).into_iter().flatten();
-        names.filter_map(|name| self.tenants.get(name))
+        names.filter_map(|name| self.find_tenant(name))
     }
 
     /// The Tenants whose home namespace it is, or would be if it existed.
     pub fn tenants_at_home<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a TenantFacts> {
         let names = self.homes.get(namespace).into_iter().flatten();
-        names.filter_map(|name| self.tenants.get(name))
+        names.filter_map(|name| self.find_tenant(name))
     }
 
     /// The Tenant whose rules bound what is written in a namespace: the one that it names by its label and with its uid, whether that one has
@@ -296,13 +316,7 @@ impl Facts {
     /// is within reach, says [`Facts::place`].
     #[must_use]
     pub fn tenant_of(&self, namespace: &str) -> Option<&TenantFacts> {
-        if namespace == self.settings.platform_namespace {
-            return None;
-        }
-        let facts = self.namespaces.get(namespace)?;
-        realm::find_owner(&self.settings, |name| self.tenants.get(name), facts)
-            .ok()
-            .flatten()
+        self.found.get(namespace).map(Arc::as_ref)
     }
 
     /// How many namespaces are a tenant's, or say so, those that are being deleted included.
@@ -326,7 +340,7 @@ impl Facts {
     /// Whose a namespace is.
     #[must_use]
     pub fn place(&self, namespace: &str) -> Placement {
-        let find_tenant = |name: &str| self.tenants.get(name);
+        let find_tenant = |name: &str| self.find_tenant(name);
         let owned = |tenant: &TenantFacts| {
             let recorded = self.list_namespaces(tenant).filter(|facts| tenant.has_recorded(facts));
             let names = recorded.map(|facts| facts.name.clone());
@@ -340,6 +354,17 @@ impl Facts {
             owned,
         )
     }
+}
+
+/// Whose a namespace is.
+fn find_tenant_of(
+    settings: &Settings,
+    tenants: &HashMap<String, Arc<TenantFacts>>,
+    namespace: Option<&NamespaceFacts>,
+) -> Option<Arc<TenantFacts>> {
+    let named = |name: &str| tenants.get(name).map(Arc::as_ref);
+    let found = realm::find_owner(settings, named, namespace?).ok().flatten()?;
+    tenants.get(&found.name).cloned()
 }
 
 /// The Tenants that a namespace names, by its label and as its owners.

@@ -140,6 +140,18 @@ fn a_change_concerns_whom_it_says_and_nobody_else() {
     );
 }
 
+/// The Tenant that a namespace names in both places, found by looking at all.
+fn look_for_tenant<'a>(realm: &'a Realm, name: &str) -> Option<&'a TenantFacts> {
+    let namespace = realm.namespaces.iter().find(|namespace| namespace.name == name)?;
+    let [owner] = namespace.tenant_owners.as_slice() else {
+        return None;
+    };
+    let is_named = namespace.tenant_label.as_ref() == Some(&owner.name) && !owner.uid.is_empty();
+    let mut tenants = realm.tenants.iter();
+    let tenant = tenants.find(|tenant| tenant.name == owner.name && tenant.uid == owner.uid)?;
+    (is_named && !realm.settings.is_protected(name)).then_some(tenant)
+}
+
 #[test]
 fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
     let mut dice = Dice(0xfac7);
@@ -163,6 +175,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
         for name in NAMESPACES {
             assert_eq!(realm.place(name), facts.place(name));
             assert_eq!(realm.ending(name), facts.ending(name));
+            assert_eq!(facts.tenant_of(name), look_for_tenant(&realm, name), "{name}");
         }
         // What a Tenant is decided by is all that it needs of everything.
         for tenant in TENANTS.iter().filter_map(|name| facts.find_tenant(name)) {
