@@ -109,6 +109,74 @@ async fn suspended_is_left_alone_and_orphaned_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
+    let namespace = "lifecycle-h";
+    let stage = Stage::set(namespace).await;
+    let prefix = "kustomize.toolkit.fluxcd.io";
+    let said = [
+        ("once", Some(("ssa", "IfNotPresent"))),
+        ("kept", Some(("prune", "disabled"))),
+        ("plain", None),
+    ];
+    // These are there already, and say so themselves: Git says nothing of it.
+    let left = [("ignored", "ssa", "Ignore"), ("paused", "reconcile", "disabled")];
+    for (name, key, value) in left {
+        let mut annotations = serde_json::Map::new();
+        annotations.insert(format!("{prefix}/{key}"), json!(value));
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "value": "by hand" },
+            "metadata": { "namespace": namespace, "name": name, "annotations": annotations } });
+        stage.admin.apply(object).await.unwrap();
+    }
+    let write = |value: &str| {
+        let known = said.iter().map(|(name, said)| {
+            let annotations = said.map(|(key, value)| format!("  annotations:\n    {prefix}/{key}: {value}\n"));
+            let metadata = format!("metadata:\n  name: {name}\n{}", annotations.unwrap_or_default());
+            format!("apiVersion: v1\nkind: ConfigMap\n{metadata}data:\n  value: \"{value}\"\n")
+        });
+        let left = left.iter().map(|(name, ..)| config_map(name, value));
+        known.chain(left).collect::<Vec<_>>().join("---\n")
+    };
+    let values = async || {
+        let mut found = Vec::new();
+        for name in ["plain", "once", "kept", "ignored", "paused"] {
+            let object = stage.get(CONFIG_MAP, (namespace, name)).await;
+            found.push(object.map(|object| object["data"]["value"].as_str().unwrap().to_owned()));
+        }
+        found
+    };
+    let some = |values: [&str; 5]| values.map(|value| Some(value.to_owned())).to_vec();
+    let repository = stage.repository(namespace, "app", &[("all.yaml", &write("1"))]).await;
+    stage.kustomization(namespace, "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied((namespace, "app"), &first).await;
+    assert_eq!(values().await, some(["1", "1", "1", "by hand", "by hand"]));
+
+    let second = commit(&repository, &[("all.yaml", &write("2"))]).await;
+    stage.applied((namespace, "app"), &second).await;
+    assert_eq!(values().await, some(["2", "1", "2", "by hand", "by hand"]));
+
+    let third = commit(&repository, &[("all.yaml", &config_map("plain", "2"))]).await;
+    stage.applied((namespace, "app"), &third).await;
+    stage
+        .until(CONFIG_MAP, (namespace, "once"), |object| object.is_none())
+        .await;
+    let [plain, _, kept, ignored, paused] = ["2", "", "2", "by hand", "by hand"].map(|value| Some(value.to_owned()));
+    assert_eq!(values().await, [plain, None, kept, ignored, paused]);
+    // Nor with the Kustomization.
+    stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
+    stage
+        .until(CONFIG_MAP, (namespace, "plain"), |object| object.is_none())
+        .await;
+    stage
+        .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
+        .await;
+    for name in ["kept", "ignored", "paused"] {
+        assert!(stage.get(CONFIG_MAP, (namespace, name)).await.is_some(), "{name}");
+    }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_definition_and_its_object_come_from_one_repository() {
     let stage = Stage::set("lifecycle-d").await;
     let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: widgets.example.com\nspec:\n  group: example.com\n  names: {kind: Widget, plural: widgets}\n  scope: Namespaced\n  versions:\n    - name: v1\n      served: true\n      storage: true\n      schema:\n        openAPIV3Schema:\n          type: object\n          properties:\n            spec:\n              type: object\n              properties:\n                size: {type: integer}\n";
@@ -216,6 +284,30 @@ async fn events_say_what_was_done() {
             && about(&events, "GitRepository", "stored artifact")
             && about(&events, "Kustomization", "ConfigMap/lifecycle-f/a created");
         if all { Ok(()) } else { Err(events) }
+    });
+    found.await.unwrap();
+    // The last one, too, says of which revision it was.
+    stage.admin.delete(KUSTOMIZATION, ("lifecycle-f", "app")).await.unwrap();
+    let found = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+        let events = stage.admin.list(("v1", "Event"), "lifecycle-f").await.unwrap();
+        let deletions: Vec<&serde_json::Value> = events
+            .iter()
+            .filter(|event| {
+                about(
+                    std::slice::from_ref(event),
+                    "Kustomization",
+                    "ConfigMap/lifecycle-f/a deleted",
+                )
+            })
+            .collect();
+        let revision = |event: &&serde_json::Value| {
+            event["metadata"]["annotations"]["kustomize.toolkit.fluxcd.io/revision"] == format!("main@sha1:{first}")
+        };
+        if deletions.iter().any(revision) {
+            Ok(())
+        } else {
+            Err(events)
+        }
     });
     found.await.unwrap();
     stage.end().await;

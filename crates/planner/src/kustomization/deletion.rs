@@ -4,14 +4,14 @@
 //! merely not answered, or disputed, is waited for. Where nobody will answer any more, because the namespace is being deleted or its
 //! Tenant is gone, the wait ends, and the platform is told what stays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::ObjectId;
 use tenure_api::kustomization::DeletionPolicy;
-use tenure_api::metadata::FLUX_FINALIZER;
+use tenure_api::metadata::{EVENT_ORIGIN_REVISION, EVENT_REVISION, FLUX_FINALIZER};
 use tenure_api::reason;
 use tenure_tenancy::{LEAST_INTERVAL, identity, inventory};
 
@@ -213,7 +213,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
                 "failed to wait for resources termination: {}",
                 name_some(&terminating, NAMED)
             ),
-            annotations: std::collections::BTreeMap::new(),
+            annotations: applied_before(snapshot),
             place: EventPlace::default(),
         });
     }
@@ -222,7 +222,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             kind: EventKind::Normal,
             reason: reason::RECONCILIATION_SUCCEEDED.to_owned(),
             message: deleted.join("\n"),
-            annotations: std::collections::BTreeMap::new(),
+            annotations: applied_before(snapshot),
             place: EventPlace::default(),
         });
     }
@@ -365,6 +365,18 @@ fn left_behind(snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
+/// What an event says of the revision that goes: the one that was applied last, and what that was made of, as Flux does.
+fn applied_before(snapshot: &Snapshot) -> BTreeMap<String, String> {
+    let status = snapshot.kustomization.status.as_ref();
+    let told = status.map(|status| {
+        let (revision, origin) = (&status.last_applied_revision, &status.last_applied_origin_revision);
+        [(EVENT_REVISION, revision), (EVENT_ORIGIN_REVISION, origin)]
+    });
+    let told = told.into_iter().flatten();
+    told.filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)))
+        .collect()
+}
+
 /// Lets the object go and its objects stay.
 fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
     let mut plan = Plan::idle(name_subject(snapshot), Memory::default());
@@ -386,7 +398,7 @@ fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
             kind: EventKind::Warning,
             reason: reason::PRUNE_FAILED.to_owned(),
             message: format!("{why}: these are left behind: {}", name_some(&left, NAMED)),
-            annotations: std::collections::BTreeMap::new(),
+            annotations: applied_before(snapshot),
             // An event in a namespace that ends can't be written, and goes with it.
             place: match snapshot.endings.own {
                 Some(_) => EventPlace::Platform,
