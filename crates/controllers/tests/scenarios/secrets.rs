@@ -1,11 +1,11 @@
-//! What is said about Secrets and what was rendered from them, and how names that can't be seen are shown.
+//! What is said about Secrets and what was rendered from them, anywhere that controllers say something, and how names that can't be seen are shown.
 
 use serde_json::json;
 
 use crate::stage::{KUSTOMIZATION, Stage, commit};
 
-/// What must stand in no status and no event.
-const VALUE: &str = "731731";
+/// What must stand in no status and no event, and, since it is listened for, nowhere else.
+const VALUE: &str = "7317318246015";
 
 async fn is_nowhere(stage: &Stage, namespace: &str) {
     let status = stage.get(KUSTOMIZATION, (namespace, "app")).await.unwrap()["status"].to_string();
@@ -18,10 +18,11 @@ async fn is_nowhere(stage: &Stage, namespace: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_secret_is_named_by_field_and_never_by_value() {
     let namespace = "secrets-a";
-    let stage = Stage::set(namespace).await;
+    let mut stage = Stage::set(namespace).await.planting(&[]).await;
+    stage.listen_beside_git(VALUE);
     let secret = |fields: &str| format!("apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n{fields}\n");
     let repository = stage
-        .repository(namespace, "app", &[("a.yaml", &secret("data: {port: 731731}"))])
+        .repository(namespace, "app", &[("a.yaml", &secret("data: {port: 7317318246015}"))])
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let failed = async |field: &str| {
@@ -33,9 +34,9 @@ async fn a_refused_secret_is_named_by_field_and_never_by_value() {
         is_nowhere(&stage, namespace).await;
     };
     failed("data.port must be a string and is a number").await;
-    commit(&repository, &[("a.yaml", &secret("data: {word: \"731731!\"}"))]).await;
+    commit(&repository, &[("a.yaml", &secret("data: {word: \"7317318246015!\"}"))]).await;
     failed("data.word must be base64").await;
-    commit(&repository, &[("a.yaml", &secret("stringData: [731731]"))]).await;
+    commit(&repository, &[("a.yaml", &secret("stringData: [7317318246015]"))]).await;
     failed("stringData must be an object and is a list").await;
     stage.end().await;
 }
@@ -43,9 +44,10 @@ async fn a_refused_secret_is_named_by_field_and_never_by_value() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_secret_was_copied_into_is_told_in_the_same_way() {
     let namespace = "secrets-b";
-    let stage = Stage::set(namespace).await;
+    let mut stage = Stage::set(namespace).await.planting(&[]).await;
+    stage.listen_beside_git(VALUE);
     let kustomization = "resources: [a.yaml]\nreplacements:\n- source: {kind: Secret, name: s, fieldPath: stringData.p}\n  targets:\n  - select: {kind: ConfigMap, name: m}\n    fieldPaths: [metadata.labels.p]\n";
-    let objects = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  p: \"731731 is no label\"\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\n  labels:\n    p: x\n";
+    let objects = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  p: \"7317318246015 is no label\"\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\n  labels:\n    p: x\n";
     stage
         .repository(
             namespace,

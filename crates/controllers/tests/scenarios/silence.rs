@@ -36,6 +36,12 @@ impl Stage {
         canary.listen_beside_secrets(value);
     }
 
+    /// Listens for a value, too, that stands in a repository as it is: what is fetched holds it, and nothing else may.
+    pub(crate) fn listen_beside_git(&mut self, value: &str) {
+        self.has_secrets_in_git = true;
+        self.listen_beside_secrets(value);
+    }
+
     /// What the controllers counted, wherever they run, as it is scraped.
     pub(crate) async fn figures(&self) -> String {
         match self.metrics_address() {
@@ -53,9 +59,10 @@ impl Stage {
             log = String::from_utf8_lossy(&bytes).into_owned();
         }
         let texts = [("the figures", figures), ("the log of the program", log.as_str())];
-        let folders = [self.all_artifacts(), self.folder().join(PODS)];
-        let folders: Vec<&PathBuf> = folders.iter().filter(|folder| folder.is_dir()).collect();
-        let folders: Vec<&std::path::Path> = folders.iter().map(|folder| folder.as_path()).collect();
+        let fetched = (!self.has_secrets_in_git).then(|| self.all_artifacts());
+        let folders: Vec<PathBuf> = fetched.into_iter().chain([self.folder().join(PODS)]).collect();
+        let folders = folders.iter().filter(|folder| folder.is_dir());
+        let folders: Vec<&std::path::Path> = folders.map(|folder| folder.as_path()).collect();
         canary.check(&self.admin, &texts, &folders).await
     }
 

@@ -42,6 +42,8 @@ pub(crate) struct Stage {
     pub(crate) faults: Faults,
     /// What nobody may hear of, where something is planted.
     pub(crate) canary: Option<Canary>,
+    /// Whether repositories hold that in clear.
+    pub(crate) has_secrets_in_git: bool,
     cluster: Cluster,
     means: Means,
     controllers: Controllers,
@@ -196,6 +198,7 @@ impl Stage {
             private,
             faults,
             canary: None,
+            has_secrets_in_git: false,
             cluster,
             means,
             controllers,
