@@ -5,7 +5,7 @@ use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tenure_admission::webhook::ClientGate;
 use tenure_apiserver::authentication::ClientCertificates;
-use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON};
+use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
 
 use crate::door::{Door, certify, http_of};
 use crate::stage::Stage;
@@ -287,6 +287,19 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
             }))
             .await
             .unwrap();
+        // An API server hears of bindings in its own time.
+        let who = admin.impersonating(user).unwrap();
+        let may = eventually(SOON, || async {
+            let wanted = json!({ "verb": "create", "resource": "services", "namespace": "tight" });
+            let asked = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": { "resourceAttributes": wanted }
+            });
+            match who.create(asked).await {
+                Ok(answer) if answer["status"]["allowed"] == true => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+        may.await.unwrap();
     }
     let config_map = |namespace: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "dead", "namespace": namespace } });
     let source = |name: &str| {
