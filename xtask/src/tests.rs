@@ -5,8 +5,8 @@ use crate::scenarios::{BINARIES, SUITE};
 use crate::suites::Run;
 use crate::{cargo, suites};
 
-/// How many programs run at once: most of them wait for half of their time.
-const AT_ONCE: usize = 2;
+/// How many programs run at once: most of them wait for half of their time, and two left processors without work.
+const AT_ONCE: usize = 3;
 
 /// Runs all tests.
 pub(crate) fn run() -> anyhow::Result<()> {
