@@ -128,7 +128,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         (seen.clone(), seen.clone())
     };
     // Those that an attestation made are deleted when their time is over. Which they are, RBAC can't say; the policy above the controllers does.
-    let mut tenants = vec!["get", "list", "watch", "update", "patch", "own", "adopt"];
+    let mut tenants = vec!["get", "list", "watch", "update", "patch", "own", "extend", "adopt"];
     if choice.has_tenants() {
         tenants.push("delete");
     }

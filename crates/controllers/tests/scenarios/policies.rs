@@ -114,6 +114,21 @@ async fn policies_hold_with_what_is_written_for_them() {
         Some("there is no such Tenant of which it is an owner"),
     )
     .await;
+    // As many as the quota lets. No expression counts them: it is the right that ends, and comes again.
+    let another = labelled("policed-blue-x", "policed-blue");
+    for (quota, part) in [
+        (
+            json!(1),
+            Some("Tenant policed-blue has as many as it may have: delete one, or ask"),
+        ),
+        (json!(2), None),
+        (json!(1), Some("Tenant policed-blue has as many as it may have")),
+        (Value::Null, None),
+    ] {
+        let quota = json!({ "spec": { "namespaceOptions": { "quota": quota } } });
+        stage.admin.patch(TENANT, ("", "policed-blue"), quota).await.unwrap();
+        until_answered(&stage, owner, namespaces, &another, part).await;
+    }
 
     // A surface works: what its lane writes is refused by none.
     let files = [(

@@ -3,6 +3,8 @@
 
 /// The verb of who decides whose a tenant's namespaces are, on `tenants` of `capsule.clastix.io`: a new one may be the tenant's.
 pub const OWN: &str = "own";
+/// The verb of owners whose Tenant has room for another namespace, on `tenants`, by name: asked by policies, which can't count.
+pub const EXTEND: &str = "extend";
 /// The verb of who may make an existing namespace a tenant's, or nobody's again.
 pub const ADOPT: &str = "adopt";
 /// The verb of who asks for tokens of the account that a tenant's surfaces act as, on `serviceaccounts`.

@@ -13,7 +13,7 @@ use tenure_api::metadata::{
 
 use super::{About, Policy, USER, Validation, Where, credentials, lanes, minting, phrase, quote, variable};
 use crate::admission::Rule;
-use crate::admission::rights::OWN;
+use crate::admission::rights::{EXTEND, OWN};
 
 /// Its name, without what all begin with.
 const NAME: &str = "controller-rights";
@@ -145,7 +145,7 @@ fn bounds(platform: &str) -> Policy {
                     "variables.kind != 'clusterroles' || {} && (request.operation == 'DELETE' || \
                      !object.?metadata.?labels.orValue({{}}).exists(key, key.startsWith('rbac.authorization.k8s.io/')) && \
                      !has(object.aggregationRule) && object.?rules.orValue([]).all(rule, rule.?apiGroups.orValue([]) == ['capsule.clastix.io'] && \
-                     rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) in [['{OWN}'], ['get']] && size(rule.?resourceNames.orValue([])) == 1))",
+                     rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) in [['{OWN}'], ['{OWN}', '{EXTEND}'], ['get']] && size(rule.?resourceNames.orValue([])) == 1))",
                     is_own("variables.name", "tenure:")
                 ),
                 "the only ClusterRoles that it makes say of which Tenant somebody is an owner, and let owners read it",

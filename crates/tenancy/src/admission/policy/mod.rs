@@ -41,7 +41,7 @@ pub use left::{LEFT, Left, find_left};
 pub use minting::Mintable;
 pub use probe::{has_met_probe, list_probe, make_probe, probe_name};
 pub use refusing::Refusing;
-pub use rights::{PROVISION, SHOW_TOKEN, list_owner_rights, list_roles, list_tenant_rights};
+pub use rights::{PROVISION, SHOW_TOKEN, has_room, list_owner_rights, list_roles, list_tenant_rights};
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 

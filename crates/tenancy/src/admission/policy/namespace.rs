@@ -10,7 +10,7 @@ use super::limits::{NAMESPACE_ANNOTATIONS, NAMESPACE_LABELS, is_denied};
 use super::rights::PROVISION;
 use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use crate::admission::Rule;
-use crate::admission::rights::{ADOPT, OWN};
+use crate::admission::rights::{ADOPT, EXTEND, OWN};
 use crate::settings::Settings;
 
 /// Whether a namespace of this name is never a tenant's.
@@ -250,6 +250,18 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             ),
             quote("name a Tenant that has you among its spec.owners"),
         ),
+        Validation {
+            holds: format!(
+                "!({IS_NEW}) || variables.newNames.size() == 0 || variables.mayAdoptAll || {}",
+                may(EXTEND, Some("variables.newNames[0]"))
+            ),
+            rule: Rule::NamespaceOptions,
+            why: phrase(
+                "{} may not make namespace {}: Tenant {} has as many as it may have",
+                &[USER, "variables.name", "variables.newNames[0]"],
+            ),
+            remedy: quote("delete one, or ask an administrator for more (spec.namespaceOptions.quota)"),
+        },
         membership(
             format!(
                 "!({IS_CHANGE}) || variables.mayAdoptAll || (variables.oldNames + variables.newNames).all(name, {})",

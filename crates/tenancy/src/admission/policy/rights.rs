@@ -11,7 +11,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use super::super::account::account_of;
 use crate::admission::make_owner_reference;
-use crate::admission::rights::OWN;
+use crate::admission::rights::{EXTEND, OWN};
 use crate::realm::{TenantFacts, TenantOwnerFacts};
 
 /// The verb, on `tenants`, of who makes namespaces for Tenants, and none of nobody: owners.
@@ -42,10 +42,10 @@ pub fn list_roles() -> Vec<Value> {
 }
 
 /// What a Tenant has of its own where policies judge: [`list_owner_rights`], what says whose namespaces its owners may make, unless it is cordoned or
-/// being deleted, and that its account has to show a token where it is exclusive. Who is none any more is bound no more: all of it is always there, and
-/// goes with the Tenant.
+/// being deleted, and whether [there is room](has_room) for another one, and that its account has to show a token where it is exclusive. Who is none
+/// any more is bound no more: all of it is always there, and goes with the Tenant.
 #[must_use]
-pub fn list_tenant_rights(tenant: &TenantFacts) -> Vec<Value> {
+pub fn list_tenant_rights(tenant: &TenantFacts, has_room: bool) -> Vec<Value> {
     let has_owners = !tenant.cordoned && !tenant.deleting;
     let account = account_of(tenant).filter(|_| tenant.exclusive_account);
     let account = account.map(
@@ -55,7 +55,7 @@ pub fn list_tenant_rights(tenant: &TenantFacts) -> Vec<Value> {
     let owners = if has_owners { list_owners(tenant) } else { Vec::new() };
     let show_token = format!("tenure:{}:show-token", tenant.name);
     let mut rights = vec![
-        about_tenant(tenant, &own, OWN),
+        about_tenant(tenant, &own, if has_room { &[OWN, EXTEND] } else { &[OWN] }),
         bind(tenant, own.clone(), &own, owners),
         bind(
             tenant,
@@ -68,6 +68,14 @@ pub fn list_tenant_rights(tenant: &TenantFacts) -> Vec<Value> {
     rights
 }
 
+/// Whether owners may make another namespace for a Tenant that has so many, where nobody counts when one is made: an expression can't, so that it is the
+/// right that ends. Of those that are made at once, before it does, more may be stored than there is room for; they aren't taken.
+#[must_use]
+pub fn has_room(tenant: &TenantFacts, count: usize) -> bool {
+    let quota = tenant.namespace_quota.and_then(|quota| usize::try_from(quota).ok());
+    quota.is_none_or(|quota| count < quota)
+}
+
 /// What owners have in the whole cluster wherever what is written is judged: they may read their Tenant, and make namespaces, which admission sees to
 /// being the tenant's.
 #[must_use]
@@ -75,7 +83,7 @@ pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
     let owners = list_owners(tenant);
     let view = format!("tenure:{}:view", tenant.name);
     vec![
-        about_tenant(tenant, &view, "get"),
+        about_tenant(tenant, &view, &["get"]),
         bind(tenant, view.clone(), &view, owners.clone()),
         bind(
             tenant,
@@ -86,12 +94,12 @@ pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
     ]
 }
 
-/// A ClusterRole with one verb on this Tenant.
-fn about_tenant(tenant: &TenantFacts, name: &str, verb: &str) -> Value {
+/// A ClusterRole with verbs on this Tenant.
+fn about_tenant(tenant: &TenantFacts, name: &str, verbs: &[&str]) -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(tenant, name),
         "rules": [{
-            "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": [verb], "resourceNames": [tenant.name]
+            "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": verbs, "resourceNames": [tenant.name]
         }]
     })
 }
