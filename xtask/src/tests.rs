@@ -5,8 +5,8 @@ use crate::scenarios::{BINARIES, SUITE};
 use crate::suites::Run;
 use crate::{cargo, suites};
 
-/// How many programs run at once: most of them wait for half of their time. With three, a twentieth of two processors has nothing to do, and all of it takes a
-/// twentieth less than with two.
+/// How many programs run at once: most of them wait for half of their time. With three, two processors have nothing to
+/// do for a twentieth of it.
 const AT_ONCE: usize = 3;
 
 /// Runs all tests.

@@ -94,7 +94,7 @@ impl Facts {
 
     /// A Tenant is, from now on, so.
     pub fn set_tenant(&mut self, tenant: TenantFacts) {
-        self.remove_tenant(&tenant.name);
+        self.unlist_tenant(&tenant.name);
         insert(&mut self.homes, tenant.home().to_owned(), &tenant.name);
         for owner in &tenant.owners {
             insert(&mut self.owned, owner.clone(), &tenant.name);
@@ -112,6 +112,12 @@ impl Facts {
 
     /// A Tenant is no more.
     pub fn remove_tenant(&mut self, name: &str) {
+        self.unlist_tenant(name);
+        self.find_again(name);
+    }
+
+    /// Takes a Tenant out of what it is looked up by, but for its namespaces: those are [said anew](Self::find_again) by whoever calls this, once.
+    fn unlist_tenant(&mut self, name: &str) {
         let Some(tenant) = self.tenants.remove(name) else {
             return;
         };
@@ -123,7 +129,6 @@ impl Facts {
         for namespace in tenant.recorded.keys() {
             remove(&mut self.recorders, namespace, name);
         }
-        self.find_again(name);
     }
 
     /// Says anew of each namespace that names a Tenant whose it is.

@@ -239,6 +239,7 @@ async fn a_lane_whose_pod_stands_still_or_has_no_memory_ends_alone() {
     assert_eq!(same, relay, "no container has to start anew for that");
     scene.blue.wait_until_well(scene.admin()).await;
     // All of the Pod, as on a node that hangs: nobody is there to end anything until its liveness probe fails.
+    scene.blue.forget_what_was_told(scene.admin()).await;
     for process in [blue.as_raw(), relay] {
         kill(Pid::from_raw(process), Signal::SIGSTOP).unwrap();
     }

@@ -115,6 +115,13 @@ impl Shop {
         .await;
     }
 
+    /// Forgets what was told, so that the same words have to be told anew.
+    pub(crate) async fn forget_what_was_told(&self, admin: &Admin) {
+        let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": self.tenant, "name": ""}});
+        let (all, how) = (Default::default(), Default::default());
+        let _forgotten = admin.api(&event).delete_collection(&how, &all).await.unwrap();
+    }
+
     /// Its Surface is well, and says nothing of its lane any more.
     pub(crate) async fn wait_until_well(&self, admin: &Admin) {
         let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
