@@ -245,6 +245,44 @@ impl Admin {
         Err(AdminError::Incomplete("end of what was waited for"))
     }
 
+    /// Waits until a ResourceQuota is counted, and until the server counts by it. One that hasn't heard of a quota lets through what is beyond it, and
+    /// counts that minutes later; it hears of a quota a moment after it is stored. Of two it hears in their order, so one that lets nothing through
+    /// tells that it knows the other.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn wait_for_quota(&self, (namespace, name): (&str, &str)) -> Result<(), AdminError> {
+        let kind = ("v1", "ResourceQuota");
+        eventually(SOON, || async {
+            let quota = self.get(kind, (namespace, name)).await?.unwrap_or_default();
+            match quota.pointer("/status/hard").and(quota.pointer("/status/used")) {
+                Some(_) => Ok(()),
+                None => Err(AdminError::Incomplete("status of a ResourceQuota")),
+            }
+        })
+        .await?;
+        let probe = json!({
+            "apiVersion": kind.0, "kind": kind.1, "metadata": { "name": "probe", "namespace": namespace },
+            "spec": { "hard": { "count/configmaps": "0" } }
+        });
+        self.apply(probe).await?;
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "probe", "namespace": namespace }
+        });
+        eventually(SOON, || async {
+            match self.create(map.clone()).await {
+                Err(error) if error.to_string().contains("exceeded quota: probe") => Ok(()),
+                Err(error) => Err(error),
+                Ok(_) => {
+                    self.delete(("v1", "ConfigMap"), (namespace, "probe")).await?;
+                    Err(AdminError::Incomplete("count of ConfigMaps"))
+                }
+            }
+        })
+        .await?;
+        self.delete(kind, (namespace, "probe")).await
+    }
+
     /// Deletes an object; that it is gone is no error.
     ///
     /// # Errors

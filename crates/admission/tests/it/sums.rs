@@ -48,14 +48,13 @@ impl Stage {
             }
         }
         for (tenant, namespace) in last {
+            let name = format!("capsule-{tenant}-0");
+            admin.wait_for_quota((namespace, &name)).await.unwrap();
             let service = json!({
                 "apiVersion": "v1", "kind": "Service", "metadata": { "name": "counted", "namespace": namespace },
                 "spec": { "ports": [{ "port": 80 }] }
             });
-            // Kubernetes counts, and whoever judges hears of it, a moment later.
-            let made = eventually(SOON, || async { admin.create(service.clone()).await });
-            made.await.unwrap();
-            let name = format!("capsule-{tenant}-0");
+            admin.create(service).await.unwrap();
             let counted = eventually(SOON, || async {
                 let quota = admin.get(QUOTA, (namespace, &name)).await.unwrap().unwrap();
                 let used = quota.pointer("/status/used/services").and_then(Value::as_str);
