@@ -13,8 +13,8 @@ mod label_selector;
 use std::collections::BTreeMap;
 
 pub use bounds::{
-    AllowedClasses, AllowedNames, AllowedServices, CollisionScope, DeniedNames, ExternalIps, IngressOptions,
-    ServiceOptions, TenantBounds,
+    AllowedClasses, AllowedNames, AllowedServices, ByPolicies, CollisionScope, DeniedNames, ExternalIps,
+    IngressOptions, ServiceOptions, TenantBounds,
 };
 pub use contents::{AdditionalMetadata, SelectedMetadata, TenantItems, TenantResourceQuotas};
 use kube::CustomResource;

@@ -446,16 +446,17 @@ impl Manager {
         let Some(change) = told.take(cache(&self.hub)) else {
             return;
         };
-        // How much of a quota is used changes with each Pod, and is nothing that a Tenant is planned by.
+        let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
+        let (old, new) = (tenant(&change.old), tenant(&change.new));
+        // How much of a quota is used changes with each Pod, and few Tenants are planned by it.
         let counting = |object: &Arc<DynamicObject>| (object.metadata.labels.clone(), object.data.get("spec").cloned());
         let is_quota = change.new.as_ref().and_then(|object| object.types.as_ref());
         if is_quota.is_some_and(|types| types.kind == "ResourceQuota")
             && change.old.as_ref().map(counting) == change.new.as_ref().map(counting)
+            && !new.as_ref().is_some_and(|tenant| self.hub.shares_quotas(tenant))
         {
             return;
         }
-        let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
-        let (old, new) = (tenant(&change.old), tenant(&change.new));
         for tenant in new.iter().chain(old.iter().filter(|old| Some(*old) != new.as_ref())) {
             self.hub.means.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
         }

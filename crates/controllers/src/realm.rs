@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use k8s_openapi::api::core::v1::Namespace;
-use tenure_api::Tenant;
+use tenure_api::{Tenant, TenantSpec};
+use tenure_planner::tenant::shares;
 use tenure_tenancy::{Concerned, Ending, Facts, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
 
 use crate::cache::Cache;
@@ -45,6 +46,11 @@ impl Known {
     /// What there is for one Tenant to be decided by.
     pub(crate) fn extract(&self, tenant: &TenantFacts) -> Realm {
         self.read().extract(tenant)
+    }
+
+    /// Whether what a Tenant's namespaces may use together is written into each as its share.
+    pub(crate) fn shares_quotas(&self, spec: &TenantSpec) -> bool {
+        shares::are_written(spec, self.read().settings())
     }
 
     /// What is ending about a namespace.

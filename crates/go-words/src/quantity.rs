@@ -334,6 +334,27 @@ impl Quantity {
         self.round_up_to(NANOS / 1000)
     }
 
+    /// How many whole thousandths it is, what is over left out.
+    #[must_use]
+    pub fn thousandths_down(&self) -> i128 {
+        self.nanos.div_euclid(NANOS / 1000)
+    }
+
+    /// How many whole thousandths it takes.
+    #[must_use]
+    pub fn thousandths_up(&self) -> i128 {
+        self.nanos.saturating_add(NANOS / 1000 - 1).div_euclid(NANOS / 1000)
+    }
+
+    /// So many thousandths, printed as this amount is.
+    #[must_use]
+    pub fn with_thousandths(&self, count: i128) -> Self {
+        Self {
+            nanos: count.saturating_mul(NANOS / 1000),
+            ..*self
+        }
+    }
+
     /// Rounded away from zero.
     fn round_up_to(self, unit: i128) -> Self {
         let units = self.nanos / unit + i128::from(self.nanos % unit != 0) * self.nanos.signum();

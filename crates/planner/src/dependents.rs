@@ -36,9 +36,25 @@ pub struct Memory {
     /// judges what namespaces say.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub made: BTreeMap<String, String>,
+    /// The shares of a Tenant's quotas that were written and are not seen to be there yet.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub given: BTreeMap<ObjectId, Given>,
     /// Since when a recorded namespace doesn't name its Tenant, by its uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unnamed: BTreeMap<String, Timestamp>,
+}
+
+/// What was written into a ResourceQuota and is not seen to be there yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Given {
+    /// `spec.hard` of the last write.
+    pub hard: BTreeMap<String, String>,
+    /// The most of each that was written since something was seen: with writes of which no answer came, that may have been enforced meanwhile.
+    pub most: BTreeMap<String, String>,
+    /// The revision of the object as the last write was answered; none while no answer came.
+    #[serde(default)]
+    pub revision: Option<u64>,
 }
 
 /// A write or a deletion that failed.

@@ -120,7 +120,18 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn make() -> Self {
-        let table: Table = serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap();
+        Self::of(serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap())
+    }
+
+    /// The same, where nobody but policies judges.
+    pub(crate) fn without_webhooks() -> Self {
+        let table = include_str!("../../../tenancy/tests/admission.yaml");
+        let mut table: Table = serde_saphyr::from_str(table).unwrap();
+        table.realm.settings.is_guarded = false;
+        Self::of(table)
+    }
+
+    fn of(table: Table) -> Self {
         let facts = Facts::of(&table.realm);
         let platform = &table.realm.settings.platform_namespace;
         let mut policies = policy::list_policies(&table.realm.settings);

@@ -314,6 +314,89 @@ fn who_calls_himself_as_the_chart_does_is_seen_but_for_one_second() {
 }
 
 /// Who may write Kustomizations can't have the platform's refusals forgotten, nor his own by what he adds to them.
+/// Which labels a class bears, and which hosts other Ingresses have.
+#[test]
+fn where_policies_judge_alone_what_takes_other_objects_to_tell_is_refused() {
+    let (beside, alone) = (World::make(), World::without_webhooks());
+    let mut refused = BTreeMap::new();
+    for (index, case) in beside.table.cases.iter().enumerate() {
+        let Some(ByPolicy::Leaves(why)) = &case.policy else {
+            continue;
+        };
+        let rule = case.deny.as_deref().unwrap();
+        let is_of_objects = why == "what labels a class bears stands on no namespace" || rule == "ingress-options";
+        if !is_of_objects {
+            continue;
+        }
+        let actor = &beside.table.actors[&case.by];
+        let mut review = beside.review(case, actor);
+        settle(&mut review, case.sent.as_ref(), PLAIN);
+        assert!(!beside.refuses(actor, &review), "{}", case.name(index));
+        assert!(alone.refuses(actor, &review), "{}", case.name(index));
+        *refused.entry(rule).or_insert(0) += 1;
+    }
+    assert!(
+        refused.len() >= 4 && refused.contains_key("storage-classes"),
+        "{refused:?}"
+    );
+    assert!(refused["ingress-options"] >= 2, "{refused:?}");
+}
+
+#[test]
+fn where_nobody_compares_hosts_an_ingress_keeps_those_that_it_has() {
+    let world = World::without_webhooks();
+    let one = |host: &str, path: &str, to: &str| {
+        json!({ "host": host, "http": { "paths": [
+            { "path": path, "pathType": "Prefix", "backend": { "service": { "name": to, "port": { "number": 80 } } } }
+        ] } })
+    };
+    let before = json!({ "rules": [one("a.example.org", "/", "s"), { "host": "b.example.org" }] });
+    let ask = |by: &str, namespace: &str, spec: Value| {
+        let write = |spec: &Value| json!({ "metadata": { "name": "x", "namespace": namespace }, "spec": spec });
+        let actor = &world.table.actors[by];
+        let review = json!({
+            "operation": "UPDATE", "resource": { "group": "networking.k8s.io", "version": "v1", "resource": "ingresses" },
+            "subResource": "", "namespace": namespace, "name": "x",
+            "userInfo": { "username": actor.user, "groups": actor.groups }, "object": write(&spec), "oldObject": write(&before)
+        });
+        world.refuses(actor, &review)
+    };
+    let another_service = json!({ "rules": [one("a.example.org", "/", "t"), { "host": "b.example.org" }] });
+    assert!(!ask("dev", "sum-a", before.clone()));
+    assert!(!ask("dev", "sum-a", another_service));
+    assert!(!ask(
+        "dev",
+        "sum-a",
+        json!({ "rules": [one("a.example.org", "/", "s")] })
+    ));
+    assert!(!ask("dev", "sum-a", json!({})));
+    // A rule without paths has `/`, and a default backend has nothing that another one could have.
+    assert!(!ask(
+        "dev",
+        "sum-a",
+        json!({ "rules": [one("b.example.org", "/", "s"), { "host": "a.example.org" }] })
+    ));
+    let backend = json!({ "service": { "name": "s", "port": { "number": 80 } } });
+    assert!(!ask(
+        "dev",
+        "sum-a",
+        json!({ "rules": before["rules"], "defaultBackend": backend })
+    ));
+    for new in [
+        json!({ "rules": [one("c.example.org", "/", "s")] }),
+        json!({ "rules": [one("a.example.org", "/more", "s")] }),
+        json!({ "rules": [one("", "/", "s")] }),
+        json!({ "rules": [{}] }),
+    ] {
+        assert!(ask("dev", "sum-a", new.clone()), "{new}");
+        assert!(!ask("admin", "sum-a", new.clone()), "who repairs goes on: {new}");
+        assert!(
+            !ask("dev", "blue", new.clone()),
+            "a Tenant that says nothing of it: {new}"
+        );
+    }
+}
+
 #[test]
 fn a_list_that_is_too_long_refuses_more_and_never_less() {
     let mut world = World::make();

@@ -237,57 +237,75 @@ impl AllowedClasses {
     }
 }
 
+/// What policies do about a field, where nobody else judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByPolicies {
+    /// They judge by it.
+    Judged,
+    /// They can't tell what it takes other objects to tell, and refuse all of it: what is allowed by labels of a class, and what another Ingress has.
+    Refused,
+    /// They set nothing on objects, and leave it.
+    Left,
+}
+
 impl TenantBounds {
-    /// The fields that are set, by their paths in the spec, and whether each is out of what policies can see to: selectors of classes, what is set
-    /// on objects, and what takes other objects to tell.
+    /// The fields that are set, by their paths in the spec, and what policies can do about each.
     #[must_use]
-    pub fn list_set(&self) -> Vec<(&'static str, bool)> {
+    pub fn list_set(&self) -> Vec<(&'static str, ByPolicies)> {
         let ingress = self.ingress_options.as_ref();
         let services = self.service_options.as_ref();
         let ingress_classes = ingress.and_then(|options| options.allowed_classes.as_ref());
         let has_selector =
             |classes: Option<&AllowedClasses>| classes.is_some_and(|classes| classes.selector().is_some());
         let fields = [
-            ("storageClasses", self.storage_classes.is_some(), false),
+            ("storageClasses", self.storage_classes.is_some(), ByPolicies::Judged),
             (
                 "storageClasses.matchLabels, matchExpressions",
                 has_selector(self.storage_classes.as_ref()),
-                true,
+                ByPolicies::Refused,
             ),
-            ("priorityClasses", self.priority_classes.is_some(), false),
+            ("priorityClasses", self.priority_classes.is_some(), ByPolicies::Judged),
             (
                 "priorityClasses.matchLabels, matchExpressions",
                 has_selector(self.priority_classes.as_ref()),
-                true,
+                ByPolicies::Refused,
             ),
-            ("runtimeClasses", self.runtime_classes.is_some(), false),
+            ("runtimeClasses", self.runtime_classes.is_some(), ByPolicies::Judged),
             (
                 "runtimeClasses.matchLabels, matchExpressions",
                 has_selector(self.runtime_classes.as_ref()),
-                true,
+                ByPolicies::Refused,
             ),
-            ("ingressOptions", ingress.is_some(), false),
+            ("ingressOptions", ingress.is_some(), ByPolicies::Judged),
             (
                 "ingressOptions.allowedClasses.matchLabels, matchExpressions",
                 has_selector(ingress_classes),
-                true,
+                ByPolicies::Refused,
             ),
             (
                 "ingressOptions.hostnameCollisionScope",
                 ingress.is_some_and(|options| options.collision_scope().is_some()),
-                true,
+                ByPolicies::Refused,
             ),
-            ("containerRegistries", self.container_registries.is_some(), false),
-            ("imagePullPolicies", !self.image_pull_policies.is_empty(), false),
-            ("serviceOptions", services.is_some(), false),
+            (
+                "containerRegistries",
+                self.container_registries.is_some(),
+                ByPolicies::Judged,
+            ),
+            (
+                "imagePullPolicies",
+                !self.image_pull_policies.is_empty(),
+                ByPolicies::Judged,
+            ),
+            ("serviceOptions", services.is_some(), ByPolicies::Judged),
             (
                 "serviceOptions.additionalMetadata",
                 services.is_some_and(|options| options.additional_metadata.is_some()),
-                true,
+                ByPolicies::Left,
             ),
         ];
         let set = fields.into_iter().filter(|(_, is_set, _)| *is_set);
-        set.map(|(name, _, is_selector)| (name, is_selector)).collect()
+        set.map(|(name, _, by_policies)| (name, by_policies)).collect()
     }
 
     /// What Capsule knows within these fields and Tenure does not act on, by its path in the spec.

@@ -36,6 +36,12 @@ impl Hub {
         Arc::new(self.known.extract(&TenantFacts::from(tenant)))
     }
 
+    /// Whether a Tenant is planned by what its namespaces use, too.
+    pub(crate) fn shares_quotas(&self, tenant: &str) -> bool {
+        let tenant = self.caches.of::<Tenant>().get("", tenant);
+        tenant.is_some_and(|tenant| self.known.shares_quotas(&tenant.spec))
+    }
+
     /// A namespace may have changed in what tells whose it is; whether it has.
     pub(crate) fn take_namespace(&self, name: &str) -> bool {
         let concerned = self.known.take_namespace(name, &self.namespaces);

@@ -52,21 +52,28 @@ impl TenantReconciler {
             &hub.service_accounts,
             &hub.limit_ranges,
             &hub.network_policies,
-            &hub.resource_quotas,
         ] {
-            self.collect(cache, &mut found);
+            self.collect(cache, false, &mut found);
         }
-        self.collect(&hub.namespaces, &mut found);
+        self.collect(&hub.resource_quotas, hub.shares_quotas(&self.key.name), &mut found);
+        self.collect(&hub.namespaces, false, &mut found);
         found
     }
 
-    /// Without status: nothing is decided by it, and that of a quota changes with each Pod.
-    fn collect<K: Resource + Serialize>(&self, cache: &Cache<K>, into: &mut BTreeMap<ObjectId, Live>) {
+    /// Without status where nothing is decided by it: that of a quota changes with each Pod.
+    fn collect<K: Resource + Serialize>(
+        &self,
+        cache: &Cache<K>,
+        with_status: bool,
+        into: &mut BTreeMap<ObjectId, Live>,
+    ) {
         for object in cache.find(&self.key.name) {
             let Ok(mut object) = serde_json::to_value(object.as_ref()) else {
                 continue;
             };
-            if let Some(fields) = object.as_object_mut() {
+            if let Some(fields) = object.as_object_mut()
+                && !with_status
+            {
                 fields.remove("status");
             }
             if let Ok(id) = ObjectId::of(&object) {

@@ -33,6 +33,7 @@ mod ownership;
 mod policies;
 mod post_build;
 mod program;
+mod quota_shares;
 mod receivers;
 mod references;
 mod registries;

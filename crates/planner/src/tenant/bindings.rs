@@ -111,6 +111,11 @@ pub(super) fn list_wanted(
     wanted
 }
 
+/// Whether it gives somebody rights in a namespace; what the controllers see by gives nobody else any.
+pub(super) fn gives_rights(id: &ObjectId) -> bool {
+    id.kind == "RoleBinding" && id.group == RBAC && id.name != WITNESS_BINDING
+}
+
 /// What to do where RoleBindings were forbidden: the controller may bind the ClusterRoles that an installation knows, and no others.
 pub(super) fn advise_on_refused(wanted: &[Wanted], memory: &Memory) -> Option<String> {
     let is_forbidden = |wanted: &&Wanted| {

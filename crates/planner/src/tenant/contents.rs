@@ -4,7 +4,7 @@
 //! Owns what they look like once the server has them, so that nothing is written that is so already, and an edit of somebody else is seen.
 //! Refuses more items, and larger ones, than a tenant's namespaces have room for; what was written of them before stays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use go_words::quantity;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use tenure_tenancy::quotas::{is_too_large, name_content};
 
 use super::bindings::metadata;
 use super::namespaces::Taken;
-use super::{Snapshot, contains};
+use super::{Snapshot, contains, shares};
 use crate::dependents::{Memory, Wanted};
 use crate::digest::digest_value;
 
@@ -43,9 +43,10 @@ const NETWORK_POLICY: ContentKind = ContentKind {
     label: "capsule.clastix.io/network-policy",
     complete: complete_network_policy,
 };
+pub(super) const RESOURCE_QUOTA_KIND: &str = "ResourceQuota";
 const RESOURCE_QUOTA: ContentKind = ContentKind {
     field: "spec.resourceQuotas",
-    kind: "ResourceQuota",
+    kind: RESOURCE_QUOTA_KIND,
     group: "",
     label: "capsule.clastix.io/resource-quota",
     complete: complete_resource_quota,
@@ -63,11 +64,16 @@ pub(super) struct Contents {
 }
 
 /// Everything that is to be in the tenant's namespaces.
-pub(super) fn list_contents(snapshot: &Snapshot, taken: &Taken, problems: &mut Vec<String>) -> Contents {
+pub(super) fn list_contents(
+    snapshot: &Snapshot,
+    memory: &Memory,
+    taken: &Taken,
+    problems: &mut Vec<String>,
+) -> Contents {
     let spec = &snapshot.tenant.spec;
     let mut contents = Contents::default();
     let mut add = |kind: &ContentKind, items: &[Map<String, Value>]| {
-        contents.add(snapshot, taken, kind, items, problems);
+        contents.add((snapshot, memory), taken, kind, items, problems);
     };
     if let Some(ranges) = &spec.limit_ranges {
         add(&LIMIT_RANGE, &ranges.items);
@@ -75,10 +81,9 @@ pub(super) fn list_contents(snapshot: &Snapshot, taken: &Taken, problems: &mut V
     if let Some(policies) = &spec.network_policies {
         add(&NETWORK_POLICY, &policies.items);
     }
-    // Of quotas for all namespaces together each says the whole: Kubernetes counts there, and what is written is judged by the sum.
-    if let Some(quotas) = &spec.resource_quotas
-        && (quotas.is_for_each_namespace() || snapshot.realm.settings.is_guarded)
-    {
+    // Of quotas for all namespaces together each says the whole where what is written is judged by the sum, since Kubernetes counts there; and
+    // else its share.
+    if let Some(quotas) = &spec.resource_quotas {
         add(&RESOURCE_QUOTA, &quotas.items);
     }
     contents
@@ -87,7 +92,7 @@ pub(super) fn list_contents(snapshot: &Snapshot, taken: &Taken, problems: &mut V
 impl Contents {
     fn add(
         &mut self,
-        snapshot: &Snapshot,
+        (snapshot, memory): (&Snapshot, &Memory),
         taken: &Taken,
         kind: &ContentKind,
         items: &[Map<String, Value>],
@@ -110,6 +115,12 @@ impl Contents {
             }
             let mut spec = item.clone();
             (kind.complete)(&mut spec);
+            let is_shared = kind.kind == RESOURCE_QUOTA_KIND
+                && shares::are_written(&snapshot.tenant.spec, &snapshot.realm.settings);
+            let mut shares = match is_shared {
+                true => shares::write_hard(snapshot, memory, taken, (index, &spec)),
+                false => BTreeMap::new(),
+            };
             for namespace in taken.owned.keys() {
                 let name = name_content(name_of(snapshot), index);
                 let id = ObjectId {
@@ -132,6 +143,9 @@ impl Contents {
                     "" => "v1".to_owned(),
                     group => format!("{group}/v1"),
                 };
+                if let Some(share) = shares.remove(namespace.as_str()) {
+                    spec.insert("hard".to_owned(), share);
+                }
                 self.wanted.push(Wanted {
                     id,
                     version: "v1",

@@ -13,6 +13,7 @@ mod deletion;
 mod labels;
 mod namespaces;
 mod owners;
+pub mod shares;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +28,9 @@ use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
 use tenure_tenancy::admission::make_owner_reference;
 use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
 
-use self::contents::Contents;
+use self::contents::{Contents, RESOURCE_QUOTA_KIND};
 pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
+use self::shares::Uncounted;
 use crate::answer::{Live, WriteAnswer};
 use crate::attestation::remains;
 use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
@@ -165,16 +167,34 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         return plan;
     }
 
-    let mut wanted = bindings::list_wanted(snapshot, facts, &taken, &mut problems);
-    let Contents { wanted: contents, kept } = contents::list_contents(snapshot, &taken, &mut problems);
-    settle(snapshot, &contents, &mut plan.memory);
-    wanted.extend(contents);
+    let is_shared = shares::are_written(&snapshot.tenant.spec, &snapshot.realm.settings);
+    match is_shared {
+        true => shares::note_answers(snapshot, &taken, &mut plan.memory),
+        false => plan.memory.given.clear(),
+    }
+    // What bounds somebody comes before what gives him rights.
+    let Contents { mut wanted, kept } = contents::list_contents(snapshot, &plan.memory, &taken, &mut problems);
+    settle(snapshot, &wanted, &mut plan.memory);
+    wanted.extend(bindings::list_wanted(snapshot, facts, &taken, &mut problems));
+    let uncounted = match is_shared {
+        true => shares::list_uncounted(snapshot, &taken),
+        false => Uncounted::default(),
+    };
+    wanted.retain(|wanted| {
+        let is_early = bindings::gives_rights(&wanted.id) && uncounted.new.contains(&wanted.id.namespace);
+        !is_early || matches!(snapshot.live.get(&wanted.id), Some(Live::Present(_)))
+    });
     plan.watch = wanted.iter().map(Wanted::watched).collect();
     let mut dependents = self::dependents(snapshot, now, &mut plan.memory);
     let mut steps = namespaces::mark_namespaces(snapshot, &taken, &mut dependents, &mut problems);
     // What bounds somebody in a namespace of which nobody can tell whether it is the Tenant's stays there.
-    let is_kept = |id: &ObjectId| kept.contains(id) || taken.unbelieved.contains(&id.namespace);
+    // What is counted in one that is being deleted counts until it is gone.
+    let is_counted = |id: &ObjectId| is_shared && id.kind == RESOURCE_QUOTA_KIND && taken.is_leaving(&id.namespace);
+    let is_kept = |id: &ObjectId| kept.contains(id) || taken.unbelieved.contains(&id.namespace) || is_counted(id);
     steps.extend(write(snapshot, now, (&wanted, &is_kept), &mut plan, &mut problems));
+    if is_shared {
+        shares::note_writes(&mut plan.memory, &steps);
+    }
     if !steps.is_empty() {
         plan.steps = steps;
         plan.next = Next::Again;
@@ -191,7 +211,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     if settings.is_guarded || settings.has_policies {
         problems.extend(facts.bounds.list_problems());
     }
-    status::end_attempt(snapshot, facts, now, &taken, (problems, plan))
+    status::end_attempt(snapshot, facts, now, (&taken, &uncounted), (problems, plan))
 }
 
 /// Whether an object that isn't wanted stays all the same.

@@ -59,6 +59,12 @@ impl Taken {
         }
     }
 
+    /// Whether it is recorded and on its way out: being deleted, or not naming the Tenant.
+    pub(super) fn is_leaving(&self, name: &str) -> bool {
+        let mut leaving = self.deleting.keys().chain(self.unnamed.keys());
+        leaving.any(|namespace| namespace.as_str() == name)
+    }
+
     /// What the record is to be: uids by names.
     pub(super) fn list_recorded(&self) -> BTreeMap<&NamespaceName, &String> {
         let all = self.owned.iter().chain(&self.deleting).chain(&self.unnamed);

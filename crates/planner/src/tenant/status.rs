@@ -1,14 +1,15 @@
 //! What a Tenant's status says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::reason;
-use tenure_api::tenant::{TenantSpace, TenantStatus};
+use tenure_api::tenant::{ByPolicies, TenantSpace, TenantStatus};
 use tenure_tenancy::{RecordState, TenantFacts};
 
 use super::namespaces::Taken;
+use super::shares::Uncounted;
 use super::{Plan, RETRY_INTERVAL, Snapshot};
 use super::{account, labels, owners};
 use crate::ending::{self, Entry, add_duration};
@@ -35,16 +36,20 @@ fn name_state(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-/// What the Tenant says of objects in its namespaces, and of its namespaces' metadata, and nobody acts on here. What labels a class bears is
-/// in no policy's sight, and neither is who owns a namespace's Tenant.
+/// What the Tenant says of objects in its namespaces, and of its namespaces' metadata, and nobody acts on here. Who owns a
+/// namespace's Tenant is in no policy's sight.
 fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
     let (spec, settings) = (&snapshot.tenant.spec, &snapshot.realm.settings);
     let mut unbounded = spec.bounds.list_unknown();
     if settings.is_guarded {
         return unbounded;
     }
+    let nobody_sees = match settings.has_policies {
+        true => ByPolicies::Left,
+        false => ByPolicies::Judged,
+    };
     let set = spec.bounds.list_set().into_iter();
-    let set = set.filter(|(_, is_selector)| *is_selector == settings.has_policies);
+    let set = set.filter(|(_, by_policies)| *by_policies == nobody_sees);
     unbounded.extend(set.map(|(name, _)| name.to_owned()));
     if let Some(options) = &spec.namespace_options {
         let fields = [
@@ -55,6 +60,17 @@ fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
         unbounded.extend(set.map(|(name, _)| format!("namespaceOptions.{name}")));
     }
     unbounded
+}
+
+/// What the Tenant would allow, and what policies refuse, where they judge alone, since they can't tell it.
+fn list_refused(snapshot: &Snapshot) -> Vec<String> {
+    let (spec, settings) = (&snapshot.tenant.spec, &snapshot.realm.settings);
+    if settings.is_guarded || !settings.has_policies {
+        return Vec::new();
+    }
+    let set = spec.bounds.list_set().into_iter();
+    let set = set.filter(|(_, by_policies)| *by_policies == ByPolicies::Refused);
+    set.map(|(name, _)| format!("spec.{name}")).collect()
 }
 
 /// The fields that only admission can act on, where nothing that is written is judged.
@@ -142,7 +158,7 @@ pub(super) fn end_attempt(
     snapshot: &Snapshot,
     facts: &TenantFacts,
     now: Timestamp,
-    taken: &Taken,
+    (taken, uncounted): (&Taken, &Uncounted),
     (problems, mut plan): (Vec<String>, Plan),
 ) -> Plan {
     let old = snapshot.tenant.status.clone().unwrap_or_default();
@@ -178,11 +194,6 @@ pub(super) fn end_attempt(
         .collect();
     unacted.extend(list_unguarded(snapshot).map(|key| format!("spec.{key}")));
     unacted.extend(list_unbounded(snapshot).into_iter().map(|key| format!("spec.{key}")));
-    let quotas = snapshot.tenant.spec.resource_quotas.as_ref();
-    let is_guarded = snapshot.realm.settings.is_guarded;
-    if quotas.is_some_and(|quotas| !is_guarded && !quotas.is_for_each_namespace() && !quotas.items.is_empty()) {
-        unacted.push("spec.resourceQuotas (scope Tenant)".to_owned());
-    }
     if let Some(options) = &snapshot.tenant.spec.namespace_options {
         unacted.extend(options.other.keys().map(|key| format!("spec.namespaceOptions.{key}")));
     }
@@ -205,11 +216,33 @@ pub(super) fn end_attempt(
             1 => "1 namespace".to_owned(),
             count => format!("{count} namespaces"),
         };
-        let note = if unacted.is_empty() {
-            String::new()
-        } else {
-            format!("; kept, but not acted on: {}", unacted.join(", "))
+        let mut note = String::new();
+        if !unacted.is_empty() {
+            note = format!("; kept, but not acted on: {}", unacted.join(", "));
+        }
+        let refused = list_refused(snapshot);
+        if !refused.is_empty() {
+            let refused = refused.join(", ");
+            note.push_str(&format!(
+                "; refused, since no policy can tell what these would allow: {refused}"
+            ));
+        }
+        let list = |names: &BTreeSet<String>| {
+            let names: Vec<String> = names.iter().cloned().collect();
+            ending::name_some(&names, LONGEST_LIST)
         };
+        if !uncounted.new.is_empty() {
+            note.push_str(&format!(
+                "; nobody gets rights before the ResourceQuotas are counted, which kube-controller-manager does, in {}",
+                list(&uncounted.new)
+            ));
+        }
+        if !uncounted.leaving.is_empty() {
+            note.push_str(&format!(
+                "; no namespace's share of the Tenant's quotas grows before these are gone, of which nobody knows what is left: {}",
+                list(&uncounted.leaving)
+            ));
+        }
         (
             ConditionStatus::True,
             reason::RECONCILIATION_SUCCEEDED,

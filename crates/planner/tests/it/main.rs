@@ -30,5 +30,6 @@ mod tenant_account;
 mod tenant_bindings;
 mod tenant_contents;
 mod tenant_record;
+mod tenant_shares;
 #[allow(dead_code, reason = "the scenarios use the rest")]
 mod world;

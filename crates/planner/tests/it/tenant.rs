@@ -339,7 +339,7 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
         "storageClasses": { "allowed": ["fast"], "matchLabels": { "a": "b" } },
         "imagePullPolicies": ["Always"],
         "ingressOptions": { "hostnameCollisionScope": "Tenant", "allowedHostnames": { "allowed": ["a.example.org"] } },
-        "serviceOptions": { "externalIPs": { "allowed": [] } },
+        "serviceOptions": { "externalIPs": { "allowed": [] }, "additionalMetadata": { "labels": { "a": "b" } } },
         "namespaceOptions": { "forbiddenLabels": { "denied": ["x"] } },
         "gatewayOptions": {}
     });
@@ -348,8 +348,8 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
     assert_eq!(
         told_of(&spec, (false, true)),
         format!(
-            "{kept}, spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope, \
-             spec.namespaceOptions.forbiddenLabels"
+            "{kept}, spec.serviceOptions.additionalMetadata, spec.namespaceOptions.forbiddenLabels; refused, since no policy can tell what these \
+             would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope"
         )
     );
     assert_eq!(

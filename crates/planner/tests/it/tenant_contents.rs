@@ -227,19 +227,6 @@ fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_mark
 }
 
 #[test]
-fn what_bounds_the_tenant_as_a_whole_is_said_to_be_kept_where_nobody_judges() {
-    let quotas = json!({ "items": [{ "hard": { "pods": "10" } }] });
-    let mut snapshot = snapshot(json!({ "resourceQuotas": quotas }), namespaces());
-    let steps = again(&mut snapshot);
-    assert!(!steps.iter().any(|step| step.contains("ResourceQuota")), "{steps:?}");
-    let (_, plan) = settle(&mut snapshot);
-    assert!(
-        plan.to_string().contains("spec.resourceQuotas (scope Tenant)"),
-        "{plan}"
-    );
-}
-
-#[test]
 fn too_many_and_too_large_items_are_told_and_take_nothing_away() {
     let item = |pods: usize| json!({ "hard": { "pods": pods.to_string() } });
     let items = |count: usize| (0..count).map(item).collect::<Vec<_>>();

@@ -144,7 +144,7 @@ fn describe_membership(
     if *tenant.bounds.namespaces() != ForbiddenMetadata::default() {
         write(OWNERS, list_owners(tenant));
     }
-    limits::describe(&tenant.bounds, &mut write);
+    limits::describe(&tenant.bounds, !settings.is_guarded, &mut write);
     let grants = settings.reference_grants.iter();
     let grants: Vec<String> = grants
         .filter_map(|grant| grant.find_target((namespace, &tenant.name)))

@@ -17,6 +17,8 @@ pub(super) const REGISTRIES: &str = "container-registries";
 pub(super) const PULL_POLICIES: &str = "image-pull-policies";
 /// Hostnames of Ingresses.
 pub(super) const HOSTNAMES: &str = "hostnames";
+/// Whether no two Ingresses may have the same host and path, and nobody compares them.
+pub(super) const UNCOMPARED_HOSTS: &str = "uncompared-hosts";
 /// Whether hostnames may begin with `*`.
 pub(super) const WILDCARDS: &str = "wildcard-hostnames";
 /// Types of Services that are refused, with commas between them.
@@ -42,13 +44,17 @@ pub(super) const BY_LABELS: &str = "?";
 pub(super) const HAS_DEFAULT: &str = "!";
 const ALL: &str = "*";
 
-/// Writes what is said.
-pub(super) fn describe(bounds: &Bounds, write: &mut impl FnMut(&str, String)) {
+/// Writes what is said. Where policies judge alone, what none of them can tell is refused: which labels a class bears, and whether another Ingress
+/// has a host.
+pub(super) fn describe(bounds: &Bounds, are_alone: bool, write: &mut impl FnMut(&str, String)) {
     let objects = bounds.objects();
     for class_use in &USES {
         if let Some(classes) = (class_use.find)(objects) {
-            write(class_use.rule_fact(), list_classes(bounds, classes));
+            write(class_use.rule_fact(), list_classes(bounds, classes, are_alone));
         }
+    }
+    if are_alone && bounds.collision_scope().is_some() {
+        write(UNCOMPARED_HOSTS, YES.to_owned());
     }
     if let Some(names) = &objects.container_registries {
         write(REGISTRIES, join(list_names(bounds, names.into()), "\n"));
@@ -118,10 +124,10 @@ fn list_names(bounds: &Bounds, names: Names<'_>) -> impl Iterator<Item = String>
         .chain(expression.map(|text| format!("{EXPRESSION}{text}")))
 }
 
-fn list_classes(bounds: &Bounds, classes: &AllowedClasses) -> String {
+fn list_classes(bounds: &Bounds, classes: &AllowedClasses, are_alone: bool) -> String {
     let names = Names::from(classes);
     let has_default = names.default.map(|_| HAS_DEFAULT.to_owned());
-    let by_labels = classes.selector().map(|_| BY_LABELS.to_owned());
+    let by_labels = classes.selector().filter(|_| !are_alone).map(|_| BY_LABELS.to_owned());
     let marks: Vec<String> = has_default.into_iter().chain(by_labels).collect();
     let all = join(marks.iter().cloned().chain(list_names(bounds, names)), "\n");
     if all.is_empty() { marks.join("\n") } else { all }

@@ -6,10 +6,11 @@ use super::super::image::{DEFAULT_REGISTRY, IDENTIFIER, LEGACY_REGISTRY, write_q
 use super::super::{limited, metadata, pod, service};
 use super::limits::{
     BY_LABELS, EXTERNAL_IPS, HAS_DEFAULT, HOSTNAMES, PULL_POLICIES, REFUSED_TYPES, REGISTRIES, SERVICE_ANNOTATIONS,
-    SERVICE_LABELS, WILDCARDS, is_denied, is_listed, is_said, lines,
+    SERVICE_LABELS, UNCOMPARED_HOSTS, WILDCARDS, is_denied, is_listed, is_said, lines,
 };
-use super::{About, Policy, Validation, Where, namespace_facts, phrase, quote, variable};
+use super::{About, Policy, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
+use crate::admission::rights::ADOPT;
 
 /// Where the whole of an object is written, and where a part is by which its metadata is written, too.
 const WRITES: [&str; 2] = ["CREATE", "UPDATE"];
@@ -237,6 +238,22 @@ fn hostnames() -> Policy {
             ),
         ),
     ]);
+    // A rule without paths has `/`, and a default backend collides with nothing.
+    let paths = |rule: &str| format!("{rule}.?http.?paths.orValue([dyn({{}})])");
+    let same = |field: &str, none: &str, one: &str, other: &str| {
+        format!("{one}.?{field}.orValue('{none}') == {other}.?{field}.orValue('{none}')")
+    };
+    policy.variables.push(variable(
+        "routesAreOld",
+        format!(
+            "object.?spec.?rules.orValue([]).all(rule, {}.all(path, (oldObject == null ? [] : oldObject.?spec.?rules.orValue([])).exists(old, {} && \
+             {}.exists(one, {}))))",
+            paths("rule"),
+            same("host", "", "old", "rule"),
+            paths("old"),
+            same("path", "/", "one", "path"),
+        ),
+    ));
     let allowed = "spec.ingressOptions.allowedHostnames";
     let refuse = |holds: String, why: String, remedy: String| Validation {
         holds: format!("variables.tenant == '' || {holds}"),
@@ -268,6 +285,19 @@ fn hostnames() -> Policy {
                 &["variables.tenant", "variables.refused[0]"],
             ),
             quote(&limited::begin_advice(allowed)),
+        ),
+        refuse(
+            format!(
+                "!({}) || variables.routesAreOld || {}",
+                is_said(UNCOMPARED_HOSTS),
+                may(ADOPT, Some("variables.tenant"))
+            ),
+            phrase(
+                "spec.rules: Tenant {} wants no two Ingresses to have the same host and path (spec.ingressOptions.hostnameCollisionScope), and \
+                 which ones there are no policy can tell",
+                &["variables.tenant"],
+            ),
+            quote("ask an administrator to write it, to let webhooks judge, too, or to leave that field away"),
         ),
     ];
     policy

@@ -1,0 +1,116 @@
+//! Quotas for all namespaces of a Tenant together, where nobody judges the sum: Kubernetes refuses in each what is beyond its share.
+
+use serde_json::{Value, json};
+use tenure_testkit::{SOON, eventually};
+
+use crate::stage::{Stage, condition};
+use crate::tenants::{TENANT, adopt};
+
+const QUOTA: (&str, &str) = ("v1", "ResourceQuota");
+const SERVICE: (&str, &str) = ("v1", "Service");
+/// What the Tenant may have.
+const MOST: usize = 12;
+
+const NAMESPACES: [&str; 3] = ["shares", "shares-a", "shares-b"];
+
+async fn count(stage: &Stage) -> usize {
+    let mut sum = 0;
+    for namespace in NAMESPACES {
+        sum += stage.admin.list(SERVICE, namespace).await.unwrap().len();
+    }
+    sum
+}
+
+/// Makes one more; whether that was let through. What refuses says that it is a quota.
+async fn make(stage: &Stage, namespace: &str, name: &str) -> bool {
+    let service = json!({
+        "apiVersion": SERVICE.0, "kind": SERVICE.1, "metadata": { "name": name, "namespace": namespace },
+        "spec": { "ports": [{ "port": 80 }] }
+    });
+    match stage.admin.create(service).await {
+        Ok(_) => true,
+        Err(error) => {
+            let error = error.to_string();
+            let is_quotas = error.contains("exceeded quota: capsule-shares-0") || error.contains("status unknown");
+            assert!(is_quotas, "{error}");
+            false
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn namespaces_together_use_what_their_tenant_has_and_no_more() {
+    let stage = Stage::set("shares-outside").await;
+    // What each namespace may use Kubernetes knows by its quota; nobody adds them up.
+    stage.send_guard_away();
+    let tenant = json!({
+        "apiVersion": TENANT.0, "kind": TENANT.1, "metadata": { "name": "shares" },
+        "spec": {
+            "owners": [{ "kind": "User", "name": "shares-owner" }],
+            "resourceQuotas": { "items": [{ "hard": { "services": MOST.to_string() } }] }
+        }
+    });
+    stage.admin.apply(tenant).await.unwrap();
+    for namespace in &NAMESPACES[1..] {
+        adopt(&stage, "shares", namespace).await;
+    }
+    for namespace in NAMESPACES {
+        stage
+            .until(QUOTA, (namespace, "capsule-shares-0"), |quota| quota.is_some())
+            .await;
+        stage
+            .admin
+            .wait_for_quota((namespace, "capsule-shares-0"))
+            .await
+            .unwrap();
+    }
+    let is_ready = |tenant: Option<&Value>| {
+        let ready = tenant.and_then(|tenant| condition(tenant, "Ready"));
+        ready.is_some_and(|ready| ready["status"] == "True" && ready["message"] == "3 namespaces")
+    };
+    stage.until(TENANT, ("", "shares"), is_ready).await;
+
+    // Many at once, everywhere, as often as it takes until there are as many as there may be, and some more.
+    let attempt = |round: usize| {
+        let stage = &stage;
+        let all = NAMESPACES.iter().flat_map(move |namespace| {
+            (0..4).map(move |number| async move { make(stage, namespace, &format!("s-{round}-{number}")).await })
+        });
+        futures::future::join_all(all)
+    };
+    let round = std::sync::atomic::AtomicUsize::new(0);
+    let next = || round.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    eventually(SOON, || async {
+        attempt(next()).await;
+        let sum = count(&stage).await;
+        assert!(sum <= MOST, "{sum}");
+        if sum == MOST {
+            Ok(())
+        } else {
+            Err(format!("{sum} of {MOST}"))
+        }
+    })
+    .await
+    .unwrap();
+    for _ in 0..5 {
+        let made = attempt(next()).await;
+        assert!(!made.contains(&true), "{made:?}");
+    }
+
+    // What one leaves another gets.
+    let mut left = 0;
+    for service in stage.admin.list(SERVICE, "shares-a").await.unwrap() {
+        let name = service["metadata"]["name"].as_str().unwrap();
+        stage.admin.delete(SERVICE, ("shares-a", name)).await.unwrap();
+        left += 1;
+    }
+    assert!(left > 0, "each had a share");
+    eventually(SOON, || async {
+        let is_made = make(&stage, "shares-b", &format!("again-{}", next())).await;
+        if is_made { Ok(()) } else { Err("refused") }
+    })
+    .await
+    .unwrap();
+    assert!(count(&stage).await <= MOST);
+    stage.end().await;
+}

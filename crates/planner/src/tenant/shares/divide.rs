@@ -1,0 +1,203 @@
+//! The arithmetic of shares: of one resource, how much each namespace is to be allowed, in thousandths.
+//!
+//! Owns that the namespaces together are never allowed more than the limit, whatever they use meanwhile and in whichever order writes arrive: what
+//! one of them may still use is given to no other. Refuses to know names, objects or clocks.
+
+/// What is known of one namespace, in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Whether it gets a share. One that is being deleted gets none and keeps what it holds until it is gone.
+    pub(super) is_open: bool,
+    /// What it is allowed, where something is written.
+    pub(super) allowed: Option<i128>,
+    /// What it may use at the most, as far as anybody can tell: by what is written, by what is enforced, by what it uses.
+    pub(super) held: i128,
+    /// What it was counted to use.
+    pub(super) used: i128,
+    /// Whether nothing is to be written now, since the last write hasn't been seen yet.
+    pub(super) is_settled: bool,
+}
+
+impl Place {
+    fn allowed(&self) -> i128 {
+        self.allowed.unwrap_or(0)
+    }
+
+    /// How much it can use besides.
+    fn room(&self) -> i128 {
+        self.allowed().saturating_sub(self.used)
+    }
+}
+
+/// What each place is to be allowed. What is free is meant for all in equal parts of whole `grain`s; but who still has half of his part is left
+/// alone, and who has more than his part gives something only when somebody needs it. So a few writes follow when somebody has used up half of his,
+/// and none otherwise.
+///
+/// `is_sure` says that everything that is used is known: otherwise nobody is allowed more than before.
+pub(super) fn divide(limit: i128, grain: i128, places: &[Place], is_sure: bool) -> Vec<i128> {
+    let grain = grain.max(1);
+    let parts = find_parts(limit, grain, places);
+    let held = places.iter().fold(0_i128, |sum, place| sum.saturating_add(place.held));
+    let unclaimed = limit.saturating_sub(held);
+    let mut spare = if is_sure { unclaimed } else { unclaimed.min(0) };
+    let can_change = |place: &Place| place.is_open && !place.is_settled;
+    let needs = |place: &Place, part: i128| can_change(place) && part > 0 && place.room().saturating_mul(2) < part;
+
+    let mut missing = spare.saturating_neg();
+    for (place, part) in places.iter().zip(&parts) {
+        if needs(place, *part) {
+            let more = place.used.saturating_add(*part).saturating_sub(place.held);
+            missing = missing.saturating_add(more.max(0));
+        }
+    }
+    let mut allowed: Vec<i128> = places.iter().map(Place::allowed).collect();
+    let excess = |index: usize| {
+        let (place, part) = (places.get(index)?, parts.get(index)?);
+        let excess = place.room().saturating_sub(*part);
+        (can_change(place) && !needs(place, *part) && excess > 0).then_some(excess)
+    };
+    let mut givers: Vec<(i128, usize)> = (0..places.len())
+        .filter_map(|index| Some((excess(index)?, index)))
+        .collect();
+    givers.sort_by_key(|(excess, index)| (std::cmp::Reverse(*excess), *index));
+    for (excess, index) in givers {
+        if missing <= 0 {
+            break;
+        }
+        if let Some(allowed) = allowed.get_mut(index) {
+            *allowed = allowed.saturating_sub(excess);
+        }
+        missing = missing.saturating_sub(excess);
+    }
+    for ((place, part), allowed) in places.iter().zip(&parts).zip(&mut allowed) {
+        if !needs(place, *part) {
+            continue;
+        }
+        let most = place.held.saturating_add(spare.max(0));
+        *allowed = place.used.saturating_add(*part).min(most).max(place.allowed());
+        spare = spare.saturating_sub(allowed.saturating_sub(place.held).max(0));
+    }
+    allowed
+}
+
+/// The part of what is free that is meant for each: the same for all, and of what remains a grain for those that have most room already, so that
+/// it doesn't wander.
+fn find_parts(limit: i128, grain: i128, places: &[Place]) -> Vec<i128> {
+    let used = places.iter().fold(0_i128, |sum, place| sum.saturating_add(place.used));
+    let grains = limit.saturating_sub(used).max(0) / grain;
+    let mut open: Vec<usize> = (0..places.len())
+        .filter(|index| places.get(*index).is_some_and(|place| place.is_open))
+        .collect();
+    let count = i128::try_from(open.len()).unwrap_or(i128::MAX).max(1);
+    let (each, more) = (grains / count, usize::try_from(grains % count).unwrap_or(usize::MAX));
+    open.sort_by_key(|index| (std::cmp::Reverse(places.get(*index).map(Place::room)), *index));
+    let mut parts = vec![0; places.len()];
+    for (position, index) in open.into_iter().enumerate() {
+        let extra = i128::from(position < more);
+        if let Some(part) = parts.get_mut(index) {
+            *part = each.saturating_add(extra).saturating_mul(grain);
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(allowed: i128, used: i128) -> Place {
+        Place {
+            is_open: true,
+            allowed: Some(allowed),
+            held: allowed.max(used),
+            used,
+            is_settled: false,
+        }
+    }
+
+    const NEW: Place = Place {
+        is_open: true,
+        allowed: None,
+        held: 0,
+        used: 0,
+        is_settled: false,
+    };
+
+    #[test]
+    fn new_ones_share_what_there_is() {
+        assert_eq!(divide(10, 1, &[NEW, NEW, NEW], true), [4, 3, 3]);
+        assert_eq!(divide(2, 1, &[NEW, NEW, NEW], true), [1, 1, 0]);
+        assert_eq!(divide(0, 1, &[NEW], true), [0]);
+        assert_eq!(divide(3000, 1000, &[NEW, NEW], true), [2000, 1000], "no half Pods");
+        assert_eq!(divide(5, 1, &[], true), [0_i128; 0]);
+        assert_eq!(divide(-5, 0, &[NEW], true), [0]);
+    }
+
+    #[test]
+    fn who_has_half_of_his_part_is_left_alone() {
+        assert_eq!(divide(10, 1, &[place(5, 3), place(5, 0)], true), [5, 5]);
+        // Six are free, three for each; the first has one.
+        assert_eq!(
+            divide(10, 1, &[place(5, 4), place(5, 0)], true),
+            [5, 3],
+            "first somebody gives"
+        );
+        let lowered = Place { held: 3, ..place(3, 0) };
+        assert_eq!(
+            divide(10, 1, &[place(5, 4), lowered], true),
+            [7, 3],
+            "and then somebody gets"
+        );
+    }
+
+    #[test]
+    fn nobody_gets_what_another_may_still_use() {
+        // Written, but not enforced yet.
+        let lowered = Place { held: 5, ..place(3, 0) };
+        assert_eq!(divide(10, 1, &[place(5, 4), lowered], true), [5, 3]);
+        // Used beyond what is written since.
+        let beyond = place(3, 5);
+        assert_eq!(divide(10, 1, &[place(5, 4), beyond], true), [5, 3]);
+        // Being deleted, and full still.
+        let ending = Place {
+            is_open: false,
+            ..place(6, 6)
+        };
+        assert_eq!(divide(10, 1, &[place(2, 2), ending, NEW], true), [3, 6, 1]);
+        // Nobody knows what one uses.
+        assert_eq!(divide(10, 1, &[place(2, 2), NEW], false), [2, 0]);
+    }
+
+    #[test]
+    fn a_smaller_limit_takes_from_those_that_have_room() {
+        assert_eq!(divide(4, 1, &[place(5, 1), place(5, 0)], true), [2, 2]);
+        assert_eq!(divide(0, 1, &[place(5, 1), place(5, 0)], true), [1, 0]);
+        // What was allowed in full to each, by whoever judged the sum before.
+        assert_eq!(
+            divide(10, 1, &[place(10, 2), place(10, 2), place(10, 0)], true),
+            [4, 4, 2]
+        );
+    }
+
+    #[test]
+    fn what_was_written_and_not_seen_is_not_written_again() {
+        let settled = Place {
+            is_settled: true,
+            ..place(9, 0)
+        };
+        assert_eq!(divide(10, 1, &[settled, place(1, 1)], true), [9, 1]);
+        assert_eq!(divide(10, 1, &[place(9, 0), place(1, 1)], true), [5, 1]);
+    }
+
+    #[test]
+    fn numbers_beyond_all_bounds_are_no_accident() {
+        let vast = Place {
+            held: i128::MAX,
+            ..place(i128::MAX, i128::MIN)
+        };
+        for limit in [i128::MIN, 0, i128::MAX] {
+            let _ = divide(limit, i128::MAX, &[vast, vast, NEW], true);
+            let _ = divide(limit, 1, &[vast, vast, NEW], true);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! `resourceQuotas` with scope `Tenant` where nobody judges the sum of what a Tenant's namespaces use: each namespace gets a share of it.
+//!
+//! Owns what each of their ResourceQuotas says, so that Kubernetes, which counts in each, lets no more be used in all together than the Tenant has,
+//! and that a namespace has room again when the others don't need theirs. Refuses to lend: a share is the namespace's until a lower one is
+//! enforced, so what fits the sum may not fit the share, and is refused.
+
+mod divide;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use go_words::quantity::Quantity;
+use serde_json::{Map, Value};
+use tenure_api::names::NamespaceName;
+use tenure_api::{ObjectId, ObjectView, TenantSpec};
+use tenure_tenancy::Settings;
+use tenure_tenancy::quotas::{is_too_large, name_content};
+
+use self::divide::{Place, divide};
+use super::contents::RESOURCE_QUOTA_KIND;
+use super::namespaces::Taken;
+use super::{MOST_ITEMS, Snapshot};
+use crate::answer::{Live, WriteAnswer};
+use crate::dependents::{Given, Memory};
+use crate::plan::Request;
+
+/// Whether shares are written: where a Tenant has quotas for all its namespaces, and nobody judges what is written by their sum. What is
+/// used is looked at then.
+#[must_use]
+pub fn are_written(spec: &TenantSpec, settings: &Settings) -> bool {
+    let quotas = spec.resource_quotas.as_ref();
+    !settings.is_guarded && quotas.is_some_and(|quotas| !quotas.is_for_each_namespace() && !quotas.items.is_empty())
+}
+
+/// The ResourceQuota of a namespace for an item.
+fn identify(tenant: &str, index: usize, namespace: &str) -> ObjectId {
+    ObjectId {
+        namespace: namespace.to_owned(),
+        name: name_content(tenant, index),
+        group: String::new(),
+        kind: RESOURCE_QUOTA_KIND.to_owned(),
+    }
+}
+
+/// What each of the Tenant's namespaces is to be allowed of an item, by its name: `spec.hard` of its ResourceQuota.
+pub(super) fn write_hard(
+    snapshot: &Snapshot,
+    memory: &Memory,
+    taken: &Taken,
+    (index, item): (usize, &Map<String, Value>),
+) -> BTreeMap<String, Value> {
+    let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
+    let open = taken.owned.keys().map(|name| (name.as_str(), true));
+    let others = taken.deleting.keys().chain(taken.unnamed.keys());
+    let closed = others.map(|name| (name.as_str(), false));
+    let namespaces: Vec<(&str, bool)> = open.chain(closed).collect();
+    let seen: Vec<Seen<'_>> = namespaces
+        .iter()
+        .map(|(name, is_open)| Seen::find(snapshot, memory, &identify(tenant, index, name), *is_open))
+        .collect();
+    let is_sure = seen.iter().all(Seen::is_known);
+    let mut written: BTreeMap<String, Value> = BTreeMap::new();
+    for (name, is_open) in &namespaces {
+        if *is_open {
+            written.insert((*name).to_owned(), Value::Object(Map::new()));
+        }
+    }
+    let hard = item.get("hard").and_then(Value::as_object);
+    for (resource, limit) in hard.into_iter().flatten() {
+        let limit_read = limit.as_str().and_then(|text| Quantity::parse(text).ok());
+        let shares = limit_read.map(|limit| {
+            let places: Vec<Place> = seen.iter().map(|seen| seen.place(resource)).collect();
+            let shares = divide(limit.thousandths_down(), find_grain(resource), &places, is_sure);
+            (limit, shares)
+        });
+        for (position, (name, _)) in namespaces.iter().enumerate() {
+            let Some(Value::Object(own)) = written.get_mut(*name) else {
+                continue;
+            };
+            // What is no quantity stays as it is, and the server says so.
+            let share = shares.as_ref().and_then(|(limit, shares)| {
+                let share = limit.with_thousandths(*shares.get(position)?);
+                Some(Value::String(share.canonical()))
+            });
+            own.insert(resource.clone(), share.unwrap_or_else(|| limit.clone()));
+        }
+    }
+    written
+}
+
+/// Processor time is shared out in thousandths, all else in whole numbers.
+fn find_grain(resource: &str) -> i128 {
+    match resource == "cpu" || resource.ends_with(".cpu") {
+        true => 1,
+        false => 1000,
+    }
+}
+
+/// What is seen of a namespace's ResourceQuota.
+struct Seen<'a> {
+    quota: Option<ObjectView<'a>>,
+    given: Option<&'a Given>,
+    is_open: bool,
+    /// The object as this attempt has written it: nothing else is wanted until the next one.
+    written: Option<ObjectView<'a>>,
+    /// Whether nothing is written now, since the last write was answered and isn't seen yet. One that was undone before it was seen is never seen:
+    /// that shows in the next attempt.
+    is_settled: bool,
+}
+
+impl<'a> Seen<'a> {
+    fn find(snapshot: &'a Snapshot, memory: &'a Memory, id: &ObjectId, is_open: bool) -> Self {
+        let quota = snapshot.live.get(id).and_then(Live::object);
+        let given = memory.given.get(id);
+        let is_answered = given.is_some_and(|given| given.revision.is_some());
+        let written = match snapshot.attempt.applied.get(id) {
+            Some(WriteAnswer::Done(object)) => Some(object.view()),
+            _ => None,
+        };
+        Self {
+            quota: quota.map(ObjectView::of),
+            given,
+            is_open,
+            written,
+            is_settled: written.is_some() || (is_answered && quota.is_some()),
+        }
+    }
+
+    /// What is used in a namespace that is being deleted, and whose quota is gone already, nobody knows.
+    fn is_known(&self) -> bool {
+        self.is_open || self.quota.is_some()
+    }
+
+    fn place(&self, resource: &str) -> Place {
+        let read = |quota: Option<ObjectView<'_>>, part: &str| {
+            let amounts = quota?.find_map(part)?;
+            Quantity::parse(amounts.get(resource)?.as_str()?).ok()
+        };
+        let read_down = |quota, part| read(quota, part).map(|amount| amount.thousandths_down());
+        let given = |amounts: fn(&Given) -> &BTreeMap<String, String>| {
+            let text = amounts(self.given?).get(resource)?;
+            Some(Quantity::parse(text).ok()?.thousandths_down())
+        };
+        let seen = read_down(self.quota, "/spec/hard");
+        let written = read_down(self.written, "/spec/hard");
+        let enforced = read_down(self.quota, "/status/hard");
+        let used = read(self.quota, "/status/used").map_or(0, |amount| amount.thousandths_up());
+        let amounts = [seen, written, enforced, given(|given| &given.most), Some(used)];
+        let held = amounts.into_iter().flatten().max();
+        Place {
+            is_open: self.is_open,
+            allowed: match (self.written, self.is_settled) {
+                (Some(_), _) => written,
+                (None, true) => given(|given| &given.hard),
+                (None, false) => seen,
+            },
+            held: held.unwrap_or(0).max(0),
+            used: used.max(0),
+            is_settled: self.is_settled,
+        }
+    }
+}
+
+/// Namespaces of which it isn't known what is used there.
+#[derive(Default)]
+pub(super) struct Uncounted {
+    /// Those in which not everything is counted yet that the Tenant bounds: nobody gets rights there before.
+    pub(super) new: BTreeSet<String>,
+    /// Those that are being deleted, and whose quota is gone already: no share grows before they are.
+    pub(super) leaving: BTreeSet<String>,
+}
+
+/// Where it isn't known what is used.
+pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &Taken) -> Uncounted {
+    let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
+    let quotas = snapshot.tenant.spec.resource_quotas.as_ref();
+    let items = quotas.map(|quotas| quotas.items.as_slice()).unwrap_or_default();
+    let written: Vec<usize> = (0..items.len().min(MOST_ITEMS))
+        .filter(|index| items.get(*index).is_some_and(|item| !is_too_large(item)))
+        .collect();
+    let find = |namespace: &str, index: usize| {
+        let quota = snapshot.live.get(&identify(tenant, index, namespace));
+        quota.and_then(Live::object).map(ObjectView::of)
+    };
+    let is_counted = |quota: ObjectView<'_>| {
+        let mut hard = quota.find_map("/spec/hard").into_iter().flat_map(Map::keys);
+        let enforced = quota.find_map("/status/hard");
+        hard.all(|resource| enforced.is_some_and(|enforced| enforced.contains_key(resource)))
+    };
+    let mut uncounted = Uncounted::default();
+    for namespace in taken.owned.keys().map(NamespaceName::as_str) {
+        if !written
+            .iter()
+            .all(|index| find(namespace, *index).is_some_and(is_counted))
+        {
+            uncounted.new.insert(namespace.to_owned());
+        }
+    }
+    for namespace in taken.deleting.keys().chain(taken.unnamed.keys()) {
+        if !written.iter().all(|index| find(namespace.as_str(), *index).is_some()) {
+            uncounted.leaving.insert(namespace.to_string());
+        }
+    }
+    uncounted
+}
+
+/// Remembers what this attempt wrote, and forgets what is seen to be there, or isn't the Tenant's any more.
+pub(super) fn note_answers(snapshot: &Snapshot, taken: &Taken, memory: &mut Memory) {
+    let namespaces = taken.list_recorded();
+    let is_the_tenants = |name: &str| namespaces.keys().any(|namespace| namespace.as_str() == name);
+    memory.given.retain(|id, _| is_the_tenants(&id.namespace));
+    for (id, answer) in &snapshot.attempt.applied {
+        if let (WriteAnswer::Done(object), Some(given)) = (answer, memory.given.get_mut(id)) {
+            given.revision = Some(object.revision());
+        }
+    }
+    memory.given.retain(|id, given| {
+        let seen = match snapshot.live.get(id) {
+            Some(Live::Present(object)) => object.revision(),
+            _ => return true,
+        };
+        given.revision.is_none_or(|written| seen < written)
+    });
+}
+
+/// Remembers what is about to be written: should no answer come, it may have been.
+pub(super) fn note_writes(memory: &mut Memory, steps: &[Request]) {
+    for step in steps {
+        if let Request::Apply(apply) = step
+            && apply.id.kind == RESOURCE_QUOTA_KIND
+        {
+            note_write(memory, &apply.id, &apply.object.0);
+        }
+    }
+}
+
+fn note_write(memory: &mut Memory, id: &ObjectId, object: &Value) {
+    let hard = read_hard(object);
+    let mut most = hard.clone();
+    let before = memory.given.get(id).map(|given| &given.most);
+    for (resource, amount) in before.into_iter().flatten() {
+        let parse = |text: &String| Quantity::parse(text).unwrap_or_else(|_| Quantity::zero());
+        let now = most.entry(resource.clone()).or_insert_with(|| amount.clone());
+        if parse(amount).compare(&parse(now)).is_gt() {
+            now.clone_from(amount);
+        }
+    }
+    let revision = None;
+    memory.given.insert(id.clone(), Given { hard, most, revision });
+}
+
+fn read_hard(object: &Value) -> BTreeMap<String, String> {
+    let hard = ObjectView::of(object).find_map("/spec/hard");
+    let amounts = hard.into_iter().flatten();
+    let texts = amounts.filter_map(|(resource, amount)| Some((resource.clone(), amount.as_str()?.to_owned())));
+    texts.collect()
+}

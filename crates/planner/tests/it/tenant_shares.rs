@@ -1,0 +1,440 @@
+//! Quotas for all namespaces of a Tenant together, where nobody judges the sum: what each namespace is given, whatever its owner does meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use go_words::quantity::Quantity;
+use serde_json::{Value, json};
+use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
+use tenure_planner::tenant::{Attempt, Memory, Snapshot, plan};
+use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
+
+use crate::tenant::{now, record, snapshot};
+
+/// An API server, its controller that counts, and a watch that is behind: the namespaces' quotas as they are stored, and what is used there.
+struct Server {
+    snapshot: Snapshot,
+    stored: BTreeMap<String, Value>,
+    used: BTreeMap<String, i64>,
+    revision: u64,
+    writes: usize,
+    bindings: BTreeSet<String>,
+    answers_get_lost: bool,
+}
+
+fn id(namespace: &str) -> String {
+    format!("{namespace}_capsule-blue-0__ResourceQuota")
+}
+
+impl Server {
+    /// A Tenant that may use so many Services in these namespaces.
+    fn start(limit: i64, namespaces: &[&str]) -> Self {
+        let spec = json!({
+            "owners": [{ "kind": "User", "name": "alice" }],
+            "resourceQuotas": { "items": [{ "hard": { "services": limit.to_string() } }] }
+        });
+        let mut server = Self {
+            snapshot: snapshot(spec, json!([])),
+            stored: BTreeMap::new(),
+            used: BTreeMap::new(),
+            revision: 1,
+            writes: 0,
+            bindings: BTreeSet::new(),
+            answers_get_lost: false,
+        };
+        server.set_namespaces(namespaces, &[]);
+        server
+    }
+
+    fn set_namespaces(&mut self, open: &[&str], ending: &[&str]) {
+        let owners = json!([{ "name": "blue", "uid": "t" }]);
+        let all: Vec<&str> = open.iter().chain(ending).copied().collect();
+        let facts = all.iter().map(|name| {
+            json!({ "name": name, "uid": format!("n-{name}"), "tenantLabel": "blue", "tenantOwners": owners, "deleting": ending.contains(name) })
+        });
+        let tenants = json!([{ "name": "blue", "uid": "t" }]);
+        let realm = json!({ "tenants": tenants, "namespaces": facts.collect::<Value>() });
+        self.snapshot.realm = std::sync::Arc::new(serde_json::from_value(realm).unwrap());
+        let uids: Vec<(String, String)> = all
+            .iter()
+            .map(|name| ((*name).to_owned(), format!("n-{name}")))
+            .collect();
+        let recorded: Vec<(&str, &str)> = uids.iter().map(|(name, uid)| (name.as_str(), uid.as_str())).collect();
+        record(&mut self.snapshot, &recorded);
+        self.used.retain(|name, _| all.contains(&name.as_str()));
+        self.stored.retain(|name, _| all.contains(&name.as_str()));
+        self.snapshot.live.retain(|id, _| all.contains(&id.namespace.as_str()));
+    }
+
+    /// One attempt of the controller, by what its watch has told.
+    fn reconcile(&mut self) {
+        self.snapshot.attempt = Attempt::begin(now(), &self.snapshot.tenant.metadata);
+        for _ in 0..10 {
+            let plan = plan(&self.snapshot, now());
+            assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
+            self.snapshot.memory = plan.memory.clone();
+            if plan.next != Next::Again {
+                return;
+            }
+            for step in &plan.steps {
+                self.carry_out(step);
+            }
+        }
+        panic!("it never ends");
+    }
+
+    fn carry_out(&mut self, step: &Request) {
+        match step {
+            Request::Read(target) => {
+                self.snapshot.live.entry(target.id.clone()).or_insert(Live::Absent);
+            }
+            Request::Apply(apply) => {
+                let mut object = apply.object.0.clone();
+                self.revision += 1;
+                object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+                let is_quota = apply.id.kind == "ResourceQuota";
+                if is_quota {
+                    self.writes += 1;
+                    let known = self.stored.get(&apply.id.namespace);
+                    if let Some(status) = known.and_then(|known| known.get("status")) {
+                        object["status"] = status.clone();
+                    }
+                    self.stored.insert(apply.id.namespace.clone(), object.clone());
+                }
+                if apply.id.kind == "RoleBinding" && apply.id.name.starts_with("capsule:managed:") {
+                    self.bindings.insert(apply.id.namespace.clone());
+                }
+                let answer = match is_quota && self.answers_get_lost {
+                    true => WriteAnswer::Failed(Failure {
+                        reason: Reason::Unknown,
+                        message: "the connection was cut".to_owned(),
+                        ..Failure::default()
+                    }),
+                    false => WriteAnswer::Done(Object(object)),
+                };
+                let told = self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
+                // Of quotas the watch tells, and late.
+                self.snapshot
+                    .live
+                    .extend(told.filter(|(id, _)| id.kind != "ResourceQuota"));
+            }
+            Request::Delete(delete) => {
+                assert_ne!(delete.target.id.kind, "ResourceQuota", "{delete:?}");
+                self.snapshot
+                    .attempt
+                    .take(Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Absent));
+                self.snapshot.live.remove(&delete.target.id);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The watch catches up with one namespace.
+    fn tell(&mut self, namespace: &str) {
+        if let Some(quota) = self.stored.get(namespace) {
+            let live = Live::Present(Object(quota.clone()));
+            self.snapshot.live.insert(id(namespace).parse().unwrap(), live);
+        }
+    }
+
+    /// Kubernetes takes over what is written, and counts.
+    fn count(&mut self, namespace: &str) {
+        let used = self.used.get(namespace).copied().unwrap_or(0);
+        if let Some(quota) = self.stored.get_mut(namespace) {
+            self.revision += 1;
+            quota["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+            quota["status"] = json!({ "hard": quota["spec"]["hard"], "used": { "services": used.to_string() } });
+        }
+    }
+
+    /// Somebody makes one more there; whether he may.
+    fn make(&mut self, namespace: &str) -> bool {
+        let used = self.used.get(namespace).copied().unwrap_or(0);
+        let enforced = self.stored.get(namespace).map(|quota| enforced_of(quota, "services"));
+        if enforced.is_none_or(|enforced| used >= enforced) {
+            return false;
+        }
+        self.used.insert(namespace.to_owned(), used + 1);
+        let quota = self.stored.get_mut(namespace).unwrap();
+        self.revision += 1;
+        quota["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        quota["status"]["used"] = json!({ "services": (used + 1).to_string() });
+        true
+    }
+
+    fn remove(&mut self, namespace: &str) {
+        if let Some(used) = self.used.get_mut(namespace).filter(|used| **used > 0) {
+            *used -= 1;
+        }
+        self.count(namespace);
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..8 {
+            // Time passes after what was refused.
+            self.snapshot.memory.refused.clear();
+            let names: Vec<String> = self.stored.keys().cloned().collect();
+            for name in &names {
+                self.count(name);
+                self.tell(name);
+            }
+            self.reconcile();
+        }
+    }
+
+    fn sum(&self) -> i64 {
+        self.used.values().sum()
+    }
+}
+
+fn enforced_of(quota: &Value, resource: &str) -> i64 {
+    let text = quota["status"]["hard"][resource].as_str().unwrap_or("0");
+    Quantity::parse(text).unwrap().as_integer().unwrap()
+}
+
+#[test]
+fn together_they_use_what_the_tenant_has_and_no_more() {
+    let names = ["blue", "blue-a", "blue-b"];
+    let mut server = Server::start(10, &names);
+    server.settle();
+    let mut made = 0;
+    while names.iter().any(|name| server.make(name)) {
+        made += 1;
+        server.settle();
+    }
+    assert_eq!((made, server.sum()), (10, 10));
+    // Where one leaves something, another gets it.
+    for _ in 0..6 {
+        server.remove("blue");
+    }
+    server.settle();
+    assert!(server.make("blue-b"));
+    server.settle();
+    assert!(server.sum() <= 10);
+}
+
+#[test]
+fn one_namespace_gets_what_the_others_do_not_use() {
+    let mut server = Server::start(16, &["blue", "blue-a", "blue-b", "blue-c"]);
+    server.settle();
+    let mut made = 0;
+    while server.make("blue-a") {
+        made += 1;
+        server.settle();
+    }
+    // The last few are the others', so that each can begin something.
+    assert_eq!(made, 13);
+    for name in ["blue", "blue-b", "blue-c"] {
+        assert!(server.make(name), "{name}");
+    }
+}
+
+#[test]
+fn nobody_is_bound_where_nothing_is_counted_yet() {
+    let mut server = Server::start(4, &["blue", "blue-a"]);
+    server.reconcile();
+    assert_eq!(server.bindings, BTreeSet::new());
+    assert_eq!(server.stored.len(), 2);
+    let plan = plan(&server.snapshot, now());
+    assert!(plan.to_string().contains("nobody gets rights before"), "{plan}");
+    server.count("blue-a");
+    server.tell("blue-a");
+    server.reconcile();
+    assert_eq!(server.bindings, BTreeSet::from(["blue-a".to_owned()]));
+    server.settle();
+    assert_eq!(server.bindings.len(), 2);
+}
+
+#[test]
+fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
+    let mut server = Server::start(6, &["blue", "blue-a"]);
+    server.settle();
+    while server.make("blue-a") {
+        server.settle();
+    }
+    let full = server.used["blue-a"];
+    // Its quota goes first, and something in it stays.
+    server.set_namespaces(&["blue", "blue-b"], &["blue-a"]);
+    server.stored.remove("blue-a");
+    server.snapshot.live.remove(&id("blue-a").parse().unwrap());
+    server.settle();
+    while server.make("blue") || server.make("blue-b") {
+        server.settle();
+    }
+    assert!(server.sum() <= 6, "{:?}", server.used);
+    let plan = plan(&server.snapshot, now());
+    assert!(
+        plan.to_string()
+            .contains("before these are gone, of which nobody knows what is left: blue-a"),
+        "{plan}"
+    );
+    server.set_namespaces(&["blue", "blue-b"], &[]);
+    server.settle();
+    let mut freed = 0;
+    while server.make("blue") || server.make("blue-b") {
+        freed += 1;
+        server.settle();
+    }
+    assert!(
+        freed >= full && server.sum() == 6,
+        "{freed} of {full}, {:?}",
+        server.used
+    );
+}
+
+#[test]
+fn a_quota_that_is_deleted_comes_back_as_it_may_be() {
+    let mut server = Server::start(8, &["blue", "blue-a"]);
+    server.settle();
+    server.make("blue-a");
+    server.settle();
+    // Deleted before the watch told of the last write.
+    server.stored.remove("blue-a");
+    server.snapshot.live.remove(&id("blue-a").parse().unwrap());
+    server.snapshot.memory.given.insert(
+        id("blue-a").parse().unwrap(),
+        serde_json::from_value(json!({ "hard": { "services": "4" }, "most": { "services": "4" }, "revision": 9999 }))
+            .unwrap(),
+    );
+    server.settle();
+    assert!(server.stored.contains_key("blue-a"));
+    assert_eq!(
+        server.snapshot.memory.given.len(),
+        0,
+        "{:?}",
+        server.snapshot.memory.given
+    );
+    while server.make("blue") || server.make("blue-a") {
+        server.settle();
+    }
+    assert_eq!(server.sum(), 8);
+}
+
+#[test]
+fn what_may_have_been_written_counts_although_no_answer_came() {
+    let mut server = Server::start(10, &["blue", "blue-a"]);
+    server.settle();
+    for _ in 0..4 {
+        server.make("blue");
+    }
+    server.settle();
+    server.answers_get_lost = true;
+    // It asks for more, and is given it; nobody hears so, and the other one asks, too.
+    server.make("blue");
+    server.make("blue");
+    server.tell("blue");
+    server.reconcile();
+    server.reconcile();
+    server.answers_get_lost = false;
+    server.count("blue");
+    while server.make("blue") {}
+    for _ in 0..3 {
+        server.make("blue-a");
+        server.tell("blue-a");
+        server.reconcile();
+        server.count("blue-a");
+    }
+    assert!(server.sum() <= 10, "{:?}", server.used);
+}
+
+/// Numbers by chance, the same ones in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn draw(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % u64::try_from(below).unwrap()).unwrap()
+    }
+}
+
+#[test]
+fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
+    let names = ["blue", "blue-a", "blue-b", "blue-c", "blue-d"];
+    for seed in 1..60_u64 {
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let limit = i64::try_from(chance.draw(40)).unwrap() + 1;
+        let mut server = Server::start(limit, &names[..3]);
+        let (mut asked, mut ended, mut begun) = (0, false, false);
+        for _ in 0..300 {
+            let name = names[chance.draw(if begun { 5 } else { 3 })];
+            match chance.draw(10) {
+                0..=3 => {
+                    asked += 1;
+                    server.make(name);
+                }
+                4 => {
+                    asked += 1;
+                    server.remove(name);
+                }
+                5 => server.count(name),
+                6 | 7 => server.tell(name),
+                8 => {
+                    server.answers_get_lost = chance.draw(8) == 0;
+                    server.reconcile();
+                }
+                _ if !begun && chance.draw(6) == 0 => {
+                    begun = true;
+                    server.set_namespaces(&names, &[]);
+                }
+                _ if begun && !ended && chance.draw(8) == 0 => {
+                    ended = true;
+                    server.set_namespaces(&names[..4], &names[4..]);
+                }
+                // A process that ends forgets, and the next one begins with what is stored.
+                _ if chance.draw(30) == 0 => {
+                    server.snapshot.memory = Memory::default();
+                    names.iter().for_each(|name| server.tell(name));
+                }
+                _ => {}
+            }
+            assert!(server.sum() <= limit, "seed {seed}: {:?} of {limit}", server.used);
+        }
+        server.answers_get_lost = false;
+        // Of a namespace that is gone without having been counted, nothing is left.
+        if ended {
+            server.set_namespaces(&names[..4], &[]);
+        }
+        server.settle();
+        assert!(
+            server.writes <= 3 * asked + 40,
+            "seed {seed}: {} for {asked}",
+            server.writes
+        );
+        let at_rest = server.writes;
+        server.settle();
+        assert_eq!(server.writes, at_rest, "seed {seed}: it comes to rest");
+        // Who has nothing left gets something while there is enough for all.
+        let open = if ended {
+            4
+        } else if begun {
+            5
+        } else {
+            3
+        };
+        if limit - server.sum() >= 5 {
+            for name in &names[..open] {
+                assert!(server.make(name), "seed {seed}: {name} of {:?}", server.used);
+            }
+        }
+    }
+}
+
+#[test]
+fn processor_time_is_shared_in_thousandths_and_memory_in_bytes() {
+    let spec = json!({ "resourceQuotas": { "items": [{ "hard": {
+        "limits.cpu": "1", "limits.memory": "3Gi", "pods": 2, "requests.storage": "many"
+    } }] } });
+    let mut server = Server::start(1, &["blue", "blue-a", "blue-b"]);
+    server.snapshot.tenant.spec = serde_json::from_value(spec).unwrap();
+    server.settle();
+    let hard = |name: &str| server.stored[name]["spec"]["hard"].clone();
+    assert_eq!(
+        hard("blue"),
+        json!({ "limits.cpu": "334m", "limits.memory": "1Gi", "pods": "1", "requests.storage": "many" })
+    );
+    assert_eq!(
+        hard("blue-b"),
+        json!({ "limits.cpu": "333m", "limits.memory": "1Gi", "pods": "0", "requests.storage": "many" })
+    );
+}
