@@ -168,7 +168,8 @@ async fn measure() -> anyhow::Result<()> {
     }
     if arguments.suites.contains(&Suite::Lanes) {
         let only = arguments.load.as_deref();
-        lanes::measure(&arguments.program, arguments.samples, only, &mut report).await?;
+        let programs = (arguments.program.as_path(), arguments.kubernetes.as_deref());
+        lanes::measure(programs, arguments.samples, only, &mut report).await?;
     }
     if arguments.suites.contains(&Suite::Tenancy) {
         let load = tenancy::Load {

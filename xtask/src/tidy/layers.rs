@@ -172,6 +172,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-cluster",
             "tenure-admission",
             "tenure-tenancy",
+            "tenure-testkit",
         ],
     ),
     (

@@ -66,6 +66,20 @@ impl Blow {
         }
     }
 
+    /// Does it once to the process of a lane.
+    pub(super) fn deal(self, lane: Pid) {
+        if let Some(signal) = self.signal() {
+            let _gone_by_itself = kill(lane, signal);
+        }
+        if self == Self::OutOfMemory {
+            let none = Rlimit {
+                current: Some(0),
+                maximum: Some(0),
+            };
+            let _gone_by_itself = prlimit(rustix::process::Pid::from_raw(lane.as_raw()), Resource::Data, none);
+        }
+    }
+
     /// Gives the lane its work.
     pub(super) async fn prepare(self, stage: &Stage) -> anyhow::Result<Ready> {
         let load = if self == Self::Busy {
@@ -160,15 +174,7 @@ async fn strike(blow: Blow, (hub, hostile): (u32, Target), count: Arc<AtomicUsiz
         {
             struck = Some(lane);
             count.fetch_add(1, Ordering::Relaxed);
-            if let Some(signal) = blow.signal() {
-                let _gone_by_itself = kill(lane, signal);
-            } else {
-                let none = Rlimit {
-                    current: Some(0),
-                    maximum: Some(0),
-                };
-                let _gone_by_itself = prlimit(rustix::process::Pid::from_raw(lane.as_raw()), Resource::Data, none);
-            }
+            blow.deal(lane);
         }
         if blow == Blow::OutOfMemory {
             // What it does takes memory, until there is none.

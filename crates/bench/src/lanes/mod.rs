@@ -1,5 +1,6 @@
 //! Lanes: what a tenant's lane that is killed, stopped, out of memory or busy costs the commits of another tenant, with lanes as tasks and as
-//! processes; and, in `starting`, what lanes cost at the start. Owns the figures; what is done to a lane is in `blows`.
+//! processes; in `pods`, the same where each lane has a Pod on a real control plane; and, in `starting`, what lanes cost at the start. Owns the figures;
+//! what is done to a lane is in `blows`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use crate::stage::Stage;
 use crate::turns::{Side, settle, take_turn};
 
 mod blows;
+mod pods;
 mod processes;
 mod starting;
 
@@ -43,9 +45,10 @@ impl Mode {
     }
 }
 
-/// Measures everything, or what has `only` in its name, with `samples` commits at rest and as many beside each lane.
+/// Measures everything, or what has `only` in its name, with `samples` commits at rest and as many beside each lane; lanes in Pods where
+/// `kubernetes` is the folder of a real control plane's programs.
 pub(crate) async fn measure(
-    program: &Path,
+    (program, kubernetes): (&Path, Option<&Path>),
     samples: usize,
     only: Option<&str>,
     report: &mut Report,
@@ -55,6 +58,16 @@ pub(crate) async fn measure(
             let name = format!("{}, {}", mode.flag(), blow.name());
             if (mode == Mode::Process || blow.strikes_tasks()) && only.is_none_or(|only| name.contains(only)) {
                 measure_blow(program, (mode, blow), samples.div_ceil(TURNS), report)
+                    .await
+                    .context(name)?;
+            }
+        }
+    }
+    if let Some(kubernetes) = kubernetes {
+        for blow in Blow::ALL.into_iter().filter(|blow| *blow != Blow::Busy) {
+            let name = format!("deployment, {}", blow.name());
+            if only.is_none_or(|only| name.contains(only)) {
+                pods::measure((program, kubernetes), blow, samples.div_ceil(TURNS), report)
                     .await
                     .context(name)?;
             }
@@ -83,7 +96,30 @@ async fn measure_blow(
         settle(&stage).await;
         anyhow::ensure!(stage.is_running(), "the control plane ended");
     }
-    let pair = |side: &mut Side, share: f64| time(percentile(&mut side.commits, share));
+    tell(
+        mode.flag(),
+        (blow, strikes),
+        (&mut rest.commits, &mut struck.commits),
+        report,
+    );
+    Ok(())
+}
+
+/// One line: what a commit took at rest, and beside a lane to which something was done.
+fn tell(
+    mode: &str,
+    (blow, strikes): (Blow, usize),
+    (rest, struck): (&mut [Duration], &mut [Duration]),
+    report: &mut Report,
+) {
+    let count = struck.len();
+    let mut pair = |share: f64| {
+        format!(
+            "{} → {}",
+            time(percentile(rest, share)),
+            time(percentile(struck, share))
+        )
+    };
     let times = if strikes > 0 {
         format!(" ({strikes} times)")
     } else {
@@ -91,20 +127,11 @@ async fn measure_blow(
     };
     report.add(
         format!(
-            "lanes as {}: another's lane is {}{times}; commit to applied, p50 and p99 of {}",
-            mode.flag(),
+            "lanes as {mode}: another's lane is {}{times}; commit to applied, p50 and p99 of {count}",
             blow.name(),
-            struck.commits.len()
         ),
-        format!(
-            "{} → {}, {} → {}",
-            pair(&mut rest, 0.5),
-            pair(&mut struck, 0.5),
-            pair(&mut rest, 0.99),
-            pair(&mut struck, 0.99)
-        ),
+        format!("{}, {}", pair(0.5), pair(0.99)),
         None,
         BAR,
     );
-    Ok(())
 }

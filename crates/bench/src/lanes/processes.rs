@@ -6,6 +6,24 @@ use nix::unistd::Pid;
 
 /// The processes that another one has started and that have not ended, and the names that they go by.
 pub(super) fn list_lanes(hub: u32) -> Vec<(String, Pid)> {
+    let all = list_processes().into_iter();
+    let started = all.filter(|(_, _, parent)| *parent == hub);
+    started.map(|(name, process, _)| (name, process)).collect()
+}
+
+/// The process of a lane that reaches its hub at an address, through one that stands between the two, as in a Pod.
+pub(super) fn find_lane_of(hub: &str, name: &str) -> Option<Pid> {
+    let argument = format!("--hub={hub}");
+    let is_its = |relay: u32| {
+        let line = std::fs::read_to_string(format!("/proc/{relay}/cmdline")).unwrap_or_default();
+        line.split('\0').any(|word| word == argument)
+    };
+    let mut all = list_processes().into_iter();
+    all.find_map(|(found, process, relay)| (found == name && is_its(relay)).then_some(process))
+}
+
+/// Name, process and parent of all that have not ended.
+fn list_processes() -> Vec<(String, Pid, u32)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
@@ -18,8 +36,10 @@ pub(super) fn list_lanes(hub: u32) -> Vec<(String, Pid)> {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap_or_default().trim().to_owned()
         };
-        if field("PPid:") == hub.to_string() && !field("State:").starts_with('Z') {
-            found.push((field("Name:"), Pid::from_raw(number)));
+        if let Ok(parent) = field("PPid:").parse()
+            && !field("State:").starts_with('Z')
+        {
+            found.push((field("Name:"), Pid::from_raw(number), parent));
         }
     }
     found
