@@ -39,6 +39,9 @@ pub struct Memory {
     /// The shares of a Tenant's quotas that were written and are not seen to be there yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub given: BTreeMap<ObjectId, Given>,
+    /// Whether what a Tenant's namespaces use is changing: shares of its quotas wait for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unrest: Option<Unrest>,
     /// Since when a recorded namespace doesn't name its Tenant, by its uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unnamed: BTreeMap<String, Timestamp>,
@@ -55,6 +58,18 @@ pub struct Given {
     /// The revision of the object as the last write was answered; none while no answer came.
     #[serde(default)]
     pub revision: Option<u64>,
+}
+
+/// What a Tenant's namespaces were last seen to use, and since when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unrest {
+    /// Digest of what they use.
+    pub used: String,
+    /// When it was first seen so.
+    pub since: Timestamp,
+    /// When it began to change, or when shares were last written although it did.
+    pub began: Timestamp,
 }
 
 /// A write or a deletion that failed.

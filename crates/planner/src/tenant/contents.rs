@@ -66,7 +66,7 @@ pub(super) struct Contents {
 /// Everything that is to be in the tenant's namespaces.
 pub(super) fn list_contents(
     snapshot: &Snapshot,
-    memory: &Memory,
+    memory: (&Memory, bool),
     taken: &Taken,
     problems: &mut Vec<String>,
 ) -> Contents {
@@ -92,7 +92,7 @@ pub(super) fn list_contents(
 impl Contents {
     fn add(
         &mut self,
-        (snapshot, memory): (&Snapshot, &Memory),
+        (snapshot, memory): (&Snapshot, (&Memory, bool)),
         taken: &Taken,
         kind: &ContentKind,
         items: &[Map<String, Value>],

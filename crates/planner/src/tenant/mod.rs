@@ -168,12 +168,17 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     }
 
     let is_shared = shares::are_written(&snapshot.tenant.spec, &snapshot.realm.settings);
-    match is_shared {
-        true => shares::note_answers(snapshot, &taken, &mut plan.memory),
-        false => plan.memory.given.clear(),
-    }
+    let held_until = if is_shared {
+        shares::note_answers(snapshot, &taken, &mut plan.memory);
+        shares::note_use(snapshot, now, &mut plan.memory)
+    } else {
+        plan.memory.given.clear();
+        plan.memory.unrest = None;
+        None
+    };
     // What bounds somebody comes before what gives him rights.
-    let Contents { mut wanted, kept } = contents::list_contents(snapshot, &plan.memory, &taken, &mut problems);
+    let Contents { mut wanted, kept } =
+        contents::list_contents(snapshot, (&plan.memory, held_until.is_some()), &taken, &mut problems);
     settle(snapshot, &wanted, &mut plan.memory);
     wanted.extend(bindings::list_wanted(snapshot, facts, &taken, &mut problems));
     let uncounted = match is_shared {
@@ -211,7 +216,11 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     if settings.is_guarded || settings.has_policies {
         problems.extend(facts.bounds.list_problems());
     }
-    status::end_attempt(snapshot, facts, now, (&taken, &uncounted), (problems, plan))
+    let mut plan = status::end_attempt(snapshot, facts, now, (&taken, &uncounted), (problems, plan));
+    if let (Next::Done(at), Some(until)) = (&mut plan.next, held_until) {
+        *at = Some(at.map_or(until, |at| at.min(until)));
+    }
+    plan
 }
 
 /// Whether an object that isn't wanted stays all the same.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use go_words::quantity::Quantity;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
-use tenure_planner::tenant::{Attempt, Memory, Snapshot, plan};
+use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 
 use crate::tenant::{now, record, snapshot};
@@ -19,6 +20,7 @@ struct Server {
     writes: usize,
     bindings: BTreeSet<String>,
     answers_get_lost: bool,
+    clock: Timestamp,
 }
 
 fn id(namespace: &str) -> String {
@@ -40,6 +42,7 @@ impl Server {
             writes: 0,
             bindings: BTreeSet::new(),
             answers_get_lost: false,
+            clock: now(),
         };
         server.set_namespaces(namespaces, &[]);
         server
@@ -67,9 +70,9 @@ impl Server {
 
     /// One attempt of the controller, by what its watch has told.
     fn reconcile(&mut self) {
-        self.snapshot.attempt = Attempt::begin(now(), &self.snapshot.tenant.metadata);
+        self.snapshot.attempt = Attempt::begin(self.clock, &self.snapshot.tenant.metadata);
         for _ in 0..10 {
-            let plan = plan(&self.snapshot, now());
+            let plan = self.plan();
             assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
             self.snapshot.memory = plan.memory.clone();
             if plan.next != Next::Again {
@@ -80,6 +83,14 @@ impl Server {
             }
         }
         panic!("it never ends");
+    }
+
+    fn plan(&self) -> Plan {
+        plan(&self.snapshot, self.clock)
+    }
+
+    fn wait(&mut self, milliseconds: i64) {
+        self.clock += SignedDuration::from_millis(milliseconds);
     }
 
     fn carry_out(&mut self, step: &Request) {
@@ -172,11 +183,14 @@ impl Server {
         for _ in 0..8 {
             // Time passes after what was refused.
             self.snapshot.memory.refused.clear();
+            self.wait(3_000);
             let names: Vec<String> = self.stored.keys().cloned().collect();
             for name in &names {
                 self.count(name);
                 self.tell(name);
             }
+            self.reconcile();
+            self.wait(3_000);
             self.reconcile();
         }
     }
@@ -234,7 +248,7 @@ fn nobody_is_bound_where_nothing_is_counted_yet() {
     server.reconcile();
     assert_eq!(server.bindings, BTreeSet::new());
     assert_eq!(server.stored.len(), 2);
-    let plan = plan(&server.snapshot, now());
+    let plan = server.plan();
     assert!(plan.to_string().contains("nobody gets rights before"), "{plan}");
     server.count("blue-a");
     server.tell("blue-a");
@@ -261,7 +275,7 @@ fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
         server.settle();
     }
     assert!(server.sum() <= 6, "{:?}", server.used);
-    let plan = plan(&server.snapshot, now());
+    let plan = server.plan();
     assert!(
         plan.to_string()
             .contains("before these are gone, of which nobody knows what is left: blue-a"),
@@ -336,6 +350,41 @@ fn what_may_have_been_written_counts_although_no_answer_came() {
     assert!(server.sum() <= 10, "{:?}", server.used);
 }
 
+#[test]
+fn shares_move_once_nothing_changes_or_after_a_while() {
+    let mut server = Server::start(12, &["blue", "blue-a"]);
+    server.settle();
+    let at_rest = server.writes;
+    for _ in 0..5 {
+        server.make("blue");
+    }
+    server.tell("blue");
+    server.reconcile();
+    assert_eq!(server.writes, at_rest, "something was made a moment ago");
+    assert_eq!(
+        server.plan().next,
+        Next::Done(Some(server.clock + SignedDuration::from_secs(2)))
+    );
+    server.wait(2_000);
+    server.reconcile();
+    assert_eq!(server.writes, at_rest + 1, "the other one's share is lowered");
+    // Somebody who goes on and on has to wait for half a minute, and the others don't wait for him longer.
+    server.settle();
+    let at_rest = server.writes;
+    let mut waited = 0;
+    while server.writes == at_rest {
+        assert!(waited < 40, "{waited}");
+        if !server.make("blue") {
+            server.remove("blue");
+        }
+        server.tell("blue");
+        server.reconcile();
+        server.wait(1_000);
+        waited += 1;
+    }
+    assert!(waited >= 25, "{waited}");
+}
+
 /// Numbers by chance, the same ones in every run.
 struct Chance(u64);
 
@@ -358,6 +407,7 @@ fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
         let (mut asked, mut ended, mut begun) = (0, false, false);
         for _ in 0..300 {
             let name = names[chance.draw(if begun { 5 } else { 3 })];
+            server.wait(i64::try_from(chance.draw(1_500)).unwrap());
             match chance.draw(10) {
                 0..=3 => {
                     asked += 1;

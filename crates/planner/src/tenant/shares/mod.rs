@@ -7,9 +7,11 @@
 mod divide;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use go_words::quantity::Quantity;
-use serde_json::{Map, Value};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 use tenure_api::names::NamespaceName;
 use tenure_api::{ObjectId, ObjectView, TenantSpec};
 use tenure_tenancy::Settings;
@@ -20,7 +22,9 @@ use super::contents::RESOURCE_QUOTA_KIND;
 use super::namespaces::Taken;
 use super::{MOST_ITEMS, Snapshot};
 use crate::answer::{Live, WriteAnswer};
-use crate::dependents::{Given, Memory};
+use crate::dependents::{Given, Memory, Unrest};
+use crate::digest::digest_value;
+use crate::ending::add_duration;
 use crate::plan::Request;
 
 /// Whether shares are written: where a Tenant has quotas for all its namespaces, and nobody judges what is written by their sum. What is
@@ -29,6 +33,45 @@ use crate::plan::Request;
 pub fn are_written(spec: &TenantSpec, settings: &Settings) -> bool {
     let quotas = spec.resource_quotas.as_ref();
     !settings.is_guarded && quotas.is_some_and(|quotas| !quotas.is_for_each_namespace() && !quotas.items.is_empty())
+}
+
+/// How long nothing has to have changed in what is used before shares move. When a quota changes, Kubernetes counts anew what is there, as far as its
+/// controller has heard of it; what is being made at that moment it may miss, and then lets through as much again.
+const QUIET: Duration = Duration::from_secs(2);
+/// How long that is waited for, at most.
+const LONGEST_UNREST: Duration = Duration::from_secs(30);
+
+/// Notes what is used now. While it is changing, until when the shares of those that have one stay as they are.
+pub(super) fn note_use(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
+    let quotas = snapshot.live.iter().filter(|(id, _)| id.kind == RESOURCE_QUOTA_KIND);
+    let used = quotas.map(|(id, live)| {
+        let used = live.object().and_then(|quota| quota.pointer("/status/used"));
+        json!([id, used])
+    });
+    let used = digest_value(&used.collect());
+    let unrest = memory.unrest.get_or_insert_with(|| Unrest {
+        used: used.clone(),
+        since: now,
+        began: now,
+    });
+    if unrest.used != used {
+        if now >= add_duration(unrest.since, QUIET) {
+            unrest.began = now;
+        }
+        (unrest.used, unrest.since) = (used, now);
+    }
+    let (rest, last) = (
+        add_duration(unrest.since, QUIET),
+        add_duration(unrest.began, LONGEST_UNREST),
+    );
+    if now >= rest {
+        return None;
+    }
+    if now >= last {
+        unrest.began = now;
+        return None;
+    }
+    Some(rest.min(last))
 }
 
 /// The ResourceQuota of a namespace for an item.
@@ -42,9 +85,10 @@ fn identify(tenant: &str, index: usize, namespace: &str) -> ObjectId {
 }
 
 /// What each of the Tenant's namespaces is to be allowed of an item, by its name: `spec.hard` of its ResourceQuota.
+/// `are_held` says that those that have a share keep it for now.
 pub(super) fn write_hard(
     snapshot: &Snapshot,
-    memory: &Memory,
+    (memory, are_held): (&Memory, bool),
     taken: &Taken,
     (index, item): (usize, &Map<String, Value>),
 ) -> BTreeMap<String, Value> {
@@ -55,7 +99,7 @@ pub(super) fn write_hard(
     let namespaces: Vec<(&str, bool)> = open.chain(closed).collect();
     let seen: Vec<Seen<'_>> = namespaces
         .iter()
-        .map(|(name, is_open)| Seen::find(snapshot, memory, &identify(tenant, index, name), *is_open))
+        .map(|(name, is_open)| Seen::find(snapshot, (memory, are_held), &identify(tenant, index, name), *is_open))
         .collect();
     let is_sure = seen.iter().all(Seen::is_known);
     let mut written: BTreeMap<String, Value> = BTreeMap::new();
@@ -105,10 +149,12 @@ struct Seen<'a> {
     /// Whether nothing is written now, since the last write was answered and isn't seen yet. One that was undone before it was seen is never seen:
     /// that shows in the next attempt.
     is_settled: bool,
+    /// Whether it keeps what it has for now.
+    is_held: bool,
 }
 
 impl<'a> Seen<'a> {
-    fn find(snapshot: &'a Snapshot, memory: &'a Memory, id: &ObjectId, is_open: bool) -> Self {
+    fn find(snapshot: &'a Snapshot, (memory, are_held): (&'a Memory, bool), id: &ObjectId, is_open: bool) -> Self {
         let quota = snapshot.live.get(id).and_then(Live::object);
         let given = memory.given.get(id);
         let is_answered = given.is_some_and(|given| given.revision.is_some());
@@ -122,6 +168,7 @@ impl<'a> Seen<'a> {
             is_open,
             written,
             is_settled: written.is_some() || (is_answered && quota.is_some()),
+            is_held: are_held && quota.is_some(),
         }
     }
 
@@ -155,7 +202,8 @@ impl<'a> Seen<'a> {
             },
             held: held.unwrap_or(0).max(0),
             used: used.max(0),
-            is_settled: self.is_settled,
+            // Of a resource that it has no share of yet there is nothing to keep.
+            is_settled: self.is_settled || (self.is_held && seen.is_some()),
         }
     }
 }
