@@ -351,6 +351,35 @@ fn what_may_have_been_written_counts_although_no_answer_came() {
 }
 
 #[test]
+fn a_read_that_failed_is_not_taken_for_a_namespace_without_a_quota() {
+    let mut server = Server::start(10, &["blue", "blue-a"]);
+    server.settle();
+    for _ in 0..4 {
+        server.make("blue");
+    }
+    // No watch tells of the other one's any more, and it can't be read.
+    let failure = Failure {
+        reason: Reason::Unknown,
+        message: "the connection was cut".to_owned(),
+        ..Failure::default()
+    };
+    let unread = || Live::Failed(failure.clone());
+    for _ in 0..4 {
+        server.count("blue");
+        server.tell("blue");
+        server.snapshot.live.insert(id("blue-a").parse().unwrap(), unread());
+        server.wait(3_000);
+        server.reconcile();
+    }
+    assert_eq!(server.stored["blue"]["spec"]["hard"]["services"], "5");
+    server.settle();
+    assert_eq!(
+        server.stored["blue"]["spec"]["hard"]["services"], "7",
+        "it was only that"
+    );
+}
+
+#[test]
 fn shares_move_once_nothing_changes_or_after_a_while() {
     let mut server = Server::start(12, &["blue", "blue-a"]);
     server.settle();

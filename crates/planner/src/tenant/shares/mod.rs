@@ -101,7 +101,7 @@ pub(super) fn write_hard(
         .iter()
         .map(|(name, is_open)| Seen::find(snapshot, (memory, are_held), &identify(tenant, index, name), *is_open))
         .collect();
-    let is_sure = seen.iter().all(Seen::is_known);
+    let is_sure = seen.iter().all(|seen| seen.is_known);
     let mut written: BTreeMap<String, Value> = BTreeMap::new();
     for (name, is_open) in &namespaces {
         if *is_open {
@@ -144,6 +144,8 @@ struct Seen<'a> {
     quota: Option<ObjectView<'a>>,
     given: Option<&'a Given>,
     is_open: bool,
+    /// Whether it is known what there is, and so what may be used.
+    is_known: bool,
     /// The object as this attempt has written it: nothing else is wanted until the next one.
     written: Option<ObjectView<'a>>,
     /// Whether nothing is written now, since the last write was answered and isn't seen yet. One that was undone before it was seen is never seen:
@@ -155,7 +157,8 @@ struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     fn find(snapshot: &'a Snapshot, (memory, are_held): (&'a Memory, bool), id: &ObjectId, is_open: bool) -> Self {
-        let quota = snapshot.live.get(id).and_then(Live::object);
+        let live = snapshot.live.get(id);
+        let quota = live.and_then(Live::object);
         let given = memory.given.get(id);
         let is_answered = given.is_some_and(|given| given.revision.is_some());
         let written = match snapshot.attempt.applied.get(id) {
@@ -166,15 +169,12 @@ impl<'a> Seen<'a> {
             quota: quota.map(ObjectView::of),
             given,
             is_open,
+            // A read that failed says nothing; and of a namespace that is being deleted, whose quota is gone already, nobody knows what is left.
+            is_known: quota.is_some() || (is_open && !matches!(live, Some(Live::Failed(_)))),
             written,
             is_settled: written.is_some() || (is_answered && quota.is_some()),
             is_held: are_held && quota.is_some(),
         }
-    }
-
-    /// What is used in a namespace that is being deleted, and whose quota is gone already, nobody knows.
-    fn is_known(&self) -> bool {
-        self.is_open || self.quota.is_some()
     }
 
     fn place(&self, resource: &str) -> Place {
