@@ -111,6 +111,9 @@ pub const COUNTED_LABEL: &str = "tenure.dev/counted";
 pub const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
 pub const HOME_NAMESPACE: &str = "tenure.dev/home-namespace";
+/// Annotation on a Tenant: finalizers of other controllers that stay on what Tenure manages in the Tenant's namespaces, separated by commas; a `*` at
+/// the end stands for any rest.
+pub const KEPT_FINALIZERS: &str = "tenure.dev/kept-finalizers";
 /// Annotation on a Surface, or a Kustomization: what an edit by hand of a field that Git manages comes to. [`HAND_EDITS_REFUSE`],
 /// [`HAND_EDITS_REVERT`]; without it, it is warned of, and put back.
 pub const HAND_EDITS: &str = "tenure.dev/hand-edits";

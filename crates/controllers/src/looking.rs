@@ -130,6 +130,7 @@ impl LookingRoom {
             Answer::Tried(id, answer) => Answer::Tried(id, self.admit_written(answer)),
             Answer::Applied(id, answer) => Answer::Applied(id, self.admit_written(answer)),
             Answer::TakenOver(id, answer) => Answer::TakenOver(id, self.admit_written(answer)),
+            Answer::Released(id, answer) => Answer::Released(id, self.admit_written(answer)),
             other @ (Answer::Kind(..) | Answer::Deleted(..)) => other,
         }
     }
@@ -199,7 +200,8 @@ impl LookingRoom {
             Answer::DryRun(_, answer)
             | Answer::Tried(_, answer)
             | Answer::Applied(_, answer)
-            | Answer::TakenOver(_, answer) => match answer {
+            | Answer::TakenOver(_, answer)
+            | Answer::Released(_, answer) => match answer {
                 WriteAnswer::Done(object) => Some(&object.0),
                 _ => None,
             },

@@ -3,6 +3,8 @@
 //!
 //! Refuses to touch what merely bears the right name or label: its owner is told by an ownerReference with the owner's uid.
 
+mod lingering;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ use crate::digest;
 use crate::ending::add_duration;
 use crate::object::{Object, Origin};
 use crate::plan::{Apply, Delete, Propagation, Request, Watched, Withheld};
+
+pub(crate) use lingering::{FinalizerRule, describe, neutralize, release};
 
 /// The first and the longest pause after a refused write of one object.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -106,6 +110,9 @@ pub struct Attempt {
     /// Answers to deletes.
     #[serde(default)]
     pub deleted: BTreeMap<ObjectId, DeleteAnswer>,
+    /// Answers to removals of finalizers.
+    #[serde(default)]
+    pub released: BTreeMap<ObjectId, WriteAnswer>,
 }
 
 impl Attempt {
@@ -118,6 +125,7 @@ impl Attempt {
             requested_at: crate::ending::read_requested_at(metadata),
             applied: BTreeMap::new(),
             deleted: BTreeMap::new(),
+            released: BTreeMap::new(),
         }
     }
 
@@ -129,6 +137,15 @@ impl Attempt {
                 self.applied.insert(id.clone(), answer.clone());
                 let WriteAnswer::Done(object) = answer else { return None };
                 Some((id, Live::Present(object)))
+            }
+            Answer::Released(id, answer) => {
+                self.released.insert(id.clone(), answer.clone());
+                let WriteAnswer::Done(object) = answer else { return None };
+                // The last finalizer of an object that is being deleted takes the object along.
+                let view = object.view();
+                let has_finalizers = view.list_texts("/metadata/finalizers").next().is_some();
+                let is_gone = object.0.is_null() || (view.is_being_deleted() && !has_finalizers);
+                Some((id, if is_gone { Live::Absent } else { Live::Present(object) }))
             }
             Answer::Deleted(id, answer) => {
                 DeleteAnswer::put(&mut self.deleted, id, answer);
@@ -189,6 +206,10 @@ pub(crate) struct Dependents<'a> {
     pub(crate) attempt: &'a Attempt,
     pub(crate) memory: &'a mut Memory,
     pub(crate) now: Timestamp,
+    /// Which finalizers of others stay.
+    pub(crate) finalizers: FinalizerRule<'a>,
+    /// The wanted objects that are being deleted and stay, with what is said of them.
+    pub(crate) lingering: BTreeMap<ObjectId, String>,
 }
 
 impl Dependents<'_> {
@@ -258,6 +279,7 @@ impl Dependents<'_> {
         problems: &mut Vec<String>,
     ) -> Writes {
         let mut reads = Vec::new();
+        let mut releases = Vec::new();
         let mut applies = Vec::new();
         for wanted in wanted {
             match (self.live.get(&wanted.id), self.attempt.applied.get(&wanted.id)) {
@@ -266,21 +288,38 @@ impl Dependents<'_> {
                 }
                 (None, None) => reads.push(Request::Read(wanted.watched())),
                 (Some(Live::Failed(failure)), None) => problems.push(failed(&wanted.id, "read", failure)),
-                (Some(Live::Present(live)), None) => match judge(&live.0, wanted) {
-                    Verdict::Foreign(why) => problems.push(format!("{} exists and {why}", wanted.id.subject())),
-                    _ if live.view().is_being_deleted() => withheld.push(Withheld {
-                        what: wanted.id.subject(),
-                        why: "it is being deleted: made again when it is gone".to_owned(),
-                    }),
-                    Verdict::Differs => applies.extend(self.write(wanted, problems)),
-                    Verdict::AsWanted => {
-                        self.memory.refused.remove(&wanted.id);
+                (Some(Live::Present(live)), None) => {
+                    let verdict = judge(&live.0, wanted);
+                    if let Verdict::Foreign(why) = verdict {
+                        problems.push(format!("{} exists and {why}", wanted.id.subject()));
+                        if live.view().is_being_deleted() {
+                            problems.push(describe(&wanted.id, &live.0, "It is left as it is."));
+                        }
+                        continue;
                     }
-                },
+                    releases.extend(self.release(wanted.watched(), &live.0, problems));
+                    match verdict {
+                        Verdict::Differs => applies.extend(self.write(wanted, problems)),
+                        _ => {
+                            self.memory.refused.remove(&wanted.id);
+                        }
+                    }
+                }
+            }
+            if let Some(Live::Present(live)) = self.live.get(&wanted.id)
+                && live.view().is_being_deleted()
+            {
+                self.note_lingering(&wanted.id, &live.0);
+                withheld.push(Withheld {
+                    what: wanted.id.subject(),
+                    why: "it is being deleted: made again when it is gone".to_owned(),
+                });
             }
         }
         if reads.is_empty() {
-            Writes::Apply(applies)
+            // Finalizers first: what goes without them is made again by the apply.
+            releases.extend(applies);
+            Writes::Apply(releases)
         } else {
             Writes::ReadFirst(reads)
         }

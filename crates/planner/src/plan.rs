@@ -147,6 +147,8 @@ pub enum Request {
     Apply(Apply),
     /// JSON patch of managedFields that takes fields over from other managers. Answer: the attempt's `taken_over`.
     TakeOver(TakeOver),
+    /// Merge patch that removes finalizers. Answer: the attempt's `released`; the object also becomes its `live`.
+    Release(Release),
     /// Delete. Answer: the attempt's `deleted`.
     Delete(Delete),
 }
@@ -234,6 +236,18 @@ pub struct TakeOver {
     /// Managers whose fields are taken over.
     pub from: Vec<String>,
     /// A JSON patch (RFC 6902): replaces `metadata.managedFields`, and carries the resourceVersion that it was made from.
+    pub patch: Value,
+}
+
+/// A removal of finalizers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Release {
+    /// Which object, and the version to patch it with.
+    pub target: Watched,
+    /// The finalizers that it loses.
+    pub finalizers: Vec<String>,
+    /// The merge patch. It carries uid and resourceVersion of the object that was examined.
     pub patch: Value,
 }
 
@@ -541,6 +555,12 @@ impl fmt::Display for Request {
                     take_over.from.join(", ")
                 )
             }
+            Self::Release(release) => write!(
+                formatter,
+                "remove finalizers {} from {}",
+                release.finalizers.join(", "),
+                release.target.id.subject()
+            ),
             Self::Delete(delete) => write!(formatter, "delete {}: {}", delete.target.id.subject(), delete.why),
         }
     }

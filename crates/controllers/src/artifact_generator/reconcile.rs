@@ -79,6 +79,7 @@ impl GeneratorReconciler {
         let attempt = self.snapshot.take().map(|snapshot| snapshot.attempt);
         self.snapshot.insert(Snapshot {
             generator: generator.clone(),
+            is_guarded: self.shard.means.settings.judges_writes(),
             grants: self.shard.means.settings.reference_grants.clone(),
             room: self.shard.recipes.find_room(&self.key.name, elsewhere),
             placement,

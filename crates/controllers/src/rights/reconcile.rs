@@ -96,6 +96,7 @@ impl RightsReconciler {
                     uid: tenant.metadata.uid.clone()?,
                 })
             }),
+            is_guarded: self.hub.means.settings.judges_writes(),
             live: self.answered.observe(live),
             attempt: self.attempt.clone(),
             memory: self.memory.clone(),

@@ -75,6 +75,7 @@ impl SurfaceReconciler {
             placement: placement.clone(),
             live: BTreeMap::new(),
             lane_trouble: None,
+            is_guarded: self.hub.means.settings.judges_writes(),
             ownership: None,
             keys: BTreeMap::new(),
             access: BTreeMap::new(),

@@ -19,6 +19,7 @@ mod fields;
 mod forgery;
 mod lane_pods;
 mod lanes;
+mod lingering;
 mod minting;
 mod places;
 mod receivers;

@@ -27,7 +27,7 @@ pub use self::template::PathPattern;
 use crate::answer::Live;
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 use crate::cycle;
-use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
+use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, Writes};
 use crate::maxima::{GENERATOR_ENTRIES, TENANT_RECIPES};
 use crate::plan::{FinalizerChange, Next, Request, Withheld};
 
@@ -125,6 +125,8 @@ pub struct Snapshot {
     pub live: BTreeMap<ObjectId, Live>,
     /// What is stored for each of them, by name: their statuses are not believed.
     pub stored: BTreeMap<String, StoredArtifact>,
+    /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
+    pub is_guarded: bool,
     /// This attempt, and the answers to its steps.
     pub attempt: dependents::Attempt,
     /// What the last plan left.
@@ -365,6 +367,11 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
         attempt: &snapshot.attempt,
         memory: &mut plan.memory.refused,
         now,
+        finalizers: FinalizerRule {
+            is_guarded: snapshot.is_guarded,
+            listed: "",
+        },
+        lingering: BTreeMap::new(),
     };
     let judge = |live: &Value, wanted: &Wanted| {
         if !children::bears_label(generator, live) {
@@ -390,11 +397,22 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
         "the generator no longer makes it",
         &mut problems,
     );
+    let mut lingering = Vec::new();
+    let held = dependents.neutralize_lingering(
+        |id| wanted.iter().any(|wanted| wanted.id == *id),
+        |live| children::is_ours(generator, live),
+        &mut lingering,
+    );
+    lingering.extend(dependents.list_lingering());
     plan.steps = applies
         .into_iter()
+        .chain(held)
         .chain(stale.into_iter().map(Request::Delete))
         .map(Step::Request)
         .collect();
+    if plan.steps.is_empty() {
+        problems.extend(lingering);
+    }
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 

@@ -57,7 +57,8 @@ impl Attempt {
     /// Takes the answer to a step about one object.
     pub fn take(&mut self, answer: Answer) -> Told {
         let (id, answer) = match answer {
-            Answer::Kind(..) => return None,
+            // Finalizers of what a repository holds are its own.
+            Answer::Kind(..) | Answer::Released(..) => return None,
             Answer::Live(id, answer) => {
                 DeleteAnswer::look_again(&mut self.deleted, &id);
                 return Some((id, answer));

@@ -19,9 +19,10 @@ use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 use tenure_tenancy::{Controller, LaneAccount, Placement, identity};
 
 use crate::answer::{Live, WriteAnswer};
-use crate::dependents::{self, Dependents, Writes};
+use crate::dependents::{self, Dependents, FinalizerRule, Writes};
 use crate::ending::add_duration;
-use crate::plan::{Delete, Event, EventKind, EventPlace, Next, Propagation, Request, Watched, Withheld};
+pub use crate::plan::Release;
+use crate::plan::{Delete, Event, EventKind, EventPlace, Next, Propagation, Request, Withheld};
 pub use wanted::LaneOwner;
 use wanted::{Found, Wanting};
 
@@ -46,20 +47,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub enum Step {
     /// A request of the controller's.
     Request(Request),
-    /// A merge patch that takes the finalizer from the RoleBinding. Answer: the attempt's `released`.
+    /// A merge patch that takes finalizers from the RoleBinding. Answer: the attempt's `released`.
     Release(Release),
     /// Ask, as the lane, whether it may work in the namespace. Answer: the attempt's `reviewed`.
     Review(LaneAccount),
-}
-
-/// A finalizer that is taken off.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Release {
-    /// From what.
-    pub target: Watched,
-    /// The merge patch, which names uid and version of what was looked at.
-    pub patch: Value,
 }
 
 impl crate::plan::Step for Step {
@@ -105,6 +96,8 @@ pub struct Snapshot {
     pub placement: Placement,
     /// The Tenant whose lane it is, if it is one's: the lane's account goes with it.
     pub owner: Option<LaneOwner>,
+    /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
+    pub is_guarded: bool,
     /// The account and the RoleBinding, as far as watches tell of them. One that is not here is asked for by [`Request::Read`].
     pub live: BTreeMap<ObjectId, Live>,
     /// This attempt, and the answers to its steps.
@@ -249,6 +242,11 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
         attempt: &snapshot.attempt.asked,
         memory: &mut plan.memory.refused,
         now,
+        finalizers: FinalizerRule {
+            is_guarded: snapshot.is_guarded,
+            listed: "",
+        },
+        lingering: BTreeMap::new(),
     };
     // In a namespace that is being deleted it goes, too: its finalizer keeps it, and it can still be changed.
     let is_going = |id| {
@@ -383,14 +381,38 @@ fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut
     plan
 }
 
-/// Somebody deletes the RoleBinding of a namespace that stays: it goes, to be made anew.
+/// The RoleBinding of a namespace that stays is being deleted. It gives rights until it is gone, so it is corrected first, and emptied if nothing is
+/// reconciled in the namespace; then it loses its finalizer, to be made again.
 fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, mut plan: Plan) -> Plan {
+    if !snapshot.attempt.asked.applied.contains_key(&wanting.binding.id)
+        && let Some(correction) = wanting.correct_going(snapshot)
+    {
+        plan.steps = vec![Step::Request(correction)];
+        plan.next = Next::Again;
+        return plan;
+    }
     if snapshot.attempt.released.is_none()
         && let Some(release) = wanting.release(snapshot)
     {
         plan.steps = vec![Step::Release(release)];
         plan.next = Next::Again;
         return plan;
+    }
+    if let Some(message) = wanting.describe_held(snapshot) {
+        plan.withheld.push(Withheld {
+            what: wanting.binding.id.subject(),
+            why: message.clone(),
+        });
+        if plan.memory.said != message {
+            plan.memory.said.clone_from(&message);
+            plan.events.push(Event {
+                kind: EventKind::Warning,
+                reason: "LaneRightsHeld".to_owned(),
+                message,
+                annotations: BTreeMap::new(),
+                place: EventPlace::Platform,
+            });
+        }
     }
     // A watch tells when it is gone.
     plan.next = Next::Done(Some(add_duration(now, RETRY)));

@@ -49,6 +49,7 @@ impl World {
                     default_service_account: "default".to_owned(),
                 },
                 owner: None,
+                is_guarded: true,
                 live: BTreeMap::new(),
                 attempt: Attempt::begin(at(0)),
                 memory: Memory::default(),
@@ -435,4 +436,31 @@ fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() 
         assert_eq!(tenure_tenancy::lane::decide_role(namespace), "tenure-lane-books");
     }
     assert_eq!(tenure_tenancy::lane::decide_role("default"), "tenure-lane");
+}
+
+#[test]
+fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
+    let mut world = World::new();
+    world.run();
+    world.take_done();
+    let live = world.live(&binding());
+    live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    live["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    live["subjects"] = json!([{ "kind": "User", "name": "mallory" }]);
+    world.run();
+    assert_eq!(world.take_done(), ["apply RoleBinding/team/tenure:lane (Lane)"]);
+    let live = world.live(&binding());
+    assert_eq!(live["subjects"][0]["name"], "tenure-lane-pool");
+    // An API server refuses new finalizers on what is being deleted.
+    assert_eq!(live["metadata"]["finalizers"], Value::Null);
+    live["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    world.run();
+    assert_eq!(world.take_done(), Vec::<String>::new());
+    let (reason, message) = world.events.last().unwrap();
+    assert_eq!(reason, "LaneRightsHeld");
+    assert!(message.contains("example.org/hold"), "{message}");
+    // It gives nobody anything once nothing is reconciled there.
+    world.snapshot.is_worked_in = false;
+    world.run();
+    assert_eq!(world.live(&binding())["subjects"], json!([]));
 }

@@ -8,7 +8,8 @@ use tenure_tenancy::{LaneAccount, identity};
 
 use super::{NamespaceState, Release, Snapshot};
 use crate::answer::Live;
-use crate::dependents::{Verdict, Wanted};
+use crate::dependents::{self, FinalizerRule, Verdict, Wanted};
+use crate::plan::Request;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -131,23 +132,62 @@ impl Wanting {
         }
     }
 
-    /// The patch that takes the finalizer off; none when it hasn't got it.
+    /// The apply that corrects a RoleBinding that is being deleted; none if it is as it should be.
+    pub(super) fn correct_going(&self, snapshot: &Snapshot) -> Option<Request> {
+        let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
+        let object = if snapshot.is_worked_in {
+            match self.judge(live, &self.binding) {
+                Verdict::Differs => self.rewrite_going(live),
+                Verdict::AsWanted | Verdict::Foreign(_) => return None,
+            }
+        } else {
+            // Without its own finalizer it goes, unless another one holds it.
+            self.describe_held(snapshot)?;
+            dependents::neutralize(live)?
+        };
+        let wanted = Wanted {
+            id: self.binding.id.clone(),
+            version: self.binding.version,
+            object,
+        };
+        Some(wanted.apply("Lane"))
+    }
+
+    /// The wanted RoleBinding, for this very object. An API server refuses a new finalizer on an object that is being deleted.
+    fn rewrite_going(&self, live: &Value) -> Value {
+        let view = ObjectView::of(live);
+        let mut object = self.binding.object.clone();
+        if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+            metadata.insert("uid".to_owned(), json!(view.find_text("/metadata/uid")));
+            if !view
+                .list_texts("/metadata/finalizers")
+                .any(|found| found == LANE_FINALIZER)
+            {
+                metadata.remove("finalizers");
+            }
+        }
+        object
+    }
+
+    /// The patch that takes off the lane's finalizer, and those that a tenant could have set; none when it has none of them.
     pub(super) fn release(&self, snapshot: &Snapshot) -> Option<Release> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
-        let view = ObjectView::of(live);
-        let all: Vec<&str> = view.list_texts("/metadata/finalizers").collect();
-        let rest: Vec<&str> = all.iter().copied().filter(|found| *found != LANE_FINALIZER).collect();
-        if rest.len() == all.len() {
-            return None;
-        }
-        Some(Release {
-            target: self.binding.watched(),
-            patch: json!({ "metadata": {
-                "uid": view.find_text("/metadata/uid"),
-                "resourceVersion": view.find_text("/metadata/resourceVersion"),
-                "finalizers": rest,
-            } }),
-        })
+        let rule = FinalizerRule {
+            is_guarded: snapshot.is_guarded,
+            listed: "",
+        };
+        let mut removed = rule.list_removable(live);
+        removed.push(LANE_FINALIZER.to_owned());
+        dependents::release(self.binding.watched(), live, removed)
+    }
+
+    /// What is said of a RoleBinding that other finalizers than the lane's hold.
+    pub(super) fn describe_held(&self, snapshot: &Snapshot) -> Option<String> {
+        let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
+        let mut finalizers = ObjectView::of(live).list_texts("/metadata/finalizers");
+        let is_held = finalizers.any(|found| found != LANE_FINALIZER);
+        let state = "It is corrected meanwhile, and made again when it is gone.";
+        is_held.then(|| dependents::describe(&self.binding.id, live, state))
     }
 }
 

@@ -23,7 +23,7 @@ use tenure_tenancy::surface::decide_tier;
 use tenure_tenancy::{DenialReason, LaneAccount, Placement, identity};
 
 use crate::answer::Live;
-use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
+use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
 use crate::plan::{Next, Request};
 pub use children::name_kustomizations;
@@ -75,6 +75,9 @@ pub struct Snapshot {
     /// The Secrets beside it with which approved access was delivered, by the names of the sources that are of such a project.
     #[serde(default)]
     pub access: BTreeMap<String, String>,
+    /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
+    #[serde(default)]
+    pub is_guarded: bool,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.
@@ -177,6 +180,11 @@ fn write(
         attempt: &snapshot.attempt,
         memory: &mut plan.memory,
         now,
+        finalizers: FinalizerRule {
+            is_guarded: snapshot.is_guarded,
+            listed: "",
+        },
+        lingering: BTreeMap::new(),
     };
     let judge = |live: &Value, wanted: &Wanted| {
         if !is_child(snapshot, live) {
@@ -205,8 +213,19 @@ fn write(
     );
     // Kustomizations before the repositories that they use.
     stale.sort_by_key(|delete| delete.target.id.kind != "Kustomization");
+    let mut lingering = Vec::new();
+    let held = dependents.neutralize_lingering(
+        |id| children.iter().any(|child| child.wanted.id == *id),
+        |live| is_child(snapshot, live),
+        &mut lingering,
+    );
+    lingering.extend(dependents.list_lingering());
     plan.steps = applies;
+    plan.steps.extend(held);
     plan.steps.extend(stale.into_iter().map(Request::Delete));
+    if plan.steps.is_empty() {
+        problems.extend(lingering);
+    }
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use go_words::quantity;
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{CAPSULE_CONTROLLER, CAPSULE_MANAGED_BY, CAPSULE_TENANT_LABEL};
+use tenure_api::names::NamespaceName;
 use tenure_api::{ObjectId, ObjectView};
 pub use tenure_tenancy::quotas::{LARGEST_ITEM, MOST_ITEMS};
 use tenure_tenancy::quotas::{is_too_large, name_content};
@@ -16,6 +17,7 @@ use tenure_tenancy::quotas::{is_too_large, name_content};
 use super::bindings::metadata;
 use super::namespaces::Taken;
 use super::{Snapshot, contains, shares};
+use crate::answer::Live;
 use crate::dependents::{Memory, Wanted};
 use crate::digest::digest_value;
 
@@ -121,14 +123,15 @@ impl Contents {
                 true => shares::write_hard(snapshot, memory, taken, (index, &spec)),
                 false => BTreeMap::new(),
             };
-            for namespace in taken.owned.keys() {
-                let name = name_content(name_of(snapshot), index);
-                let id = ObjectId {
-                    namespace: namespace.to_string(),
-                    name: name.clone(),
-                    group: kind.group.to_owned(),
-                    kind: kind.kind.to_owned(),
-                };
+            // In a namespace that is being deleted, its Pods may still run: what bounds them is corrected, and goes with the namespace.
+            let name = name_content(name_of(snapshot), index);
+            let is_there = |namespace: &&NamespaceName| {
+                let id = identify(kind, namespace, &name);
+                !is_shared && matches!(snapshot.live.get(&id), Some(Live::Present(_)))
+            };
+            let ending = taken.deleting.keys().filter(is_there);
+            for namespace in taken.owned.keys().chain(ending) {
+                let id = identify(kind, namespace, &name);
                 if is_too_large || index >= MOST_ITEMS {
                     self.kept.insert(id);
                     continue;
@@ -155,6 +158,15 @@ impl Contents {
                 });
             }
         }
+    }
+}
+
+fn identify(kind: &ContentKind, namespace: &NamespaceName, name: &str) -> ObjectId {
+    ObjectId {
+        namespace: namespace.to_string(),
+        name: name.to_owned(),
+        group: kind.group.to_owned(),
+        kind: kind.kind.to_owned(),
     }
 }
 

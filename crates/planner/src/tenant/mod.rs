@@ -23,7 +23,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
+use tenure_api::metadata::{KEPT_FINALIZERS, MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
 use tenure_tenancy::admission::make_owner_reference;
 use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
@@ -33,7 +33,7 @@ pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
 use self::shares::Uncounted;
 use crate::answer::{Live, WriteAnswer};
 use crate::attestation::remains;
-use crate::dependents::{self, Dependents, Verdict, Wanted, Writes};
+use crate::dependents::{self, Dependents, FinalizerRule, Verdict, Wanted, Writes};
 pub use crate::dependents::{Attempt, Memory};
 use crate::ending::add_duration;
 use crate::plan::{Next, Request};
@@ -264,6 +264,13 @@ fn write(
         problems,
     );
     steps.extend(stale.into_iter().map(Request::Delete));
+    let held = dependents.neutralize_lingering(
+        |id| id.kind == labels::NAMESPACE || is_kept(id) || names.contains(id),
+        |live| is_ours(snapshot, live),
+        problems,
+    );
+    steps.extend(held);
+    problems.extend(dependents.list_lingering());
     steps
 }
 
@@ -286,6 +293,17 @@ fn dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut Memory
         attempt: &snapshot.attempt,
         memory,
         now,
+        finalizers: FinalizerRule {
+            is_guarded: snapshot.realm.settings.judges_writes(),
+            listed: snapshot
+                .tenant
+                .metadata
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(KEPT_FINALIZERS))
+                .map_or("", String::as_str),
+        },
+        lingering: BTreeMap::new(),
     }
 }
 

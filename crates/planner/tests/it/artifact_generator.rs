@@ -74,6 +74,7 @@ pub(crate) fn snapshot(spec: Value) -> Snapshot {
     let attempt = Attempt::begin(start(), &generator.metadata);
     let sources = [("repo", found("mono", "1")), ("other", found("base", "2"))];
     Snapshot {
+        is_guarded: true,
         generator,
         placement: placement(),
         grants: Vec::new(),

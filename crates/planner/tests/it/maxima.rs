@@ -81,6 +81,7 @@ fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
             placement: realm().place("tenure-system"),
             live: BTreeMap::new(),
             lane_trouble: None,
+            is_guarded: true,
             ownership: None,
             keys: std::collections::BTreeMap::new(),
             access: std::collections::BTreeMap::new(),

@@ -565,6 +565,7 @@ impl Player {
                 self.snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
                 self.watch();
             }
+            Step::Ask(Request::Release(_)) => panic!("a Kustomization removes no finalizers: {step}"),
             Step::ReadHere(target) => {
                 let live = self.read_here(&target.id);
                 self.snapshot.here.insert(target.id.clone(), live);

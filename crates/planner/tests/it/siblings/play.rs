@@ -308,7 +308,9 @@ impl Play {
                 snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
             }
             Step::Survey(request) => party.survey = Some(request.clone()),
-            Step::ReadHere(_) | Step::OrderToken(_) | Step::Ask(Request::Try(_) | Request::TakeOver(_)) => {
+            Step::ReadHere(_)
+            | Step::OrderToken(_)
+            | Step::Ask(Request::Try(_) | Request::TakeOver(_) | Request::Release(_)) => {
                 panic!("{step}")
             }
         }

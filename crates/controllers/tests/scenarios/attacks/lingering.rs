@@ -1,0 +1,91 @@
+//! An owner sets a finalizer on a managed object and deletes it, so that it stays and is never written again.
+
+use serde_json::json;
+use tenure_testkit::{SOON, eventually};
+
+use super::Scene;
+use crate::tenants::{TENANT, adopt};
+
+const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
+const NETWORK_POLICY: (&str, &str) = ("networking.k8s.io/v1", "NetworkPolicy");
+/// A finalizer of a controller that Tenure knows.
+const KNOWN: &str = "attack.cattle.io/hold";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_object_keeps_no_owner_and_no_hole() {
+    let scene = Scene::set("attacks-held").await;
+    let (stage, evil) = (&scene.stage, scene.evil.as_str());
+    let dev = format!("{evil}-dev");
+    adopt(stage, evil, &dev).await;
+    let owners = json!([
+        { "kind": "User", "name": format!("{evil}-owner") }, { "kind": "User", "name": format!("{evil}-second") }
+    ]);
+    let policies = json!({ "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] });
+    let spec = json!({ "spec": { "owners": owners, "networkPolicies": policies } });
+    stage.admin.patch(TENANT, ("", evil), spec).await.unwrap();
+    let policy = format!("capsule-{evil}-0");
+    stage
+        .until(NETWORK_POLICY, (&dev, &policy), |found| found.is_some())
+        .await;
+    let bindings = || async { stage.admin.list(ROLE_BINDING, &dev).await.unwrap() };
+    let mut second = None;
+    while second.is_none() {
+        let is_seconds = |found: &serde_json::Value| found["subjects"].to_string().contains("-second\"");
+        second = bindings().await.into_iter().find(is_seconds);
+    }
+    let second = second.unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
+
+    // Mallory holds both, and opens the policy.
+    let hold = json!({ "metadata": { "finalizers": [KNOWN] } });
+    for (kind, name) in [(ROLE_BINDING, &second), (NETWORK_POLICY, &policy)] {
+        // RBAC is told of her own binding a moment after it is written.
+        let held = eventually(SOON, || scene.mallory.patch(kind, (&dev, name), hold.clone()));
+        held.await.unwrap();
+        scene.mallory.delete(kind, (&dev, name)).await.unwrap();
+    }
+    let open = json!({ "spec": { "ingress": [{}] } });
+    scene
+        .mallory
+        .patch(NETWORK_POLICY, (&dev, &policy), open)
+        .await
+        .unwrap();
+    stage
+        .until(NETWORK_POLICY, (&dev, &policy), |found| {
+            let rules = found.and_then(|found| found["spec"]["ingress"].as_array());
+            rules.is_none_or(Vec::is_empty)
+        })
+        .await;
+    // Ready names what holds them.
+    let message = stage.ready(TENANT, ("", evil), "False", "ReconciliationFailed").await;
+    assert!(message.contains(KNOWN) && message.contains(&second), "{message}");
+
+    // The second owner is no owner any more.
+    let owners = json!({ "spec": { "owners": [{ "kind": "User", "name": format!("{evil}-owner") }] } });
+    stage.admin.patch(TENANT, ("", evil), owners).await.unwrap();
+    stage
+        .until(ROLE_BINDING, (&dev, &second), |found| {
+            found.is_none_or(|found| found["subjects"].as_array().is_none_or(Vec::is_empty))
+        })
+        .await;
+
+    // The control: one without a finalizer that a controller needs is made again at once, and all is well.
+    let free = json!({ "metadata": { "finalizers": null } });
+    for (kind, name) in [(ROLE_BINDING, &second), (NETWORK_POLICY, &policy)] {
+        stage.admin.patch(kind, (&dev, name), free.clone()).await.unwrap();
+    }
+    stage.ready(TENANT, ("", evil), "True", "ReconciliationSucceeded").await;
+
+    // A finalizer that no controller is known for goes by itself, where nobody is asked who sets it.
+    let own = json!({ "metadata": { "finalizers": ["mallory.example/hold"] } });
+    scene.mallory.patch(NETWORK_POLICY, (&dev, &policy), own).await.unwrap();
+    let uid = stage.get(NETWORK_POLICY, (&dev, &policy)).await.unwrap()["metadata"]["uid"].clone();
+    scene.mallory.delete(NETWORK_POLICY, (&dev, &policy)).await.unwrap();
+    stage
+        .until(NETWORK_POLICY, (&dev, &policy), |found| {
+            found.is_some_and(|found| {
+                found["metadata"]["uid"] != uid && found["metadata"]["deletionTimestamp"].is_null()
+            })
+        })
+        .await;
+    scene.end().await;
+}
