@@ -122,22 +122,45 @@ impl DialLine {
     /// The next message, and the open socket that it carries, if it does.
     pub(crate) async fn receive_with<T: DeserializeOwned>(&self) -> io::Result<(Option<T>, Option<OwnedFd>)> {
         let mut bytes = vec![0; LONGEST];
-        let (length, socket) = self
+        let received = self
             .0
-            .async_io(Interest::READABLE, || {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-                let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-                let mut slices = [IoSliceMut::new(&mut bytes)];
-                let received = recvmsg(&self.0, &mut slices, &mut ancillary, RecvFlags::empty())?;
-                let mut sockets = ancillary.drain().filter_map(|message| match message {
-                    RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
-                    _ => None,
-                });
-                Ok((received.bytes, sockets.next().and_then(|mut sockets| sockets.next())))
-            })
-            .await?;
+            .async_io(Interest::READABLE, || receive_descriptor(self.0.as_fd(), &mut bytes));
+        let (length, socket) = received.await?;
         Ok((read(bytes.get(..length).unwrap_or_default()), socket))
     }
+}
+
+/// The message that carries a lane's folder: the first on this line.
+const FOLDER: &str = "folder";
+
+impl DialLine {
+    /// Hands the lane its open folder.
+    pub(crate) async fn hand_folder(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
+        self.send_with(&FOLDER, folder).await
+    }
+}
+
+/// Waits for the folder that the hub hands over, in a process that has no runtime yet.
+pub(crate) fn take_folder(line: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut bytes = vec![0; LONGEST];
+    let (length, folder) = receive_descriptor(line, &mut bytes)?;
+    let said: Option<String> = read(bytes.get(..length).unwrap_or_default());
+    let folder = folder.filter(|_| said.is_some_and(|said| said == FOLDER));
+    folder.ok_or_else(|| io::Error::other("the controllers handed over no folder"))
+}
+
+/// Receives one message, and the descriptor that it carries, if it does.
+fn receive_descriptor(line: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut slices = [IoSliceMut::new(bytes)];
+    let received = recvmsg(line, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let mut descriptors = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let descriptor = descriptors.next().and_then(|mut descriptors| descriptors.next());
+    Ok((received.bytes, descriptor))
 }
 
 fn write<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {

@@ -44,6 +44,8 @@ pub(crate) struct Orders {
     pub(crate) folder: PathBuf,
     /// Bytes of memory that it may take.
     pub(crate) memory: u64,
+    /// The user of its process, which owns the folder; none where that is the user of the process that starts it.
+    pub(crate) user: Option<u32>,
     pub(crate) settings: Settings,
     /// As [`crate::read_switches`] reads it.
     pub(crate) switches: String,

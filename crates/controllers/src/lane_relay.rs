@@ -170,7 +170,7 @@ impl LaneRelay {
         if let Err(error) = made {
             return Some(PodEnd::NotStarted(format!("{}: {error}", folder.display())));
         }
-        let (mut child, line, dial_line) = match self.starter.start().await {
+        let (mut child, line, dial_line) = match self.starter.start(None).await {
             Ok(started) => started,
             Err(error) => return Some(PodEnd::NotStarted(error.to_string())),
         };

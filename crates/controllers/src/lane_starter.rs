@@ -21,19 +21,22 @@ pub(crate) type Started = std::io::Result<(Child, UnixStream, DialLine)>;
 /// The thread that starts processes.
 #[derive(Debug)]
 pub(crate) struct Starter {
-    wanted: mpsc::Sender<oneshot::Sender<Started>>,
+    wanted: mpsc::Sender<Wanted>,
 }
+
+/// The user of a process, where it gets one of its own, and where to send the process.
+type Wanted = (Option<u32>, oneshot::Sender<Started>);
 
 impl Starter {
     /// Must be called inside a tokio runtime.
     pub(crate) fn new(program: &LaneProgram) -> Self {
-        let (wanted, asked) = mpsc::channel::<oneshot::Sender<Started>>();
+        let (wanted, asked) = mpsc::channel::<Wanted>();
         let (program, runtime) = (program.clone(), Handle::current());
         let work = move || {
             let _inside = runtime.enter();
-            while let Ok(answer) = asked.recv() {
-                // Who asked may have gone: then the process is ended with what is dropped.
-                let _gone = answer.send(start(&program));
+            while let Ok((user, answer)) = asked.recv() {
+                // The caller may have gone: dropping the process ends it.
+                let _gone = answer.send(start(&program, user));
             }
         };
         // Without the thread nobody answers, and that is told.
@@ -41,20 +44,21 @@ impl Starter {
         Self { wanted }
     }
 
-    /// Starts a process.
-    pub(crate) async fn start(&self) -> Started {
+    /// Starts a process, as the user and the group of a number and without any other group, or else as the user of this process.
+    pub(crate) async fn start(&self, user: Option<u32>) -> Started {
         let (answer, answered) = oneshot::channel();
         let gone = || std::io::Error::other("no thread starts processes");
-        self.wanted.send(answer).map_err(|_| gone())?;
+        self.wanted.send((user, answer)).map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }
 
-fn start(program: &LaneProgram) -> Started {
+fn start(program: &LaneProgram, user: Option<u32>) -> Started {
     let (own, theirs) = StandardStream::pair()?;
     own.set_nonblocking(true)?;
     let (dial_line, their_dial_line) = DialLine::pair()?;
-    let child = Command::new(&program.program)
+    let mut command = Command::new(&program.program);
+    command
         .arg0(&program.name)
         .args(&program.arguments)
         .env_clear()
@@ -63,7 +67,11 @@ fn start(program: &LaneProgram) -> Started {
         .stdout(Stdio::from(their_dial_line))
         // Ctrl-C on a terminal is for the hub, which tells its lanes.
         .process_group(0)
-        .kill_on_drop(true)
-        .spawn()?;
+        .kill_on_drop(true);
+    if let Some(user) = user {
+        // It also leaves every other group.
+        command.gid(user).uid(user);
+    }
+    let child = command.spawn()?;
     Ok((child, UnixStream::from_std(own)?, dial_line))
 }

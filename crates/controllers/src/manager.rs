@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::entry::Entry;
 use crate::estates::EstateTable;
 use crate::figures::{AccessView, StateView};
-use crate::fleet::{Fleet, Overview};
+use crate::fleet::{Fleet, Overview, remove_folder};
 use crate::hooks::Courier;
 use crate::hub::Hub;
 use crate::key::Key;
@@ -120,7 +120,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
             hub.set_fleet(fleet);
         }
         // What lanes fetched when they were processes is of no use here.
-        None => drop(std::fs::remove_dir_all(given.artifacts.join(LANE_FOLDERS))),
+        None => drop(remove_folder(&given.artifacts.join(LANE_FOLDERS))),
     }
     let _whether_it_was_ended = manager.end.run_until_cancelled(manager.start(board)).await;
     let mut sweep = tokio::time::interval(SWEEP);

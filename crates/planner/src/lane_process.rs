@@ -5,7 +5,10 @@
 //! stays the same. It refuses to give a lane up: one that ends again and again is started later and later, and never not at all, since its
 //! objects may be mended at any time.
 
+pub mod group;
+pub mod memory;
 pub mod room;
+pub mod user;
 
 use std::fmt;
 use std::time::Duration;
@@ -42,6 +45,13 @@ pub enum Cause {
     HeldOn,
     /// It was ended because it kept more than its part of a room for which others waited; what that room is for.
     HeldRoom(&'static str),
+    /// It was ended because it used more memory than it may.
+    TooLarge {
+        /// Bytes that it used.
+        used: u64,
+        /// Bytes that it may use.
+        limit: u64,
+    },
     /// Its Pod did not connect.
     Absent(Duration),
     /// Its connection ended, and nobody said why.
@@ -70,6 +80,12 @@ impl fmt::Display for Cause {
                 formatter,
                 "it was ended since it kept for {} s more than its part of the room that others waited for: {what}",
                 room::HOLDING.as_secs()
+            ),
+            Self::TooLarge { used, limit } => write!(
+                formatter,
+                "it was ended since it used {} MiB of memory, and may use {} MiB",
+                used >> 20,
+                limit >> 20
             ),
             Self::Absent(waited) => write!(formatter, "its Pod has not connected for {} s", waited.as_secs()),
             Self::HungUp => formatter.write_str("its connection ended, as it does when its Pod is killed or deleted"),

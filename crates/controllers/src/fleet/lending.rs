@@ -185,12 +185,14 @@ impl Fleet {
     /// A file of a lane's folder, wherever that is, of no more bytes than this if it comes from elsewhere; why it can't be told whether there is one, if
     /// it can't.
     async fn open_of(&self, lender: &str, path: PathBuf, most: u64) -> Result<Option<File>, String> {
-        if let Whereabouts::Pods(home) = &self.whereabouts {
-            let lane = lock(&self.lanes).get(lender).cloned();
-            let lane = lane.ok_or("its lane is just ending")?;
-            return home.fetch(&lane.pod, path, most).await;
-        }
-        let folder = self.folder_of(lender);
+        let folder = match &self.whereabouts {
+            Whereabouts::Here(home) => home.folders.find(lender),
+            Whereabouts::Pods(home) => {
+                let lane = lock(&self.lanes).get(lender).cloned();
+                let lane = lane.ok_or("its lane is just ending")?;
+                return home.fetch(&lane.pod, path, most).await;
+            }
+        };
         let opening = tokio::task::spawn_blocking(move || open_beneath(&folder, &path).ok());
         Ok(opening.await.ok().flatten())
     }

@@ -7,6 +7,8 @@
 
 mod allowance;
 mod answers;
+mod folders;
+mod groups;
 mod hearing;
 mod lending;
 mod mail;
@@ -43,6 +45,9 @@ use crate::lane_starter::Starter;
 use crate::lane_table::name_lane;
 use crate::means::Means;
 use crate::reconciled::Reconciled as _;
+use folders::LaneFolders;
+pub(crate) use folders::remove_folder;
+use groups::LaneGroups;
 use mail::Mail;
 use pods::PodHome;
 use rooms::WantedRooms;
@@ -64,11 +69,19 @@ struct Standing {
     apart: ApartSettings,
 }
 
+/// How processes of lanes beside this one are started, and their folders and groups.
+#[derive(Debug)]
+struct LaneHome {
+    starter: Starter,
+    folders: LaneFolders,
+    groups: LaneGroups,
+}
+
 /// Where the processes are.
 #[derive(Debug)]
 enum Whereabouts {
     /// Beside this one, which starts them.
-    Here(Starter),
+    Here(Arc<LaneHome>),
     /// In Pods.
     Pods(PodHome),
 }
@@ -150,7 +163,14 @@ impl Fleet {
         let apart = config.lanes.find_apart()?.clone();
         let whereabouts = match &config.lanes {
             LaneMode::Tasks => return None,
-            LaneMode::Processes(processes) => Whereabouts::Here(Starter::new(&processes.program)),
+            LaneMode::Processes(processes) => {
+                let folders = config.artifacts.join(LANE_FOLDERS);
+                Whereabouts::Here(Arc::new(LaneHome {
+                    starter: Starter::new(&processes.program),
+                    folders: LaneFolders::new(folders, &processes.program.program),
+                    groups: LaneGroups::new(),
+                }))
+            }
             LaneMode::Pods(pods) => Whereabouts::Pods(PodHome::new(config, pods)),
         };
         Some(Arc::new(Self {
@@ -434,7 +454,7 @@ impl Fleet {
     }
 
     /// What a lane is told first; nothing for one that has no namespace.
-    fn write_orders(&self, lane: &LaneHandle, folder: PathBuf) -> Option<Orders> {
+    fn write_orders(&self, lane: &LaneHandle, (folder, user): (PathBuf, Option<u32>)) -> Option<Orders> {
         let (namespace, placement) = lane.mail.find_any_namespace()?;
         let config = &self.standing.config;
         let budgets = config.budgets;
@@ -446,6 +466,7 @@ impl Fleet {
             server: apart.server.clone(),
             folder,
             memory: count_memory(config, apart),
+            user,
             settings: config.settings.clone(),
             switches: config.switches.write(),
             limits: config.limits,
@@ -460,28 +481,18 @@ impl Fleet {
         })
     }
 
-    /// A lane's own folder.
-    fn folder(&self, lane: &LaneHandle) -> PathBuf {
-        self.folder_of(&lane.name)
-    }
-
-    /// The folder of a lane, by what that is called.
-    fn folder_of(&self, lane: &str) -> PathBuf {
-        let lanes = self.standing.config.artifacts.join(LANE_FOLDERS);
-        lanes.join(lane.replace('/', "-"))
-    }
-
     /// Removes what a lane has to itself, its folder or its Pod: nothing of it is reconciled, so nothing of what it fetched is used.
     async fn clear_away(&self, lane: &LaneHandle) {
         if self.end.is_cancelled() {
             return;
         }
-        if let Whereabouts::Pods(_) = &self.whereabouts {
-            self.delete_pod(lane).await;
-            return;
+        match &self.whereabouts {
+            Whereabouts::Pods(_) => self.delete_pod(lane).await,
+            Whereabouts::Here(home) => {
+                let (home, name) = (Arc::clone(home), lane.name.clone());
+                let _removed = tokio::task::spawn_blocking(move || home.folders.remove(&name)).await;
+            }
         }
-        let folder = self.folder(lane);
-        let _not_there = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
     }
 
     /// Why the process of a namespace's lane is down, in words.

@@ -298,7 +298,9 @@ async fn begin(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, Ca
         if let Some(turn) = lane.pod.find_turn(&arrival.pod) {
             tokio::time::sleep_until(turn.into()).await;
         }
-        let orders = fleet.write_orders(lane, arrival.call.folder).ok_or(Cause::HungUp)?;
+        let orders = fleet
+            .write_orders(lane, (arrival.call.folder, None))
+            .ok_or(Cause::HungUp)?;
         let (read, write) = tokio::io::split(arrival.call.stream);
         let post = Arc::new(Post {
             writer: Arc::new(PodWriter::new(write)),

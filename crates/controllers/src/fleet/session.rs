@@ -1,28 +1,32 @@
 //! One process of a lane, from its start to its end: its line is written and read, and what becomes of it is told. What it says is judged
 //! here: a process that says what no lane says is ended, alone.
 
+use std::fs::File;
+use std::os::fd::AsFd as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use tenure_planner::lane_process::memory::{check_memory, read_memory};
 use tenure_planner::lane_process::{Cause, Fact};
 use tokio::net::UnixStream;
 use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Fleet;
 use super::hearing::{read_all, write_all};
 use super::supervision::LaneHandle;
+use super::{Fleet, LaneHome, count_memory};
 use crate::dial_line::DialLine;
 use crate::dial_server::{self, Reachable};
 use crate::frames::ToLane;
-use crate::lane_starter::Starter;
 
 /// How long a process may take to end after its line did.
 const HANGING_UP: Duration = Duration::from_secs(2);
+/// How often the memory of a process is looked at, besides the limits that the kernel keeps.
+const MEASURING: Duration = Duration::from_secs(2);
 
 /// A process that runs.
 #[derive(Debug)]
@@ -35,29 +39,40 @@ pub(super) struct Session {
 
 /// Starts a process and gives it its orders.
 pub(super) async fn start(
-    (fleet, starter): (&Arc<Fleet>, &Starter),
+    (fleet, home): (&Arc<Fleet>, &Arc<LaneHome>),
     lane: &Arc<LaneHandle>,
     tell: mpsc::Sender<Fact>,
 ) -> Result<Session, String> {
-    let folder = fleet.folder(lane);
-    let made = {
-        use std::os::unix::fs::DirBuilderExt as _;
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
+    let (preparing, name) = (Arc::clone(home), lane.name.clone());
+    let prepared = tokio::task::spawn_blocking(move || preparing.folders.prepare(&name)).await;
+    let user = prepared.map_err(|error| error.to_string())??;
+    let folder = home.folders.find(&lane.name);
+    let handed = match user {
+        Some(_) => Some(File::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?),
+        None => None,
     };
-    made.map_err(|error| format!("{}: {error}", folder.display()))?;
-    let orders = fleet.write_orders(lane, folder).ok_or("it has no namespace")?;
-    let (child, line, dial_line) = starter.start().await.map_err(|error| error.to_string())?;
+    let orders = fleet.write_orders(lane, (folder, user)).ok_or("it has no namespace")?;
+    let (child, line, dial_line) = home.starter.start(user).await.map_err(|error| error.to_string())?;
+    if let Some(process) = child.id() {
+        home.groups.admit(&lane.name, process, orders.memory)?;
+    }
+    if let Some(folder) = handed {
+        let handing = dial_line.hand_folder(folder.as_fd()).await;
+        handing.map_err(|error| error.to_string())?;
+    }
     let session = Session {
         process: Some(child.id().unwrap_or_default()),
         kill: CancellationToken::new(),
     };
     lane.mail.open();
     fleet.note_everything(lane);
-    let (fleet, lane, kill) = (Arc::clone(fleet), Arc::clone(lane), session.kill.clone());
+    let (fleet, home) = (Arc::clone(fleet), Arc::clone(home));
+    let (lane, kill) = (Arc::clone(lane), session.kill.clone());
     // Ends with the process, whatever becomes of who supervises it.
     fleet.tasks.clone().spawn(async move {
         let first = ToLane::Orders(Box::new(orders));
         let end = attend((&fleet, &lane), child, (line, dial_line), (first, kill), &tell).await;
+        home.groups.remove(&lane.name);
         lane.mail.close();
         fleet.clear_listening(&lane);
         fleet.means.figures.forget_lane(&lane.name);
@@ -74,16 +89,19 @@ async fn attend(
     (first, kill): (ToLane, CancellationToken),
     tell: &mpsc::Sender<Fact>,
 ) -> Cause {
+    let memory = count_memory(&fleet.standing.config, &fleet.standing.apart);
     let (mut read, mut write) = line.into_split();
     let said = {
         let writing = write_all(fleet, lane, &mut write, first);
         let reading = read_all(fleet, lane, &mut read, tell);
         let dialing = dial_server::serve(dial_line, describe_reach(fleet, lane));
         let abandoned = fleet.wait_until_abandoned();
+        let measuring = measure_memory(child.id(), memory);
         tokio::select! {
             ended = child.wait() => return read_status(ended),
-            said = reading => said,
-            said = dialing => said,
+            said = reading => said.map(Cause::Misspoke),
+            said = dialing => said.map(Cause::Misspoke),
+            cause = measuring => Some(cause),
             () = writing => None,
             () = kill.cancelled() => {
                 return end(&mut child).await;
@@ -94,14 +112,30 @@ async fn attend(
         }
     };
     match said {
-        Some(problem) => {
-            let _nobody_supervises = tell.send(Fact::Killed(Cause::Misspoke(problem))).await;
+        Some(cause) => {
+            let _nobody_supervises = tell.send(Fact::Killed(cause)).await;
             end(&mut child).await
         }
         None => match tokio::time::timeout(HANGING_UP, child.wait()).await {
             Ok(ended) => read_status(ended),
             Err(_) => end(&mut child).await,
         },
+    }
+}
+
+/// Looks at the memory of a process now and then, and returns when the process is to be ended for it.
+async fn measure_memory(process: Option<u32>, limit: u64) -> Cause {
+    let Some(process) = process else {
+        return std::future::pending().await;
+    };
+    let path = format!("/proc/{process}/status");
+    loop {
+        tokio::time::sleep(MEASURING).await;
+        // The kernel has it in memory: nothing waits.
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        if let Some(cause) = read_memory(&status).and_then(|used| check_memory(used, limit)) {
+            return cause;
+        }
     }
 }
 

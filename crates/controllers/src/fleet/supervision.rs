@@ -149,7 +149,7 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
                     telling.end().await;
                 }
                 let started = match &fleet.whereabouts {
-                    Whereabouts::Here(starter) => session::start((&fleet, starter), &lane, tell.clone()).await,
+                    Whereabouts::Here(home) => session::start((&fleet, home), &lane, tell.clone()).await,
                     Whereabouts::Pods(home) => pods::expect((&fleet, home), &lane, tell.clone()).await,
                 };
                 match started {

@@ -2,9 +2,9 @@
 //! Refuses to go on without the hub: when the line ends, or says what can't be read, so does the process.
 
 use std::io::Read as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixDatagram as StandardDatagram, UnixStream as StandardStream};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::line::Line;
 use super::rooms::RoomShares;
 use super::surroundings::Enclave;
 use crate::config::Config;
-use crate::dial_line::DialLine;
+use crate::dial_line::{DialLine, take_folder};
 use crate::frames::{self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame};
 use crate::kinds::{self, read_switches};
 use crate::lane_mode::{LaneMode, LaneServer};
@@ -50,6 +50,9 @@ pub enum LaneError {
     /// The API server can't be reached as the orders say.
     #[error("the API server can't be reached: {0}")]
     Connection(String),
+    /// The lane's own folder can't be had.
+    #[error("{0} can't be the working directory")]
+    Folder(String, #[source] std::io::Error),
     /// The folder can't be used.
     #[error("the folder for artifacts can't be used: {0}")]
     Artifacts(#[from] StorageError),
@@ -109,10 +112,19 @@ impl LaneProcess {
         self.orders.has_spans.then(|| self.spans.clone())
     }
 
-    /// The one folder that it needs.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.orders.folder
+    /// Makes the folder of this lane the working directory: its paths are relative to that. The hub hands the folder over where it belongs to
+    /// the user of this process, which has no right on the folders above.
+    ///
+    /// # Errors
+    /// [`LaneError`] when the folder can't be had.
+    pub fn enter_folder(&self) -> Result<(), LaneError> {
+        let folder = &self.orders.folder;
+        let failed = |error: std::io::Error| LaneError::Folder(folder.display().to_string(), error);
+        if self.orders.user.is_none() {
+            return std::env::set_current_dir(folder).map_err(failed);
+        }
+        let handed = take_folder(self.dial_line.as_fd()).map_err(failed)?;
+        rustix::process::fchdir(handed).map_err(|error| failed(error.into()))
     }
 
     /// The bytes of memory that it may take.
@@ -121,7 +133,13 @@ impl LaneProcess {
         self.orders.memory
     }
 
-    /// Reconciles until it is told to stop. The hub is told of the `gaps`: what the kernel could not hold this process to.
+    /// Whether no other process has the user of this one.
+    #[must_use]
+    pub fn has_own_user(&self) -> bool {
+        self.orders.user.is_some()
+    }
+
+    /// Reconciles until it is told to stop. Its folder must be the working directory. The hub is told of the `gaps`: what the kernel could not hold this process to.
     ///
     /// # Errors
     /// [`LaneError`] when it can't begin, or the hub is gone.
@@ -203,7 +221,8 @@ fn make_config(orders: Orders, line: &Arc<Line>, dialer: &Arc<HubDialer>) -> Res
     };
     let connection = Connection::of_lane(read_server(orders.server)?, account, ask, connect)
         .map_err(|error| LaneError::Connection(error.to_string()))?;
-    let mut config = Config::new(connection, orders.folder);
+    // The lane's user may have no right on the folders above its own.
+    let mut config = Config::new(connection, PathBuf::from("."));
     config.settings = orders.settings;
     config.switches = read_switches(&orders.switches).map_err(|error| LaneError::Line(error.to_string()))?;
     config.limits = orders.limits;

@@ -376,7 +376,9 @@ fn write_lane_environment() -> Vec<(OsString, OsString)> {
     // Memory is taken as it is used, so that a limit counts what is used.
     environment.push(("MIMALLOC_ARENA_EAGER_COMMIT".into(), "0".into()));
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter();
-    environment.extend(named.filter_map(|name| Some((name.into(), std::env::var_os(name)?))));
+    // A lane's working directory is its own folder.
+    let absolute = |path: OsString| std::path::absolute(&path).map_or(path, Into::into);
+    environment.extend(named.filter_map(|name| Some((name.into(), absolute(std::env::var_os(name)?)))));
     environment
 }
 

@@ -12,7 +12,7 @@ use tenure_controllers::{LaneError, LaneProcess};
 
 use super::lane_pod;
 use crate::allocator;
-use crate::confinement::{self, Confinement};
+use crate::confinement::{self, Bounds, Confinement};
 use crate::failure::{Failure, chain};
 
 /// Threads that reconcile: what is large has threads of its own.
@@ -47,7 +47,7 @@ impl Lane {
         }
     }
 
-    /// Waits for the orders, and gives up everything else. Must be called while there is one thread only.
+    /// Waits for the orders, and gives up everything but system calls, which the runtime still makes when it starts. Must be called while there is one thread only.
     pub(crate) fn shut_in(self) -> Result<ShutIn, Failure> {
         confinement::die_with_parent();
         confinement::close_inherited();
@@ -66,16 +66,19 @@ impl Lane {
             .try_clone_to_owned()
             .map_err(|error| Failure::environment(format!("standard output: {error}")))?;
         let process = LaneProcess::receive(UnixStream::from(line), dial_line).map_err(|error| fail(&error))?;
+        process.enter_folder().map_err(|error| fail(&error))?;
         confinement::take_name(process.name());
-        let confinement = Confinement::enter(process.folder(), process.memory());
+        let confinement = Confinement::enter(Bounds {
+            memory: process.memory(),
+            has_own_user: process.has_own_user(),
+        });
         Ok(ShutIn { process, confinement })
     }
 }
 
 impl ShutIn {
     /// Reconciles until it is told to stop, or the controllers are gone.
-    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let gaps = self.confinement.tell_gaps(self.process.name());
+    pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         #[cfg(feature = "traces")]
         if let Some(outbox) = self.process.spans() {
             crate::traces::tell_hub(outbox);
@@ -86,6 +89,9 @@ impl ShutIn {
             .enable_all()
             .build()
             .map_err(|error| Failure::internal(format!("can't start the run time: {error}")))?;
+        // The runtime has its sockets by now, and nothing of the tenant's was read.
+        self.confinement.refuse_calls();
+        let gaps = self.confinement.tell_gaps(self.process.name());
         let ended = runtime.block_on(async {
             tokio::select! {
                 ended = self.process.run(gaps) => ended,

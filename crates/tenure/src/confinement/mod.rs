@@ -1,11 +1,15 @@
-//! What the process of a lane gives up before it begins: files, other processes, most of the kernel, and memory without bounds. What the
-//! kernel here can't take away is said, and the rest is given up all the same.
+//! The limits of a lane's process: its user, its files, its memory and its system calls. The process takes them on before it reconciles.
 //!
-//! It refuses to be the only wall: what a lane may do in a cluster is bounded by its token, and by those of the ServiceAccounts it asks for.
+//! A limit that this kernel lacks is reported as a gap, and the others are taken on all the same. The token of a lane bounds its rights in the
+//! cluster.
 
-use std::collections::BTreeMap;
+mod calls;
+#[cfg(test)]
+mod injection;
+
 use std::path::Path;
 
+use calls::{CallFilters, ERRORS};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
@@ -14,21 +18,20 @@ use nix::libc;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, apply_filter,
-};
 
 /// The newest rules of Landlock that are made use of; an older kernel takes what it knows of them.
 const RULES: ABI = ABI::V6;
-
-/// The request that puts words into a terminal, as if they were typed there; C libraries don't agree on its type.
-const INJECT: u64 = 0x5412;
 
 const NO_LANDLOCK: &str = "this kernel has no Landlock: every file of their user can be opened";
 
 /// Files and connections at the same time.
 const OPEN_FILES: u64 = 4096;
+
+/// Bytes of addresses besides those of its memory: the program, stacks, and what the allocator reserves and does not use.
+const ADDRESSES: u64 = 8 << 30;
+
+/// Threads at the same time, where the lane has a user of its own. Renderings and the runtime take some forty.
+const THREADS: u64 = 512;
 
 /// What is read besides the lane's own folder: who signs certificates. It is the same for every user of the machine. Names are resolved by the
 /// hub.
@@ -42,104 +45,6 @@ const READ: [&str; 8] = [
     "/usr/share/ca-certificates",
     "/usr/share/pki",
 ];
-
-/// Calls that are refused whatever is asked with them: opening sockets and connecting them (an open one could be connected to somewhere else),
-/// handing open files over, looking into and acting on other processes, starting some, the file systems and modules of the machine, its clock,
-/// its keys, and ways to the kernel that have been ways into it.
-const REFUSED: &[libc::c_long] = &[
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_acct,
-    libc::SYS_add_key,
-    libc::SYS_adjtimex,
-    libc::SYS_bind,
-    libc::SYS_bpf,
-    libc::SYS_chroot,
-    libc::SYS_clock_adjtime,
-    libc::SYS_clock_settime,
-    libc::SYS_connect,
-    libc::SYS_delete_module,
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_fanotify_init,
-    libc::SYS_finit_module,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fsopen,
-    libc::SYS_fspick,
-    libc::SYS_init_module,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_io_uring_setup,
-    libc::SYS_kcmp,
-    libc::SYS_kexec_load,
-    libc::SYS_keyctl,
-    libc::SYS_kill,
-    libc::SYS_listen,
-    libc::SYS_mount,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
-    libc::SYS_name_to_handle_at,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_open_tree,
-    libc::SYS_perf_event_open,
-    libc::SYS_personality,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_pivot_root,
-    libc::SYS_process_madvise,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_ptrace,
-    libc::SYS_quotactl,
-    libc::SYS_reboot,
-    libc::SYS_request_key,
-    libc::SYS_rt_sigqueueinfo,
-    libc::SYS_rt_tgsigqueueinfo,
-    libc::SYS_sendmmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_setns,
-    libc::SYS_settimeofday,
-    libc::SYS_socket,
-    libc::SYS_swapoff,
-    libc::SYS_swapon,
-    libc::SYS_syslog,
-    libc::SYS_tkill,
-    libc::SYS_umount2,
-    libc::SYS_unshare,
-    libc::SYS_userfaultfd,
-    libc::SYS_vhangup,
-];
-
-/// Those that there are on this processor alone. The last are those of the x32 calls that have numbers of their own (`sendmsg` and
-/// `sendmmsg` are among them).
-#[cfg(target_arch = "x86_64")]
-const REFUSED_HERE: &[libc::c_long] = &[
-    libc::SYS_fork,
-    libc::SYS_vfork,
-    libc::SYS_ioperm,
-    libc::SYS_iopl,
-    libc::SYS_kexec_file_load,
-    libc::SYS_modify_ldt,
-    X32 + 518,
-    X32 + 520,
-    X32 + 521,
-    X32 + 524,
-    X32 + 528,
-    X32 + 536,
-    X32 + 538,
-    X32 + 539,
-    X32 + 540,
-    X32 + 545,
-];
-#[cfg(not(target_arch = "x86_64"))]
-const REFUSED_HERE: &[libc::c_long] = &[];
-
-/// The same calls by their numbers of the x32 way, which a filter doesn't take for the same.
-#[cfg(target_arch = "x86_64")]
-const X32: libc::c_long = 0x4000_0000;
 
 /// Ends this process when the one that started it ends, however that comes. Where that can't be had, the line between them tells it.
 pub(crate) fn die_with_parent() {
@@ -165,23 +70,41 @@ pub(crate) fn take_name(lane: &str) {
     }
 }
 
-/// What was given up, and what the kernel could not take.
+/// The bounds of one lane's process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Bytes of memory.
+    pub(crate) memory: u64,
+    /// Whether its user is that of no other process.
+    pub(crate) has_own_user: bool,
+}
+
+/// The limits that were taken on, and what the kernel lacks of them.
 #[derive(Debug)]
 pub(crate) struct Confinement {
-    /// What could not be given up, or not all of it, and why.
+    /// Limits that are missing or incomplete, each with its reason.
     gaps: Vec<String>,
 }
 
 impl Confinement {
-    /// Gives everything up but one folder and so many bytes of memory. It holds for this thread, and for those that it starts.
-    pub(crate) fn enter(folder: &Path, memory: u64) -> Self {
-        let mut gaps = Vec::new();
-        gaps.extend(limit(memory));
-        gaps.extend(give_up_the_rest(folder));
+    /// Takes on every limit but that of system calls. The working directory is the one folder that stays open to it.
+    pub(crate) fn enter(bounds: Bounds) -> Self {
+        let mut gaps = limit(bounds);
+        gaps.extend(close_the_rest(Path::new(".")));
         Self { gaps }
     }
 
-    /// What could not be given up, in words; logged here for who looks closely, since it is the same for every lane.
+    /// Refuses every system call that a lane does not make, on all threads. Sockets and the instances of epoll that the runtime needs
+    /// must exist.
+    pub(crate) fn refuse_calls(&mut self) {
+        let filters = CallFilters::compile(std::process::id(), ERRORS);
+        if let Err(problem) = filters.and_then(|filters| filters.apply()) {
+            self.gaps
+                .push(format!("calls of the kernel can't be refused: {problem}"));
+        }
+    }
+
+    /// The gaps in words; logged here at debug level, since they are the same for every lane.
     pub(crate) fn tell_gaps(self, lane: &str) -> Vec<String> {
         for gap in &self.gaps {
             tracing::debug!(lane, "a lane is less shut in than it should be: {gap}");
@@ -190,13 +113,22 @@ impl Confinement {
     }
 }
 
-/// The limits of the process: memory, open files, and no image of its memory when it crashes.
-fn limit(memory: u64) -> Vec<String> {
-    let limits = [
+/// The limits of the process: memory, address space, open files, threads, and no image of its memory when it crashes.
+fn limit(bounds: Bounds) -> Vec<String> {
+    let memory = bounds.memory;
+    let mut limits = vec![
         (Resource::RLIMIT_DATA, memory, "its memory"),
+        // Tables of pages that are only read count as no data.
+        (Resource::RLIMIT_AS, memory.saturating_add(ADDRESSES), "its addresses"),
         (Resource::RLIMIT_NOFILE, OPEN_FILES, "its open files"),
+        (Resource::RLIMIT_MEMLOCK, 0, "its locked memory"),
+        (Resource::RLIMIT_MSGQUEUE, 0, "its queues"),
         (Resource::RLIMIT_CORE, 0, "images of its memory"),
     ];
+    if bounds.has_own_user {
+        // The kernel counts threads by user: without a user of its own, those of the hub would count.
+        limits.push((Resource::RLIMIT_NPROC, THREADS, "its threads"));
+    }
     let set = limits.into_iter().map(|(resource, most, what)| {
         let limited = setrlimit(resource, most, most);
         limited.err().map(|error| format!("{what} can't be limited: {error}"))
@@ -204,8 +136,8 @@ fn limit(memory: u64) -> Vec<String> {
     set.flatten().collect()
 }
 
-/// What is given up for this thread and those that it starts.
-fn give_up_the_rest(folder: &Path) -> Vec<String> {
+/// Closes files and the memory of other processes, for this thread and those that it starts.
+fn close_the_rest(folder: &Path) -> Vec<String> {
     let mut gaps = Vec::new();
     if let Err(error) = prctl::set_no_new_privs() {
         gaps.push(format!("a program that it starts could gain privileges: {error}"));
@@ -230,9 +162,6 @@ fn give_up_the_rest(folder: &Path) -> Vec<String> {
     if !is_whole && let Err(error) = prctl::set_dumpable(false) {
         gaps.push(format!("its memory can be looked into: {error}"));
     }
-    if let Err(problem) = refuse_calls() {
-        gaps.push(format!("calls of the kernel can't be refused: {problem}"));
-    }
     gaps
 }
 
@@ -256,72 +185,6 @@ fn close_files(folder: &Path) -> Result<RulesetStatus, RulesetError> {
     let files = AccessFs::from_read(RULES) & !AccessFs::Execute;
     let ruleset = ruleset.add_rules(path_beneath_rules(read, files))?;
     Ok(ruleset.restrict_self()?.ruleset)
-}
-
-fn refuse_calls() -> Result<(), String> {
-    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
-    let own = u64::from(std::process::id());
-    // Threads are made with it, and what has no such flag is a process.
-    let thread = u64::try_from(libc::CLONE_THREAD).unwrap_or_default();
-    let mut refused: BTreeMap<i64, Vec<SeccompRule>> = REFUSED
-        .iter()
-        .chain(REFUSED_HERE)
-        .map(|call| (*call, Vec::new()))
-        .collect();
-    refused.insert(
-        libc::SYS_clone,
-        vec![when(0, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(thread), 0)?],
-    );
-    // A signal to itself is how a program gives up.
-    refused.insert(
-        libc::SYS_tgkill,
-        vec![when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, own)?],
-    );
-    refused.insert(
-        libc::SYS_prlimit64,
-        vec![when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?],
-    );
-    // To an address, where it isn't to whom the socket is connected.
-    refused.insert(
-        libc::SYS_sendto,
-        vec![when(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?],
-    );
-    let outlive = u64::try_from(libc::PR_SET_PDEATHSIG).unwrap_or_default();
-    refused.insert(
-        libc::SYS_prctl,
-        vec![when(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, outlive)?],
-    );
-    refused.insert(
-        libc::SYS_ioctl,
-        vec![when(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, INJECT)?],
-    );
-    #[cfg(target_arch = "x86_64")]
-    {
-        let same: Vec<(i64, Vec<SeccompRule>)> = refused
-            .iter()
-            .filter(|(call, _)| **call < X32)
-            .map(|(call, rules)| (call + X32, rules.clone()))
-            .collect();
-        refused.extend(same);
-    }
-    install(refused, libc::EPERM, arch)?;
-    // Its flags are in memory, where a filter can't look; the C library then takes the older call.
-    install(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS, arch)
-}
-
-/// A rule about one argument of a call.
-fn when(at: u8, length: SeccompCmpArgLen, compare: SeccompCmpOp, with: u64) -> Result<SeccompRule, String> {
-    let condition = SeccompCondition::new(at, length, compare, with).map_err(|error| error.to_string())?;
-    SeccompRule::new(vec![condition]).map_err(|error| error.to_string())
-}
-
-fn install(refused: BTreeMap<i64, Vec<SeccompRule>>, error: i32, arch: TargetArch) -> Result<(), String> {
-    let answer = SeccompAction::Errno(error.unsigned_abs());
-    let filter = SeccompFilter::new(refused, SeccompAction::Allow, answer, arch).map_err(|error| error.to_string())?;
-    let program: BpfProgram = filter
-        .try_into()
-        .map_err(|error: seccompiler::BackendError| error.to_string())?;
-    apply_filter(&program).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -357,7 +220,18 @@ mod tests {
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
         datagrams.connect(datagrams.local_addr().unwrap()).unwrap();
         let shut_in = std::thread::spawn(move || {
-            let gaps = give_up_the_rest(&own);
+            let (line, _peer) = UnixStream::pair().unwrap();
+            let mut gaps = close_the_rest(&own);
+            let filters = CallFilters::compile(std::process::id(), ERRORS);
+            let refusing = filters.and_then(|filters| {
+                // For this thread alone.
+                let applied = filters
+                    .programs
+                    .iter()
+                    .try_for_each(|program| seccompiler::apply_filter(program));
+                applied.map_err(|error| error.to_string())
+            });
+            gaps.extend(refusing.err().map(|problem| format!("calls of the kernel: {problem}")));
             let has = |what: &str| !gaps.iter().any(|gap| gap.contains(what));
             // What it is for.
             assert_eq!(std::fs::read_to_string(own.join("file")).unwrap(), "words");
@@ -383,7 +257,7 @@ mod tests {
                 assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
                 assert_eq!(kill(getppid(), None), Err(nix::errno::Errno::EPERM));
                 assert_eq!(kill(Pid::this(), None), Err(nix::errno::Errno::EPERM));
-                refuse_sockets(elsewhere, &given, &datagrams);
+                refuse_sockets(elsewhere, &given, &datagrams, &line);
                 assert!(prctl::set_pdeathsig(None).is_err(), "it could outlive the hub");
                 assert!(nix::sys::resource::getrlimit(Resource::RLIMIT_CORE).is_ok());
             }
@@ -403,7 +277,7 @@ mod tests {
     }
 
     /// No socket of any kind is opened, and one that is open leads nowhere else and to nobody else.
-    fn refuse_sockets(elsewhere: SocketAddr, given: &TcpStream, datagrams: &UdpSocket) {
+    fn refuse_sockets(elsewhere: SocketAddr, given: &TcpStream, datagrams: &UdpSocket, line: &UnixStream) {
         let is_refused = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
         is_refused(TcpStream::connect(elsewhere).unwrap_err());
         is_refused(TcpListener::bind("127.0.0.1:0").unwrap_err());
@@ -413,8 +287,8 @@ mod tests {
         is_refused(rustix::net::connect_unspec(given).unwrap_err().into());
         assert_eq!(datagrams.send(b"x").unwrap(), 1, "to whom it is connected");
         is_refused(datagrams.send_to(b"x", elsewhere).unwrap_err());
-        let (own, _other) = UnixStream::pair().unwrap();
-        is_refused(hand_over(&own, given).unwrap_err());
+        is_refused(UnixStream::pair().unwrap_err());
+        is_refused(hand_over(line, given).unwrap_err());
     }
 
     fn hand_over(line: &UnixStream, socket: &TcpStream) -> std::io::Result<usize> {

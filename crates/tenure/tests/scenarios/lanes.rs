@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use crate::world::{Admin, Cluster, Controllers, PATIENCE, manifest, path, prepar
 
 /// Two tenants, each with a Surface, and controllers whose lanes are processes.
 pub(crate) struct Scene {
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
     controllers: Controllers,
     pub(crate) data: PathBuf,
     pub(crate) blue: Shop,
@@ -140,12 +141,14 @@ impl Shop {
 
     /// Lets this lane's process have no more memory than it has, and gives it more to do until it has ended.
     pub(crate) async fn starve(&mut self, lane: Pid) {
-        let none = rustix::process::Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        };
-        let number = rustix::process::Pid::from_raw(lane.as_raw());
-        rustix::process::prlimit(number, rustix::process::Resource::Data, none).unwrap();
+        // As the user of the lane: not every administrator may set the limits of other users.
+        let user = std::fs::metadata(format!("/proc/{lane}")).unwrap().uid();
+        let mut command = Command::new("prlimit");
+        command.args(["--data=0:0", "--pid", &lane.to_string()]);
+        if rustix::process::geteuid().is_root() {
+            command.gid(user).uid(user);
+        }
+        assert!(command.status().unwrap().success());
         // It has something left; what it does takes more, until nothing is.
         wait_until("the lane ends", async || {
             let filler = "x".repeat(900_000);
@@ -204,7 +207,7 @@ impl Scene {
     }
 
     /// The processes of lanes, by the names that they go by.
-    fn list_lanes(&self) -> BTreeMap<String, Pid> {
+    pub(crate) fn list_lanes(&self) -> BTreeMap<String, Pid> {
         list_children(self.controllers.child.id())
     }
 
@@ -273,7 +276,7 @@ fn list_open(process: u32) -> BTreeSet<PathBuf> {
     open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect()
 }
 
-fn read(process: Pid, what: &str) -> String {
+pub(crate) fn read(process: Pid, what: &str) -> String {
     let bytes = std::fs::read(format!("/proc/{process}/{what}")).unwrap();
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -26,6 +26,8 @@ mod lane_lines;
 #[cfg(target_os = "linux")]
 mod lane_pods;
 #[cfg(target_os = "linux")]
+mod lane_users;
+#[cfg(target_os = "linux")]
 mod lanes;
 mod metrics;
 #[path = "../it/process.rs"]
