@@ -3,21 +3,22 @@
 //! Owns what is asked about, and what becomes of a write while nobody answers. Every field is said, those with defaults too: what is stored is
 //! then either this very thing, or was changed by somebody.
 //!
-//! It refuses to let a webhook that is dead stop more than it must. `Fail` stands only where nobody else keeps the rule (policies do, where they are), in namespaces that bear
-//! a tenant's label, for namespaces and Tenants themselves, and never for who may repair (the verb `adopt` on all Tenants, asked of the
-//! authorizer), for Kubernetes' own controllers and nodes, or for Tenure's accounts. Who may repair is asked about all the same, by a second
-//! webhook that is ignored while it is dead; and Kubernetes' controllers are where they make objects as others say. What quotas of a whole Tenant
-//! count is the one thing that fails for them, too: a Deployment would else pass any quota while nobody counts.
+//! A dead webhook stops no more than it must. `Fail` stands only where policies don't keep the rule, in namespaces that bear a tenant's label, for
+//! namespaces and Tenants themselves. It never stands for users who may repair (the verb `adopt` on all Tenants, asked of the authorizer) or for
+//! Tenure's accounts: a second webhook asks about the former, and is ignored while it is dead. Kubernetes' controllers and nodes are exempt where
+//! they update an object. They are bound where they create one: a Deployment's Pods would else pass what its author's Pods don't.
+
+mod conditions;
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-use crate::access::{self, GROUP_LABEL_PREFIX};
+use crate::access;
 use crate::metadata::{
-    BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, COUNTED_LABEL, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE,
-    MINTABLE_ACCOUNTS, MINTABLE_FACT, OWNER_NAME, PLATFORM_NAMESPACE, TENANT_LABEL,
+    BOUNDED_LABEL, CORDONED_LABEL, COUNTED_LABEL, LEFT_CLAIMS_LABEL, LEFT_INGRESSES_LABEL, LEFT_PODS_LABEL, MANAGED_BY,
+    MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_LABEL,
 };
-use crate::package::{SUPPLY_NAME, SUPPLY_NAMESPACE};
+use crate::package::SUPPLY_NAMESPACE;
 
 /// The name of both configurations.
 pub const CONFIGURATION: &str = "tenure";
@@ -107,6 +108,22 @@ enum Topic {
     Objects,
     /// The same in other tenants' namespaces: nobody has to wait for an answer there.
     Unbounded,
+    /// Objects by which a tenant could reach another one, in all tenants' namespaces: claims that name or select volumes, and hostnames that begin
+    /// with `*`.
+    Isolation,
+    /// PersistentVolumes that bear a tenant's label: to whose claims they are given.
+    Volumes,
+    /// Pods, claims and Ingresses of which policies leave something: classes by their labels, and hosts that others have. Asked about by themselves
+    /// only where policies keep the rest.
+    LeftPods,
+    /// See [`Topic::LeftPods`].
+    LeftClaims,
+    /// See [`Topic::LeftPods`].
+    LeftIngresses,
+    /// Changes in the namespaces of a cordoned tenant, by an owner or a ServiceAccount.
+    Cordoned,
+    /// New namespaces that claim no tenant, by users that own none.
+    NewNamespaces,
     /// What may be counted in namespaces of tenants with quotas for all of theirs together: what is made, and what grows, whoever does it.
     Quotas,
     /// All that is written in tenants' namespaces: what Git manages there, and cordons.
@@ -121,6 +138,8 @@ enum Topic {
     Access,
     /// Who speaks in the name of a ServiceAccount, wherever.
     Spoken,
+    /// Requests in the name of an account that its Tenant keeps exclusive.
+    SpokenExclusive,
     /// Whose tokens Tenure's own accounts ask for, wherever. Nothing is waited for: who answers has to get tokens first.
     Minting,
 }
@@ -165,13 +184,23 @@ fn configuration(to: (&WebhookPlace, &str), surroundings: Surroundings<'_>, phas
             Topic::Asked,
             Topic::Access,
             Topic::Objects,
+            Topic::Isolation,
+            Topic::Volumes,
+            Topic::Cordoned,
             Topic::Quotas,
+            Topic::SpokenExclusive,
         ],
     };
     for topic in topics {
         asked.extend(both.map(|audience| (*topic, audience)));
     }
+    if phase == Phase::Validating && surroundings.has_policies {
+        for topic in [Topic::LeftPods, Topic::LeftClaims, Topic::LeftIngresses] {
+            asked.extend(both.map(|audience| (topic, audience)));
+        }
+    }
     asked.push((Topic::Unbounded, Audience::All));
+    asked.push((Topic::NewNamespaces, Audience::All));
     if phase == Phase::Validating {
         let topics = [
             Topic::Writes,
@@ -251,6 +280,13 @@ impl Topic {
             Self::Flux => "flux",
             Self::Objects => "objects",
             Self::Unbounded => "unbounded",
+            Self::Isolation => "isolation",
+            Self::Volumes => "volumes",
+            Self::LeftPods => "left-pods",
+            Self::LeftClaims => "left-claims",
+            Self::LeftIngresses => "left-ingresses",
+            Self::Cordoned => "cordoned",
+            Self::NewNamespaces => "new-namespaces",
             Self::Quotas => "quotas",
             Self::Writes => "writes",
             Self::Managed => "managed",
@@ -258,6 +294,7 @@ impl Topic {
             Self::Asked => "access-asked",
             Self::Access => "access",
             Self::Spoken => "spoken-for",
+            Self::SpokenExclusive => "spoken-for-exclusive",
             Self::Minting => "minting",
         }
     }
@@ -266,16 +303,45 @@ impl Topic {
     /// leaves anything behind, however often it is asked.
     fn side_effects(self, phase: Phase) -> &'static str {
         match (self, phase) {
-            (Self::Tenants | Self::Managed | Self::Packages | Self::Asked | Self::Access | Self::Minting, _)
+            (
+                Self::Tenants
+                | Self::Volumes
+                | Self::Managed
+                | Self::Packages
+                | Self::Asked
+                | Self::Access
+                | Self::Minting,
+                _,
+            )
             | (_, Phase::Mutating) => "None",
             (_, Phase::Validating) => "NoneOnDryRun",
         }
     }
 
-    /// Whether policies refuse all that is refused of it: where nobody answers, nothing more is allowed by them. Of the others they leave something:
-    /// sums, which namespaces there are, what another object says.
+    /// Whether policies refuse all that is refused of it: where nobody answers, nothing more is allowed by them. Of namespaces, Tenants and quotas they
+    /// leave something, and of objects what the topics `left-*` ask about.
     fn is_a_policys(self) -> bool {
-        matches!(self, Self::Accounts | Self::Flux | Self::Asked | Self::Access)
+        matches!(
+            self,
+            Self::Accounts
+                | Self::Flux
+                | Self::Asked
+                | Self::Access
+                | Self::Objects
+                | Self::Isolation
+                | Self::Cordoned
+                | Self::SpokenExclusive
+        )
+    }
+
+    /// The label of the namespaces in which policies leave something of it.
+    fn left_label(self) -> Option<&'static str> {
+        match self {
+            Self::LeftPods => Some(LEFT_PODS_LABEL),
+            Self::LeftClaims => Some(LEFT_CLAIMS_LABEL),
+            Self::LeftIngresses => Some(LEFT_INGRESSES_LABEL),
+            _ => None,
+        }
     }
 
     fn rules(self) -> Value {
@@ -292,6 +358,7 @@ impl Topic {
                     "Cluster"
                 )
             ]),
+            Self::NewNamespaces => json!([rule(&[""], &["namespaces"], &["CREATE"], "Cluster")]),
             Self::Tenants => json!([
                 rule(&["capsule.clastix.io"], &["tenants"], &all, "Cluster"),
                 rule(&["capsule.clastix.io"], &["tenants/status"], &["UPDATE"], "Cluster")
@@ -323,6 +390,25 @@ impl Topic {
                     "Namespaced"
                 )
             ]),
+            Self::Isolation => json!([
+                rule(&[""], &["persistentvolumeclaims"], &write, "Namespaced"),
+                rule(&["networking.k8s.io"], &["ingresses"], &write, "Namespaced")
+            ]),
+            Self::Volumes => json!([rule(&[""], &["persistentvolumes"], &write, "Cluster")]),
+            Self::LeftPods => json!([rule(&[""], &["pods"], &["CREATE"], "Namespaced")]),
+            Self::LeftClaims => json!([rule(
+                &[""],
+                &["persistentvolumeclaims", "persistentvolumeclaims/status"],
+                &write,
+                "Namespaced"
+            )]),
+            Self::LeftIngresses => json!([rule(
+                &["networking.k8s.io"],
+                &["ingresses", "ingresses/status"],
+                &write,
+                "Namespaced"
+            )]),
+            Self::Cordoned => json!([rule(&["*"], &["*"], &all, "Namespaced")]),
             Self::Quotas => json!([
                 rule(&["*"], &["*"], &["CREATE"], "Namespaced"),
                 rule(
@@ -369,7 +455,7 @@ impl Topic {
                 )
             ]),
             Self::Minting => json!([rule(&[""], &["serviceaccounts/token"], &["CREATE"], "Namespaced")]),
-            Self::Spoken => {
+            Self::Spoken | Self::SpokenExclusive => {
                 json!([rule(&["*"], &["*/*"], &["CONNECT", "CREATE", "DELETE", "UPDATE"], "*")])
             }
         }
@@ -392,9 +478,17 @@ impl Topic {
             Self::Quotas => json!({"matchExpressions": [
                 {"key": TENANT_LABEL, "operator": "Exists"}, {"key": COUNTED_LABEL, "operator": "Exists"}, never
             ]}),
-            Self::Accounts | Self::Flux | Self::Writes => {
+            Self::Accounts | Self::Flux | Self::Writes | Self::Isolation => {
                 json!({"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}, never]})
             }
+            Self::Cordoned => json!({"matchExpressions": [
+                {"key": TENANT_LABEL, "operator": "Exists"}, {"key": CORDONED_LABEL, "operator": "Exists"}, never
+            ]}),
+            Self::LeftPods | Self::LeftClaims | Self::LeftIngresses => json!({"matchExpressions": [
+                {"key": TENANT_LABEL, "operator": "Exists"},
+                {"key": self.left_label(), "operator": "Exists"},
+                never
+            ]}),
             // The Leases of nodes are renewed all the time.
             Self::Managed => json!({"matchExpressions": [
                 {"key": TENANT_LABEL, "operator": "DoesNotExist"},
@@ -404,136 +498,17 @@ impl Topic {
             Self::Packages => json!({"matchExpressions": [
                 {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [SUPPLY_NAMESPACE]}
             ]}),
-            Self::Namespaces | Self::Tenants | Self::Asked | Self::Access | Self::Spoken | Self::Minting => json!({}),
+            Self::Namespaces
+            | Self::NewNamespaces
+            | Self::Volumes
+            | Self::Tenants
+            | Self::Asked
+            | Self::Access
+            | Self::Spoken
+            | Self::SpokenExclusive
+            | Self::Minting => json!({}),
         }
     }
-
-    fn conditions(self, audience: Audience) -> Value {
-        let not_of_the_system = write_not_of_the_system();
-        let mut conditions = vec![json!({"name": "not-of-the-system", "expression": not_of_the_system})];
-        let repairs = "authorizer.group('capsule.clastix.io').resource('tenants').check('adopt').allowed()";
-        match audience {
-            Audience::Repairers if self == Self::Objects => {
-                let expression = format!("!({not_of_the_system}) || {repairs}");
-                conditions = vec![json!({"name": "may-repair-or-is-of-the-system", "expression": expression})];
-            }
-            // Whoever makes it, as others say.
-            Audience::Others if self == Self::Quotas => {
-                conditions = vec![json!({"name": "may-not-repair", "expression": format!("!{repairs}")})];
-            }
-            Audience::Repairers if self == Self::Quotas => {
-                conditions = vec![json!({"name": "may-repair", "expression": repairs})];
-            }
-            Audience::Others => {
-                conditions.push(json!({"name": "may-not-repair", "expression": format!("!{repairs}")}));
-            }
-            Audience::Repairers => conditions.push(json!({"name": "may-repair", "expression": repairs})),
-            // Whoever makes them, as others say.
-            Audience::All if self == Self::Unbounded => conditions.clear(),
-            // Tenure's own.
-            Audience::All if self == Self::Minting => conditions.clear(),
-            Audience::All => {}
-        }
-        if let Some((name, expression)) = self.condition() {
-            // The cheap ones come first.
-            conditions.insert(0, json!({"name": name, "expression": expression}));
-        }
-        Value::Array(conditions)
-    }
-
-    fn condition(self) -> Option<(&'static str, String)> {
-        let flux = FLUX_GROUPS.map(|group| format!("'{group}'")).join(", ");
-        match self {
-            Self::Namespaces => {
-                let claims = |object: &str| {
-                    format!(
-                        "({object} != null && ((has({object}.metadata.labels) && '{TENANT_LABEL}' in {object}.metadata.labels) || \
-                         (has({object}.metadata.ownerReferences) && {object}.metadata.ownerReferences.exists(owner, owner.kind == 'Tenant'))))"
-                    )
-                };
-                let claimed = format!("{} || {}", claims("object"), claims("oldObject"));
-                // One that comes to be there gives the namespace a group's credential.
-                let is_given = format!(
-                    "(object != null && has(object.metadata.labels) && object.metadata.labels.exists(key, key.startsWith('{GROUP_LABEL_PREFIX}') && \
-                     !(oldObject != null && has(oldObject.metadata.labels) && key in oldObject.metadata.labels)))"
-                );
-                // By these it is known whose tokens lanes ask for.
-                let names = format!(
-                    "(object != null && oldObject != null && ['{MINTABLE_FACT}', '{MINTABLE_ACCOUNTS}'].exists(key, \
-                     object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key]))"
-                );
-                Some((
-                    "is-of-a-tenant-or-new",
-                    format!("request.operation == 'CREATE' || {claimed} || {is_given} || {names}"),
-                ))
-            }
-            // A Pod that names nobody, and a Secret without a token, get hold of no account.
-            Self::Accounts => Some((
-                "reaches-for-an-account",
-                "request.resource.resource == 'pods' ? ((has(object.spec.serviceAccountName) && object.spec.serviceAccountName != 'default') || \
-                 (has(object.spec.serviceAccount) && object.spec.serviceAccount != 'default')) : \
-                 request.resource.resource == 'secrets' ? (has(object.type) && object.type == 'kubernetes.io/service-account-token') : true"
-                    .to_owned(),
-            )),
-            // Of Pods nothing is judged but their specs.
-            Self::Objects | Self::Unbounded => Some((
-                "changes-what-is-judged",
-                "request.operation == 'CREATE' || object.?spec != oldObject.?spec || (request.resource.resource != 'pods' && \
-                 (object.metadata.?labels != oldObject.metadata.?labels || object.metadata.?annotations != oldObject.metadata.?annotations))"
-                    .to_owned(),
-            )),
-            // Flux's kinds are asked about by themselves, and nobody has to be asked about Events.
-            Self::Writes => Some((
-                "is-not-of-flux-and-no-event",
-                format!(
-                    "(request.operation == 'DELETE' || !(request.resource.group in [{flux}])) && \
-                     !(request.resource.resource == 'events' && request.resource.group in ['', 'events.k8s.io'])"
-                ),
-            )),
-            Self::Managed => Some((
-                "is-labelled-as-managed",
-                format!(
-                    "has(oldObject.metadata) && has(oldObject.metadata.labels) && '{OWNER_NAME}' in oldObject.metadata.labels"
-                ),
-            )),
-            // Who shows a token of its own is known by that token's id.
-            Self::Spoken => Some((
-                "shows-no-token",
-                "request.userInfo.username.startsWith('system:serviceaccount:') && \
-                 !(has(request.userInfo.extra) && 'authentication.kubernetes.io/credential-id' in request.userInfo.extra && \
-                 request.userInfo.extra['authentication.kubernetes.io/credential-id'].exists(id, id.startsWith('JTI=')))"
-                    .to_owned(),
-            )),
-            Self::Minting => Some((
-                "by-tenure",
-                format!(
-                    "request.userInfo.username.startsWith('system:serviceaccount:{PLATFORM_NAMESPACE}:tenure-')"
-                ),
-            )),
-            Self::Packages => Some((
-                "is-of-the-platforms-supply",
-                format!("request.resource.group == 'cozystack.io' || request.?name.orValue('') == '{SUPPLY_NAME}'"),
-            )),
-            // The quotas themselves have to be there before anything is counted.
-            Self::Quotas => Some((
-                "may-be-counted",
-                "!(request.resource.resource in ['events', 'resourcequotas'] && request.resource.group in ['', 'events.k8s.io']) && \
-                 (request.operation == 'CREATE' || object.?spec != oldObject.?spec)"
-                    .to_owned(),
-            )),
-            Self::Tenants | Self::Flux | Self::Asked | Self::Access => None,
-        }
-    }
-}
-
-/// Kubernetes' own controllers, its nodes, and Tenure's accounts: what they do for others was judged when it was asked for.
-fn write_not_of_the_system() -> String {
-    format!(
-        "!(has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in ['system:nodes', 'system:serviceaccounts:kube-system'])) && \
-         !(request.userInfo.username in ['system:apiserver', 'system:kube-controller-manager', 'system:kube-scheduler', \
-         'system:serviceaccount:{PLATFORM_NAMESPACE}:{CONTROLLER_SERVICE_ACCOUNT}']) && \
-         !request.userInfo.username.startsWith('system:serviceaccount:{PLATFORM_NAMESPACE}:{LANE_PREFIX}')"
-    )
 }
 
 #[cfg(test)]

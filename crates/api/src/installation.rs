@@ -14,8 +14,8 @@ use crate::metadata::{
     CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE,
     KUSTOMIZE_CONTROLLER_LEASE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
     NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, NOTIFICATION_CONTROLLER_LEASE,
-    OWNER_CLUSTER_ROLE, PLATFORM_NAMESPACE, SECRET_WRITER, SHARD_LEASE_PREFIX, SOURCE_CONTROLLER_LEASE,
-    SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
+    OWNER_CLUSTER_ROLE, PLATFORM_NAMESPACE, SECRET_WRITER, SHARD_LEASE_PREFIX, SHOW_TOKEN_CLUSTER_ROLE,
+    SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
     TENANT_GITOPS_HOME_CLUSTER_ROLE,
 };
 use crate::roles::cluster_roles;
@@ -203,7 +203,16 @@ pub fn provisioning() -> Vec<Value> {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": NAMESPACE_PROVISIONER_CLUSTER_ROLE, "labels": labels()},
-            "rules": [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]}]
+            "rules": [
+                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]},
+                // By this verb webhooks know an owner, whose namespaces are the tenant's.
+                {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["provision"]}
+            ]
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": SHOW_TOKEN_CLUSTER_ROLE, "labels": labels()},
+            "rules": [{"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["show-token"]}]
         }),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -213,7 +222,7 @@ pub fn provisioning() -> Vec<Value> {
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
                  "verbs": ["get", "create", "patch"]},
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
-                 "resourceNames": [NAMESPACE_PROVISIONER_CLUSTER_ROLE]}
+                 "resourceNames": [NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE]}
             ]
         }),
         controller_cluster_role_binding_to(PROVISIONING_ROLE),

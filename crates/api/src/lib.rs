@@ -19,6 +19,7 @@ pub mod external_artifact;
 pub mod git_repository;
 pub mod installation;
 pub mod inventory;
+pub mod kubernetes_controllers;
 pub mod kustomization;
 pub mod metadata;
 pub mod names;

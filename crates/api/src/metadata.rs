@@ -107,6 +107,20 @@ pub const BOUNDED_LABEL: &str = "tenure.dev/bounded";
 /// Label of namespaces whose Tenant has quotas for all of its namespaces together, with the value `true`: there a webhook that is dead lets
 /// nothing pass that may be counted.
 pub const COUNTED_LABEL: &str = "tenure.dev/counted";
+/// Label of namespaces in which policies leave something of Pods to webhooks, with the value `true`: there a webhook that is dead lets none pass.
+pub const LEFT_PODS_LABEL: &str = "left.tenure.dev/pods";
+/// Label of namespaces in which policies leave something of PersistentVolumeClaims to webhooks.
+pub const LEFT_CLAIMS_LABEL: &str = "left.tenure.dev/persistentvolumeclaims";
+/// Label of namespaces in which policies leave something of Ingresses to webhooks.
+pub const LEFT_INGRESSES_LABEL: &str = "left.tenure.dev/ingresses";
+/// The labels of namespaces by which webhooks select them, and which only the controllers write.
+pub const WEBHOOK_LABELS: [&str; 5] = [
+    BOUNDED_LABEL,
+    COUNTED_LABEL,
+    LEFT_PODS_LABEL,
+    LEFT_CLAIMS_LABEL,
+    LEFT_INGRESSES_LABEL,
+];
 /// Annotation on a namespace: labels of the nodes that its Pods run on, for the admission plugin PodNodeSelector.
 pub const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
@@ -123,6 +137,8 @@ pub const HAND_EDITS_REFUSE: &str = "refuse";
 pub const HAND_EDITS_REVERT: &str = "revert";
 /// Annotation on a Surface, or a Kustomization: who else may write what Git manages, user names with commas between them.
 pub const OTHER_WRITERS: &str = "tenure.dev/other-writers";
+/// The prefix of the annotations on namespaces that policies read, and that the controllers write.
+pub const FACTS_PREFIX: &str = "facts.tenure.dev/";
 /// Annotation on a namespace that is no tenant's, which the controllers write: the ServiceAccounts that objects there name, with commas between
 /// them. Lanes ask for tokens of these, and of no others there.
 pub const MINTABLE_FACT: &str = "facts.tenure.dev/mintable";

@@ -23,6 +23,7 @@ mod packages;
 mod paths;
 mod places;
 mod policies;
+mod purposes;
 mod quotas;
 mod reviews;
 mod roles;
@@ -34,5 +35,6 @@ mod sums;
 #[path = "../../../tenancy/tests/trials/table.rs"]
 #[allow(dead_code, reason = "the pure rules' tests use all of it")]
 mod table;
+mod templates;
 mod together;
 mod webhook;

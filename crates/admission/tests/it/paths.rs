@@ -24,6 +24,7 @@ pub(crate) fn locate(resource: &str, namespace: Option<&str>) -> (&'static str, 
         "secrets" => ("v1", "Secret"),
         "configmaps" => ("v1", "ConfigMap"),
         "persistentvolumeclaims" => ("v1", "PersistentVolumeClaim"),
+        "persistentvolumes" => ("v1", "PersistentVolume"),
         "services" => ("v1", "Service"),
         _ => ("v1", "ServiceAccount"),
     };

@@ -271,7 +271,24 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
     let lane = admin
         .impersonating("system:serviceaccount:tenure-system:tenure-lane-pool")
         .unwrap();
-    let node = admin.impersonating("system:kube-controller-manager").unwrap();
+    let manager = admin.impersonating("system:kube-controller-manager").unwrap();
+    let alice = admin.impersonating("alice").unwrap();
+    // An owner is known by a verb, as the installation gives it.
+    admin
+        .apply(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "dead-provisions" },
+            "rules": [{ "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["provision"] }]
+        }))
+        .await
+        .unwrap();
+    admin
+        .apply(json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "dead-provisions" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "dead-provisions" },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice" }]
+        }))
+        .await
+        .unwrap();
     for (number, user) in [
         "system:serviceaccount:tenure-system:tenure-lane-pool",
         "system:kube-controller-manager",
@@ -324,7 +341,12 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
     };
     // What only Tenure judges stops for who can't repair.
     stops(&dora, source("a")).await;
-    stops(&dora, namespace("blue-new")).await;
+    stops(&alice, namespace("blue-new")).await;
+    let mut claiming = namespace("blue-newer");
+    claiming["metadata"]["labels"] = json!({ "capsule.clastix.io/tenant": "blue" });
+    stops(&dora, claiming).await;
+    // A user that owns no Tenant makes namespaces without a tenant.
+    goes(&dora, namespace("of-nobody")).await;
     stops(
         &dora,
         json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "x" }, "spec": {} }),
@@ -338,19 +360,36 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
     };
     let tess = admin.impersonating("tess").unwrap();
     stops(&tess, service("tight", "a")).await;
-    // Where the Tenant says nothing of it, and for who makes it as others say, nobody waits.
-    goes(&dora, service("blue", "a")).await;
-    goes(&node, service("tight", "b")).await;
+    // So does what a controller creates as others say; what exists it updates.
+    stops(&manager, service("tight", "b")).await;
     goes(admin, service("tight", "c")).await;
+    let note = json!({ "metadata": { "annotations": { "example.org/note": "x" } } });
+    manager
+        .patch(("v1", "Service"), ("tight", "c"), note)
+        .await
+        .expect("an update by a controller goes on");
+    // A Tenant without bounds waits for an answer only where an object reaches another tenant.
+    goes(&dora, service("blue", "a")).await;
+    let claim = |name: &str, volume: Option<&str>| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": "blue" },
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } }, "volumeName": volume
+            }
+        })
+    };
+    goes(&dora, claim("plain", None)).await;
+    stops(&dora, claim("reaching", Some("table-red"))).await;
+    stops(&manager, claim("reaching", Some("table-red"))).await;
     // All else goes on, for everybody: what tenants write that is not of Flux, and what is nobody's or the platform's.
     for namespace in ["blue", "nobody", "default", "tenure-system", "kube-system"] {
         goes(&dora, config_map(namespace)).await;
     }
-    // And for who repairs, for Tenure and for Kubernetes itself.
+    // And for who repairs, and for Tenure.
     goes(admin, source("b")).await;
     goes(admin, namespace("new")).await;
     goes(&lane, source("c")).await;
-    goes(&node, source("d")).await;
+    stops(&manager, source("d")).await;
     goes(
         admin,
         json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "y" }, "spec": {} }),

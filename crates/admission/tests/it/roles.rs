@@ -13,7 +13,8 @@ pub(crate) fn write_all() -> Value {
         "rules": [
             { "apiGroups": [""], "verbs": all, "resources": [
                 "namespaces", "namespaces/status", "namespaces/finalize", "pods", "pods/ephemeralcontainers", "secrets",
-                "configmaps", "serviceaccounts/token", "persistentvolumeclaims", "services", "services/status"
+                "configmaps", "serviceaccounts/token", "persistentvolumeclaims", "persistentvolumes", "services",
+                "services/status"
             ] },
             { "apiGroups": ["apps"], "verbs": all, "resources": ["deployments", "deployments/scale", "deployments/status"] },
             { "apiGroups": ["rbac.authorization.k8s.io"], "verbs": all, "resources": ["clusterroles"] },

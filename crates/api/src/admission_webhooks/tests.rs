@@ -29,14 +29,19 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
         .iter()
         .filter(|webhook| webhook["failurePolicy"] != "Ignore")
         .collect();
-    assert_eq!(failing.len(), 12);
+    assert_eq!(failing.len(), 16);
     for webhook in failing {
         let name = &webhook["name"];
         let conditions = conditions(webhook);
         assert!(conditions.contains("may-not-repair"), "{name}");
         // What quotas count over a Tenant's namespaces fails for whoever makes it, whatever it is, and there alone.
         let is_of_quotas = name == "quotas.admission.tenure.dev";
-        assert_ne!(conditions.contains("system:nodes"), is_of_quotas, "{name}");
+        assert_ne!(conditions.contains("not-exempt"), is_of_quotas, "{name}");
+        // An account that its Tenant keeps exclusive is known by a right, wherever it writes.
+        if name == "spoken-for-exclusive.admission.tenure.dev" {
+            assert!(conditions.contains("check('show-token')"), "{conditions}");
+            continue;
+        }
         // Without access to hosts a platform lives on, so its kinds are judged wherever they are.
         if name.as_str().unwrap().starts_with("access") {
             for rule in webhook["rules"].as_array().unwrap() {
@@ -54,13 +59,15 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
             let everything = json!(["*"]);
             let selector = webhook["namespaceSelector"].to_string();
             assert_eq!(selector.contains(COUNTED_LABEL), is_of_quotas, "{name}");
-            assert!(rule["apiGroups"] != everything || is_of_quotas, "{name}");
+            let is_cordoned = selector.contains(CORDONED_LABEL);
+            assert!(rule["apiGroups"] != everything || is_of_quotas || is_cordoned, "{name}");
             if rule["scope"] == "Cluster" {
                 let of_tenancy = [
                     json!("tenants"),
                     json!("tenants/status"),
                     json!("namespaces"),
                     json!("namespaces/status"),
+                    json!("persistentvolumes"),
                 ];
                 assert!(of_tenancy.contains(&rule["resources"][0]), "{name}");
             } else {
@@ -74,15 +81,20 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
     }
 }
 
-/// What policies keep waits for nobody: everything else is as without them.
+/// Policies keep what they decide whole, so that it needs no answer. All other webhooks are as without policies.
 #[test]
 fn with_policies_what_fails_is_what_they_leave() {
     let beside = Surroundings {
         has_policies: true,
         ..Surroundings::default()
     };
+    let (without, with) = (webhooks(), webhooks_beside(beside));
+    let is_left = |webhook: &Value| webhook["name"].as_str().unwrap().starts_with("left-");
+    let (left, with): (Vec<Value>, Vec<Value>) = with.into_iter().partition(is_left);
+    assert!(!without.iter().any(is_left));
+    assert_eq!(without.len(), with.len());
     let mut changed = Vec::new();
-    for (without, with) in webhooks().into_iter().zip(webhooks_beside(beside)) {
+    for (without, with) in without.into_iter().zip(with) {
         let mut like_before = with.clone();
         for field in ["failurePolicy", "timeoutSeconds"] {
             like_before[field] = without[field].clone();
@@ -96,9 +108,93 @@ fn with_policies_what_fails_is_what_they_leave() {
             changed.push(with["name"].as_str().unwrap().to_owned());
         }
     }
-    // Flux's kinds, and who asks for access, are asked about in both phases.
-    let topics = ["flux", "access-asked", "accounts", "flux", "access-asked", "access"];
+    // Some are asked about in both phases.
+    let topics = [
+        "flux",
+        "access-asked",
+        "objects",
+        "accounts",
+        "flux",
+        "access-asked",
+        "access",
+        "objects",
+        "isolation",
+        "cordoned",
+        "spoken-for-exclusive",
+    ];
     assert_eq!(changed, topics.map(|topic| format!("{topic}.admission.tenure.dev")));
+    // Where policies leave something, a label says so, and a dead webhook lets none of it pass.
+    let failing: Vec<&Value> = left
+        .iter()
+        .filter(|webhook| webhook["failurePolicy"] == "Fail")
+        .collect();
+    assert_eq!((left.len(), failing.len()), (6, 3));
+    for (webhook, label) in failing
+        .iter()
+        .zip([LEFT_PODS_LABEL, LEFT_CLAIMS_LABEL, LEFT_INGRESSES_LABEL])
+    {
+        let selector = webhook["namespaceSelector"].to_string();
+        assert!(
+            selector.contains(label) && selector.contains(TENANT_LABEL),
+            "{selector}"
+        );
+    }
+}
+
+/// The condition of a webhook by which accounts are exempt, as an expression.
+fn read_exemption(name: &str) -> String {
+    let all = webhooks();
+    let found = all
+        .iter()
+        .rev()
+        .find(|webhook| webhook["name"] == format!("{name}.admission.tenure.dev"));
+    let conditions = found.unwrap()["matchConditions"].as_array().unwrap().clone();
+    let exemption = conditions.iter().find(|condition| condition["name"] == "not-exempt");
+    exemption.unwrap()["expression"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn controllers_create_nothing_unasked() {
+    let only_updates = "request.operation == 'UPDATE' && (";
+    for name in [
+        "objects",
+        "isolation",
+        "accounts",
+        "namespaces",
+        "tenants",
+        "flux",
+        "access",
+    ] {
+        let exemption = read_exemption(name);
+        let controllers = exemption.find("system:serviceaccount:kube-system:").unwrap();
+        assert!(exemption[..controllers].contains(only_updates), "{name}: {exemption}");
+        assert!(
+            !exemption.contains("system:serviceaccounts:kube-system"),
+            "{name}: {exemption}"
+        );
+    }
+    // By name, so that an account that an administrator runs in kube-system is none of them.
+    assert!(read_exemption("objects").contains("'persistent-volume-binder'"));
+}
+
+#[test]
+fn a_namespace_of_nobody_waits_for_no_answer() {
+    let named = |name: &str| {
+        let all = webhooks();
+        let found = all
+            .iter()
+            .rev()
+            .find(|webhook| webhook["name"] == format!("{name}.admission.tenure.dev"));
+        found.unwrap().clone()
+    };
+    let of_tenants = conditions(&named("namespaces"));
+    assert!(
+        of_tenants.contains("(request.operation == 'CREATE' && authorizer"),
+        "{of_tenants}"
+    );
+    assert!(!of_tenants.contains("request.operation == 'CREATE' ||"), "{of_tenants}");
+    let others = named("new-namespaces");
+    assert_eq!(others["failurePolicy"], "Ignore");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::TenantFacts;
-use tenure_tenancy::admission::policy::{has_room, list_owner_rights, list_tenant_rights};
+use tenure_tenancy::admission::policy::{has_room, list_owner_rights, list_tenant_rights, list_token_rights};
 use tenure_tenancy::realm::name_gitops_account;
 
 use super::namespaces::Taken;
@@ -71,7 +71,8 @@ pub(super) fn list_wanted(
         let has_room = settings.is_guarded || has_room(facts, snapshot.realm.claims_of(facts).len());
         wanted.extend(list_tenant_rights(facts, has_room).into_iter().filter_map(cluster_wide));
     } else if settings.is_guarded {
-        wanted.extend(list_owner_rights(facts).into_iter().filter_map(cluster_wide));
+        let rights = list_token_rights(facts).into_iter().chain(list_owner_rights(facts));
+        wanted.extend(rights.filter_map(cluster_wide));
     }
     bindings.push(Binding {
         name: WITNESS_BINDING.to_owned(),

@@ -6,11 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use tenure_api::metadata::{BOUNDED_LABEL, CORDONED_LABEL, COUNTED_LABEL, NODE_SELECTOR, TENANT_LABEL};
+use tenure_api::metadata::{
+    BOUNDED_LABEL, CORDONED_LABEL, COUNTED_LABEL, LEFT_CLAIMS_LABEL, LEFT_INGRESSES_LABEL, LEFT_PODS_LABEL,
+    NODE_SELECTOR, TENANT_LABEL,
+};
 use tenure_api::names::NamespaceName;
 use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions, TenantBounds};
 use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::TenantQuotas;
+use tenure_tenancy::admission::policy::list_left_resources;
 
 use super::Snapshot;
 use crate::answer::Live;
@@ -119,6 +123,16 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
     }
     if spec.bounds != TenantBounds::default() && snapshot.realm.settings.is_guarded {
         marks.labels.insert(BOUNDED_LABEL.to_owned(), "true".to_owned());
+    }
+    if snapshot.realm.settings.is_guarded && snapshot.realm.settings.has_policies {
+        for resource in list_left_resources(&spec.bounds) {
+            let label = match resource {
+                "pods" => LEFT_PODS_LABEL,
+                "persistentvolumeclaims" => LEFT_CLAIMS_LABEL,
+                _ => LEFT_INGRESSES_LABEL,
+            };
+            marks.labels.insert(label.to_owned(), "true".to_owned());
+        }
     }
     if !TenantQuotas::from(spec).is_empty() && snapshot.realm.settings.is_guarded {
         marks.labels.insert(COUNTED_LABEL.to_owned(), "true".to_owned());

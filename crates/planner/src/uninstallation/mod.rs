@@ -16,10 +16,10 @@ use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::CONFIGURATION;
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
-    BOUNDED_LABEL, CONTROLLER_SERVICE_ACCOUNT, COUNTED_LABEL, FLUX_FINALIZER, HOME_OWNER_CLUSTER_ROLE, LANE_FINALIZER,
-    MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME,
-    PLATFORM_NAMESPACE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
-    TENANT_GITOPS_HOME_CLUSTER_ROLE, TENURE_FINALIZER, VIEW_CLUSTER_ROLE,
+    CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, HOME_OWNER_CLUSTER_ROLE, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, SECRET_WRITER,
+    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
+    TENURE_FINALIZER, VIEW_CLUSTER_ROLE, WEBHOOK_LABELS,
 };
 use tenure_tenancy::admission::policy::FACTS_PREFIX;
 
@@ -472,7 +472,7 @@ impl<'a> Release<'a> {
     /// What the controllers wrote of a namespace, for policies and for the selectors of webhooks.
     fn take_facts(&mut self) {
         let is_fact = |key: &str| key.starts_with(FACTS_PREFIX);
-        let is_mark = |key: &str| [BOUNDED_LABEL, COUNTED_LABEL].contains(&key);
+        let is_mark = |key: &str| WEBHOOK_LABELS.contains(&key);
         let facts = self.list_keys("/metadata/annotations", is_fact);
         let marks = self.list_keys("/metadata/labels", is_mark);
         if !facts.is_empty() || !marks.is_empty() {

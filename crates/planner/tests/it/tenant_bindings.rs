@@ -197,6 +197,7 @@ fn owners_read_their_tenant_wherever_something_judges() {
         [
             "ClusterRole tenure:blue:view 0",
             "ClusterRoleBinding capsule:blue:namespace-provisioner 1",
+            "ClusterRoleBinding tenure:blue:show-token 0",
             "ClusterRoleBinding tenure:blue:view 1",
         ]
     );

@@ -17,7 +17,7 @@ use tenure_api::access::{
 };
 use tenure_api::text;
 
-use super::managed::is_free;
+use super::kubernetes::{is_api_server_or_tenure, may_change};
 use super::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
 use super::{Case, Change, Findings, Operation, Question, Refusal, Rule};
 
@@ -112,9 +112,11 @@ fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
 /// What keeps a record until all is done that it stands for.
 fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
-    let is_kept = |path: &str| read(request.object, path) == read(request.old_object, path);
+    let is_kept = |path: &str| {
+        read(request.object, path) == read(request.old_object, path) || may_change(case, Rule::Access, path)
+    };
     let is_same = request.operation != Operation::Update || UPKEEP.iter().all(|path| is_kept(path));
-    if is_same || is_free(case) || case.may(&Question::about_target(RECORD, "")) {
+    if is_same || is_api_server_or_tenure(case) || case.may(&Question::about_target(RECORD, "")) {
         return Ok(());
     }
     refuse(
@@ -129,7 +131,7 @@ fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
 /// Orders to replace a credential before it is due.
 fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
-    if is_free(case) {
+    if is_api_server_or_tenure(case) {
         return Ok(());
     }
     let list = |object: Option<&Value>| -> BTreeMap<String, String> {
@@ -253,7 +255,7 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
 
 /// Labels that give a namespace a group's credential.
 fn judge_labels(case: Case<'_>) -> Result<(), Refusal> {
-    if is_free(case) {
+    if is_api_server_or_tenure(case) {
         return Ok(());
     }
     let list = |object: Option<&Value>| -> BTreeSet<String> {

@@ -17,6 +17,7 @@ use tenure_api::metadata::{
 use tenure_api::source_url::SourceUrl;
 use tenure_api::{ObjectId, ObjectView};
 
+use super::kubernetes::{self, is_api_server_or_tenure};
 use super::request::SERVICE_ACCOUNT_PREFIX;
 use super::{Case, Findings, Operation, Refusal, Rule, account};
 use crate::flux_account::{ActingKind, name_account};
@@ -39,12 +40,15 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     let Some((namespace, name)) = owner::read_owner_labels(old) else {
         return Ok(());
     };
-    if is_free(case) || is_usual_account(case, namespace) {
+    if is_api_server_or_tenure(case) || is_usual_account(case, namespace) {
         return Ok(());
     }
     let Some(field) = find_changed(old, new) else {
         return Ok(());
     };
+    let without_exempt = kubernetes::undo_exempt_changes(case, Rule::GitManaged, (old, new));
+    let field = without_exempt.map_or(Some(field), |new| find_changed(old, &new));
+    let Some(field) = field else { return Ok(()) };
     let Some(kustomization) = case.find("kustomize.toolkit.fluxcd.io", "kustomizations", namespace, name) else {
         return Ok(());
     };
@@ -86,22 +90,6 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
             ));
             Ok(())
         }
-    }
-}
-
-/// Who writes everywhere because Kubernetes or Tenure does.
-pub(super) fn is_free(case: Case<'_>) -> bool {
-    let user = case.request.actor.user;
-    let Some(system) = user.strip_prefix("system:") else {
-        return false;
-    };
-    let platform = &case.facts.settings().platform_namespace;
-    let own = user
-        .strip_prefix(SERVICE_ACCOUNT_PREFIX)
-        .and_then(|named| named.split_once(':'));
-    match own {
-        Some((namespace, name)) => namespace == "kube-system" || (namespace == platform && name.starts_with("tenure-")),
-        None => system == "apiserver" || system.starts_with("kube-") || system.starts_with("node:"),
     }
 }
 

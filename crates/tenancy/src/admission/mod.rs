@@ -21,6 +21,8 @@ mod cordon;
 mod flux;
 mod image;
 mod ingress;
+pub mod keeping;
+mod kubernetes;
 pub mod ledger;
 mod limited;
 mod managed;
@@ -310,7 +312,7 @@ pub fn concerns(
     old_object: Option<&Value>,
 ) -> bool {
     let by_resource = match (resource.group, resource.name) {
-        ("", "namespaces" | "pods" | "secrets" | "serviceaccounts") => true,
+        ("", "namespaces" | "persistentvolumes" | "pods" | "secrets" | "serviceaccounts") => true,
         ("", "persistentvolumeclaims" | "services") | ("networking.k8s.io", "ingresses") => {
             facts.tenant_of(namespace).is_some()
         }

@@ -12,8 +12,9 @@ use serde_json::{Map, Value};
 use structured_merge::FieldSet;
 use tenure_api::package::{BOOTSTRAP, SUPPLY_NAME, SUPPLY_NAMESPACE};
 
+use super::kubernetes::{is_api_server_or_tenure, may_change, may_delete};
+use super::managed::clip;
 use super::managed::difference::{self, Maps};
-use super::managed::{clip, is_free};
 use super::rights::{OVERRIDE, RENDER, REPORT};
 use super::{Case, Findings, Operation, Question, Refusal, Request, Rule};
 
@@ -37,6 +38,8 @@ pub(super) const CHART_ANNOTATIONS: [&str; 3] = [
 ];
 /// Labels that a chart's objects have, and nobody else's.
 pub(super) const CHART_LABELS: [&str; 2] = ["helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"];
+/// The field by which the garbage collector finds what to delete.
+pub(super) const OWNERS: &str = "/metadata/ownerReferences";
 /// Annotations of the supply chain that are anybody's: who asks for a look changes nothing of it.
 pub(super) const FREE_ANNOTATIONS: [&str; 2] = [
     "reconcile.fluxcd.io/requestedAt",
@@ -69,8 +72,12 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     };
     let claim = match guarded {
         Guarded::Package => find_claim(request),
-        Guarded::PackageSource | Guarded::Source if is_free(case) => None,
-        Guarded::PackageSource | Guarded::Source => find_break(guarded, request),
+        Guarded::PackageSource | Guarded::Source
+            if is_api_server_or_tenure(case) || may_delete(case, Rule::FieldOwnership) =>
+        {
+            None
+        }
+        Guarded::PackageSource | Guarded::Source => find_break(guarded, case),
     };
     let Some(claim) = claim else { return Ok(()) };
     let may = |verb| case.may(&Question::about_package(verb, request.name));
@@ -174,7 +181,8 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
 }
 
 /// What a request changes of the supply chain.
-fn find_break(guarded: Guarded, request: &Request<'_>) -> Option<Claim> {
+fn find_break(guarded: Guarded, case: Case<'_>) -> Option<Claim> {
+    let request = case.request;
     let (old, new, name) = (request.old_object, request.object, request.name);
     let is_chart = |object: Option<&Value>| list_chart_entries(object).next().is_some();
     let kind = match guarded {
@@ -202,6 +210,8 @@ fn find_break(guarded: Guarded, request: &Request<'_>) -> Option<Claim> {
                 && has_annotations_of(old, new)
                 && has_annotations_of(new, old)
                 && list_chart_entries(Some(old)).eq(list_chart_entries(Some(new)))
+                // By an owner that is gone, the garbage collector would delete it.
+                && (read_owners(old) == read_owners(new) || may_change(case, Rule::FieldOwnership, OWNERS))
         }
         _ => false,
     };
@@ -219,6 +229,12 @@ fn has_annotations_of(one: &Value, other: &Value) -> bool {
 
 fn read_part<'a>(object: &'a Value, part: &str) -> Option<&'a Map<String, Value>> {
     object.get("metadata")?.get(part)?.as_object()
+}
+
+/// The ownerReferences; none, and an empty list, are the same.
+fn read_owners(object: &Value) -> Option<&Vec<Value>> {
+    let owners = object.pointer(OWNERS)?.as_array()?;
+    Some(owners).filter(|owners| !owners.is_empty())
 }
 
 /// The variant; none, and an empty one, are the default.

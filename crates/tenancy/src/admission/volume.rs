@@ -7,17 +7,63 @@
 use serde_json::Value;
 use tenure_api::metadata::TENANT_LABEL;
 
-use super::managed::is_free;
+use super::kubernetes::{is_api_server_or_tenure, may_change};
 use super::rights::ADOPT;
 use super::{Case, Findings, Question, Refusal, Rule, limited};
 use crate::realm::TenantFacts;
 
 /// The field of a claim's spec that names a volume, and the one that selects some.
 pub(super) const NAME: &str = "volumeName";
+/// The first one, as the exemptions of controllers name it.
+pub(super) const NAME_FIELD: &str = "/spec/volumeName";
 /// See [`NAME`].
 pub(super) const SELECTOR: &str = "selector";
 
 pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
+    judge_claim(case)?;
+    judge_volume(case)
+}
+
+/// A volume that bears a tenant's label is given to that tenant's claims. The volume binder has no exemption: a claim that names no volume and selects
+/// none would get it from the binder.
+fn judge_volume(case: Case<'_>) -> Result<(), Refusal> {
+    let request = case.request;
+    if !request.is_about("", "persistentvolumes", &[]) || !request.writes() {
+        return Ok(());
+    }
+    let (new, old) = (request.object, request.old_object);
+    let claimed = |object: Option<&Value>| {
+        let namespace = object?.pointer("/spec/claimRef/namespace")?.as_str()?;
+        Some(namespace.to_owned())
+    };
+    let label = |object: Option<&Value>| {
+        let labels = object?.pointer("/metadata/labels")?;
+        labels.get(TENANT_LABEL)?.as_str().map(str::to_owned)
+    };
+    let Some(namespace) = claimed(new).filter(|namespace| claimed(old).as_ref() != Some(namespace)) else {
+        return Ok(());
+    };
+    // As it was stored: a label that is removed at the same time hides nothing.
+    let Some(tenant) = label(old).or_else(|| label(new)) else {
+        return Ok(());
+    };
+    let owner = case.facts.tenant_of(&namespace);
+    let is_own = owner.is_some_and(|owner| owner.name == tenant);
+    if is_own || is_api_server_or_tenure(case) || case.may(&Question::about_tenant(ADOPT, &tenant)) {
+        return Ok(());
+    }
+    Err(Refusal {
+        rule: Rule::PersistentVolumes,
+        why: format!(
+            "spec.claimRef: the volume is Tenant {}'s, and namespace {} isn't",
+            limited::shorten(&tenant),
+            limited::shorten(&namespace)
+        ),
+        remedy: format!("claim another volume, or let an administrator change the volume's label {TENANT_LABEL}"),
+    })
+}
+
+fn judge_claim(case: Case<'_>) -> Result<(), Refusal> {
     if !case.request.is_about("", "persistentvolumeclaims", &[]) {
         return Ok(());
     }
@@ -33,9 +79,10 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     let (named, selector) = (changed(NAME), changed(SELECTOR));
     let named = named.as_ref().and_then(Value::as_str).filter(|name| !name.is_empty());
     let selector = selector.filter(|selector| !selector.is_null());
-    // Kubernetes' own give a claim its volume.
-    if named.is_none() && selector.is_none() || is_free(case) || case.may(&Question::about_tenant(ADOPT, &tenant.name))
-    {
+    // The volume binder names a volume by an update. What a StatefulSet's template names is judged like what its author names.
+    let named = named.filter(|_| !may_change(case, Rule::PersistentVolumes, NAME_FIELD));
+    let is_free = || is_api_server_or_tenure(case) || case.may(&Question::about_tenant(ADOPT, &tenant.name));
+    if named.is_none() && selector.is_none() || is_free() {
         return Ok(());
     }
     if let Some(selector) = selector {

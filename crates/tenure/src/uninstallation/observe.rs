@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::metadata::{
-    BOUNDED_LABEL, CAPSULE_LEASE, COUNTED_LABEL, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY,
-    MANAGED_BY_TENURE, PLATFORM_NAMESPACE, SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL,
+    CAPSULE_LEASE, KUSTOMIZE_CONTROLLER_LEASE, LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE,
+    SHARD_LABEL, SOURCE_CONTROLLER_LEASE, TENANT_LABEL, WEBHOOK_LABELS,
 };
 use tenure_api::workload::{LANE_LABEL, LanePods, Workload, is_lane_deployment};
 use tenure_planner::policies::{is_ours, list_left_over};
@@ -428,7 +428,7 @@ fn find_definition(path: &str, installed: &[SeenObject]) -> Option<String> {
 fn is_stated(namespace: &Value) -> bool {
     let labels = namespace.pointer("/metadata/labels");
     let is_marked = |label: &&str| labels.is_some_and(|labels| labels.get(label).is_some());
-    namespace.pointer("/metadata/annotations").is_some() || [BOUNDED_LABEL, COUNTED_LABEL].iter().any(is_marked)
+    namespace.pointer("/metadata/annotations").is_some() || WEBHOOK_LABELS.iter().any(is_marked)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use tenure_api::access::{
     GROUP, GROUP_LABEL_PREFIX, LEAK_PREFIX, LONGEST_ORDER, REQUESTED_BY, ROTATE, ROTATE_PREFIX, TARGETS,
 };
 
+use super::kubernetes;
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::access::{MOST_TARGETS, OTHERS, RECORDS, VOUCHED_PREFIX};
@@ -161,7 +162,7 @@ fn orders(platform: &str) -> Policy {
     let is_order = format!("(key == {} || key.startsWith({}))", quote(ROTATE), quote(ROTATE_PREFIX));
     let begins = |leak: &str| format!("variables.after[key].startsWith('{leak}by: ' + {USER} + '\\n')");
     Policy {
-        conditions: super::facts::not_free(platform).to_vec(),
+        conditions: kubernetes::not_api_server_or_tenure(platform),
         variables: vec![
             variable("before", of("oldObject")),
             variable("after", of("object")),
@@ -184,9 +185,11 @@ fn orders(platform: &str) -> Policy {
         validations: vec![
             check(
                 format!(
-                    "request.operation != 'UPDATE' || ({} && {}) || {}",
+                    "request.operation != 'UPDATE' || (({} || {}) && ({} || {})) || {}",
                     kept("finalizers"),
+                    kubernetes::may_change(Rule::Access, "/metadata/finalizers"),
                     kept("ownerReferences"),
+                    kubernetes::may_change(Rule::Access, "/metadata/ownerReferences"),
                     may(&quote(RECORD), None)
                 ),
                 (
@@ -263,7 +266,7 @@ fn labels(platform: &str) -> Policy {
     let prefix = quote(GROUP_LABEL_PREFIX);
     let target = format!("key.substring({})", GROUP_LABEL_PREFIX.len());
     Policy {
-        conditions: super::facts::not_free(platform).to_vec(),
+        conditions: kubernetes::not_api_server_or_tenure(platform),
         variables: vec![variable(
             "added",
             format!(

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::super::account::account_of;
+use super::kubernetes;
 use super::limits;
 use super::minting::Mintable;
 use super::refusing::Refusing;
@@ -21,7 +22,7 @@ use crate::settings::Settings;
 use tenure_api::metadata::{MINTABLE_FACT, TENANT_LABEL};
 
 /// How the keys of these annotations begin.
-pub const FACTS_PREFIX: &str = "facts.tenure.dev/";
+pub const FACTS_PREFIX: &str = tenure_api::metadata::FACTS_PREFIX;
 /// The Tenant; empty where the namespace is nobody's.
 pub(super) const TENANT: &str = "tenant";
 /// Its home namespace.
@@ -187,8 +188,7 @@ pub(super) fn read_of(annotations: &str, key: &str) -> String {
     format!("{annotations}[?{}].orValue('')", quote(&format!("{FACTS_PREFIX}{key}")))
 }
 
-/// What holds where a namespace is labelled for a tenant, and whose it is isn't written yet: nobody writes there but who may
-/// adopt the Tenant, Tenure and Kubernetes.
+/// The policy for a namespace that is labelled for a tenant and has no facts yet: only Tenure and users who may adopt the Tenant write there. Kubernetes' controllers update what exists, and create what every namespace has.
 pub(super) fn unwritten(settings: &Settings) -> Policy {
     let mut variables = namespace_facts();
     let label = format!("namespaceObject.metadata.labels[{}]", quote(TENANT_LABEL));
@@ -198,7 +198,8 @@ pub(super) fn unwritten(settings: &Settings) -> Policy {
         quote(&format!("{FACTS_PREFIX}{TENANT}"))
     );
     let mut conditions = vec![("no-event", "request.resource.resource != 'events'".to_owned())];
-    conditions.extend(not_free(&settings.platform_namespace));
+    conditions.extend(kubernetes::not_api_server_or_tenure(&settings.platform_namespace));
+    conditions.push(("not-kubernetes-upkeep", format!("!({})", kubernetes::write_upkeep())));
     Policy {
         name: "namespace-facts".to_owned(),
         action: super::Action::Deny,
@@ -220,22 +221,6 @@ pub(super) fn unwritten(settings: &Settings) -> Policy {
             remedy: quote("try again in a moment, or let an administrator see whether Tenure runs"),
         }],
     }
-}
-
-/// Conditions that Kubernetes' own controllers and nodes, and Tenure, don't meet: they keep what is there in order, and no tenant is one of
-/// them.
-pub(super) fn not_free(platform: &str) -> [(&'static str, String); 2] {
-    let own = quote(&format!("system:serviceaccount:{platform}:tenure-"));
-    [
-        (
-            "not-kubernetes-itself",
-            format!(
-                "!{USER}.startsWith('system:serviceaccount:kube-system:') && !{USER}.startsWith('system:node:') && \
-                 !{USER}.startsWith('system:kube-') && {USER} != 'system:apiserver'"
-            ),
-        ),
-        ("not-tenure-itself", format!("!{USER}.startsWith({own})")),
-    ]
 }
 
 #[cfg(test)]

@@ -3,10 +3,15 @@
 //! Owns the one list of it. docs/reference/admission.md has it as a column, and whoever tests the policies takes it from here, so that nothing
 //! else is left. Refuses what an expression is shown: a policy decides that.
 
+use std::collections::BTreeSet;
+
+use tenure_api::ObjectId;
+use tenure_api::tenant::{IngressOptions, TenantBounds};
+
+use super::super::classes::USES;
 use super::super::package::is_hidden_from_policies;
 use super::super::{Refusal, Request, Rule};
 use super::refusing::find_place;
-use tenure_api::ObjectId;
 
 /// Something that a rule denies and that policies leave to who is shown more.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +28,7 @@ const SUM: &str = "a sum";
 const COLLISION: &str = "a collision";
 
 /// All of it, in the order of the rules.
-pub const LEFT: [Left; 16] = [
+pub const LEFT: [Left; 17] = [
     Left {
         rule: Rule::NamespaceMembership,
         why: "which uid a Tenant has stands on no namespace",
@@ -82,6 +87,11 @@ pub const LEFT: [Left; 16] = [
         is_it: is_of_labels,
     },
     Left {
+        rule: Rule::PersistentVolumes,
+        why: "which tenant a claim's namespace has stands on no volume",
+        is_it: |_, refusal| refusal.why.starts_with("spec.claimRef"),
+    },
+    Left {
         rule: Rule::IngressOptions,
         why: LABELS,
         is_it: is_of_labels,
@@ -109,6 +119,21 @@ pub const LEFT: [Left; 16] = [
         is_it: |request, refusal| refusal.remedy.contains("PackageValues") && is_hidden_from_policies(request),
     },
 ];
+
+/// The resources, by plural name, of whose objects policies leave something that these bounds say: classes by their labels, and hosts that others have.
+#[must_use]
+pub fn list_left_resources(bounds: &TenantBounds) -> BTreeSet<&'static str> {
+    let by_labels = USES.iter().filter(|class_use| {
+        let classes = (class_use.find)(bounds);
+        classes.is_some_and(|classes| classes.selector().is_some())
+    });
+    let mut left: BTreeSet<&'static str> = by_labels.map(|class_use| class_use.resource).collect();
+    let ingress = bounds.ingress_options.as_ref();
+    if ingress.and_then(IngressOptions::collision_scope).is_some() {
+        left.insert("ingresses");
+    }
+    left
+}
 
 fn is_of_labels(_: &Request<'_>, refusal: &Refusal) -> bool {
     refusal.why.contains("nor by its labels")

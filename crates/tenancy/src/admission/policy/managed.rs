@@ -2,11 +2,12 @@
 //!
 //! A policy sees managedFields as they will be: a field that somebody takes over is Git's no more. So it compares what Git's manager had
 //! with what it will have, and refuses whoever takes its name. It sees no inventory: what bears the labels counts as applied. Finalizers
-//! and ownerReferences that Git has are free all the same. Of a Namespace itself it reads what stands on that one, as it was.
+//! and ownerReferences that Git has are free all the same, and so are the fields that controllers of Kubernetes set. Of a Namespace itself it reads what stands on that one, as it was.
 
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 
 use super::facts::{NAMESPACES, REFUSING, read};
+use super::kubernetes;
 use super::refusing::{ALL_OF_OTHERS, ALL_OF_TENANT};
 use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
@@ -20,7 +21,7 @@ fn has_all(set: &str, other: &str) -> String {
     let (own, others) = (metadata(set), metadata(other));
     let free: Vec<String> = FREE.iter().map(|field| quote(field)).collect();
     format!(
-        "{other}.all(key, key == 'f:metadata' || (key in {set} && {set}[key] == {other}[key])) && \
+        "{other}.all(key, key == 'f:metadata' || key in variables.exempt || (key in {set} && {set}[key] == {other}[key])) && \
          {others}.all(key, key in [{}] || (key in {own} && {own}[key] == {others}[key]))",
         free.join(", ")
     )
@@ -71,13 +72,14 @@ pub(super) fn managed(platform: &str) -> Policy {
             "variables.lines.size() > 0 && !variables.lines.exists(line, {USER} in line.substring(line.indexOf(' ') + 1).split(','))"
         ),
     ));
+    variables.push(variable("exempt", kubernetes::list_changed_keys(Rule::GitManaged)));
     variables.push(variable("before", had("oldObject")));
     variables.push(variable("after", had("object")));
     let mut conditions = vec![(
         "managed",
         format!("{} != '' && {} != ''", label(OWNER_NAME), label(OWNER_NAMESPACE)),
     )];
-    conditions.extend(super::facts::not_free(platform));
+    conditions.extend(kubernetes::not_api_server_or_tenure(platform));
     Policy {
         name: "git-managed".to_owned(),
         action: super::Action::Deny,

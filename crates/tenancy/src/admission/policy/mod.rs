@@ -19,6 +19,7 @@ mod credentials;
 mod expression;
 mod facts;
 mod flux;
+mod kubernetes;
 mod lanes;
 mod left;
 mod limits;
@@ -37,11 +38,13 @@ pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
 pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
 pub use lanes::list_lane_bounds;
-pub use left::{LEFT, Left, find_left};
+pub use left::{LEFT, Left, find_left, list_left_resources};
 pub use minting::Mintable;
 pub use probe::{has_met_probe, list_probe, make_probe, probe_name};
 pub use refusing::Refusing;
-pub use rights::{PROVISION, SHOW_TOKEN, has_room, list_owner_rights, list_roles, list_tenant_rights};
+pub use rights::{
+    PROVISION, SHOW_TOKEN, has_room, list_owner_rights, list_roles, list_tenant_rights, list_token_rights,
+};
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 

@@ -6,10 +6,11 @@
 
 use tenure_api::package::BOOTSTRAP;
 
+use super::kubernetes;
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::package::{
-    CHART_ANNOTATIONS, CHART_LABELS, CHART_MANAGERS, FREE_ANNOTATIONS, GROUP, PLATFORM_PREFIX, RESOURCE_POLICY,
+    CHART_ANNOTATIONS, CHART_LABELS, CHART_MANAGERS, FREE_ANNOTATIONS, GROUP, OWNERS, PLATFORM_PREFIX, RESOURCE_POLICY,
     SOURCE_GROUP, SUPPLY, tell_disabling, tell_managers,
 };
 use crate::admission::rights::{OVERRIDE, RENDER, REPORT};
@@ -268,7 +269,11 @@ fn of_sources(platform: &str, action: Action) -> Policy {
             quote(name)
         ),
     )];
-    conditions.extend(super::facts::not_free(platform));
+    conditions.extend(kubernetes::not_api_server_or_tenure(platform));
+    conditions.push((
+        "not-a-deletion-by-kubernetes",
+        format!("!{}", kubernetes::may_delete(Rule::FieldOwnership)),
+    ));
     Policy {
         name: match action {
             Action::Deny => "package-sources".to_owned(),
@@ -308,13 +313,15 @@ fn of_sources(platform: &str, action: Action) -> Policy {
             variable(
                 "same",
                 format!(
-                    "object != null && oldObject != null && {} && {} && {} && {} && {} == {}",
+                    "object != null && oldObject != null && {} && {} && {} && {} && {} == {} && ({} || {})",
                     same("spec", "null"),
                     same("metadata.labels", "{}"),
                     annotations("variables.annotations", "variables.annotationsBefore"),
                     annotations("variables.annotationsBefore", "variables.annotations"),
                     entries("object", true),
-                    entries("oldObject", true)
+                    entries("oldObject", true),
+                    same("metadata.ownerReferences", "[]"),
+                    kubernetes::may_change(Rule::FieldOwnership, OWNERS)
                 ),
             ),
         ],

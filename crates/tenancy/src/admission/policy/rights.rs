@@ -47,25 +47,27 @@ pub fn list_roles() -> Vec<Value> {
 #[must_use]
 pub fn list_tenant_rights(tenant: &TenantFacts, has_room: bool) -> Vec<Value> {
     let has_owners = !tenant.cordoned && !tenant.deleting;
+    let own = format!("tenure:{}:own", tenant.name);
+    let owners = if has_owners { list_owners(tenant) } else { Vec::new() };
+    let mut rights = vec![
+        about_tenant(tenant, &own, if has_room { &[OWN, EXTEND] } else { &[OWN] }),
+        bind(tenant, own.clone(), &own, owners),
+    ];
+    rights.extend(list_token_rights(tenant));
+    rights.extend(list_owner_rights(tenant));
+    rights
+}
+
+/// The right by which policies and webhooks know an account that its Tenant keeps exclusive.
+#[must_use]
+pub fn list_token_rights(tenant: &TenantFacts) -> Vec<Value> {
     let account = account_of(tenant).filter(|_| tenant.exclusive_account);
     let account = account.map(
         |(home, account)| json!({ "kind": "ServiceAccount", "namespace": home.as_str(), "name": account.as_str() }),
     );
-    let own = format!("tenure:{}:own", tenant.name);
-    let owners = if has_owners { list_owners(tenant) } else { Vec::new() };
-    let show_token = format!("tenure:{}:show-token", tenant.name);
-    let mut rights = vec![
-        about_tenant(tenant, &own, if has_room { &[OWN, EXTEND] } else { &[OWN] }),
-        bind(tenant, own.clone(), &own, owners),
-        bind(
-            tenant,
-            show_token,
-            SHOW_TOKEN_CLUSTER_ROLE,
-            account.into_iter().collect(),
-        ),
-    ];
-    rights.extend(list_owner_rights(tenant));
-    rights
+    let name = format!("tenure:{}:show-token", tenant.name);
+    let subjects = account.into_iter().collect();
+    vec![bind(tenant, name, SHOW_TOKEN_CLUSTER_ROLE, subjects)]
 }
 
 /// Whether owners may make another namespace for a Tenant that has so many, where nobody counts when one is made: an expression can't, so that it is the

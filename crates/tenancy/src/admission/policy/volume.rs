@@ -1,10 +1,10 @@
 //! Claims in tenants' namespaces that name or select volumes. A policy sees no volume, so that it refuses each that is named by who may not adopt the
-//! Tenant; Kubernetes' own give claims their volumes.
+//! Tenant. Kubernetes' volume binder names one by an update.
 
 use tenure_api::metadata::TENANT_LABEL;
 
-use super::super::volume::{NAME, SELECTOR};
-use super::{About, Action, Policy, Validation, Where, facts, may, namespace_facts, phrase, quote, variable};
+use super::super::volume::{NAME, NAME_FIELD, SELECTOR};
+use super::{About, Action, Policy, Validation, Where, kubernetes, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 
@@ -32,7 +32,7 @@ pub(super) fn claims(platform: &str) -> Policy {
         "names-volumes",
         format!("has(object.spec.{NAME}) || has(object.spec.{SELECTOR})"),
     )];
-    conditions.extend(facts::not_free(platform));
+    conditions.extend(kubernetes::not_api_server_or_tenure(platform));
     let label = quote(TENANT_LABEL);
     Policy {
         name: "persistent-volumes".to_owned(),
@@ -61,7 +61,10 @@ pub(super) fn claims(platform: &str) -> Policy {
                 ),
             },
             Validation {
-                holds: "variables.free || variables.volume == ''".to_owned(),
+                holds: format!(
+                    "variables.free || variables.volume == '' || {}",
+                    kubernetes::may_change(Rule::PersistentVolumes, NAME_FIELD)
+                ),
                 rule: Rule::PersistentVolumes,
                 why: phrase(
                     &format!("spec.{NAME}: PersistentVolume {{}} isn't known to be Tenant {{}}'s"),
