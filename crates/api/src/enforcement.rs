@@ -49,4 +49,23 @@ pub struct EnforcementStatus {
     /// `PoliciesInForce` and `WebhooksInForce`, where there are to be some, and `Ready`, which says whether all of them hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// Every rule, with the policies and webhooks that keep it now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<KeptRule>,
+}
+
+/// What keeps one rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptRule {
+    /// The rule, as messages name it.
+    pub name: String,
+    /// The purpose of the rule: `isolation`, `bound` or `convenience`.
+    pub purpose: String,
+    /// `webhooks`, `policies`, both, or nothing: they keep it now. `policies (in part)` leaves something to webhooks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_by: Vec<String>,
+    /// Policies or webhooks that are meant to keep it too, and don't.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }

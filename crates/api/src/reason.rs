@@ -144,6 +144,8 @@ pub const FACTS_MISSING: &str = "FactsMissing";
 pub const WEAKENED: &str = "Weakened";
 /// Policies are as they have to be, and no request has met them yet. Ours.
 pub const NOT_MET_YET: &str = "NotMetYet";
+/// Something is meant to be in force, and nothing has reported it yet.
+pub const NOT_REPORTED: &str = "NotReported";
 /// There are policies that this version doesn't make. Ours.
 pub const LEFT_OVER: &str = "LeftOver";
 /// What judges writes can't be looked at, or put back. Ours.

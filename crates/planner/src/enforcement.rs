@@ -5,9 +5,11 @@
 
 use jiff::Timestamp;
 use tenure_api::condition::{self, POLICIES_IN_FORCE, READY, WEBHOOKS_IN_FORCE};
-use tenure_api::enforcement::EnforcementStatus;
+use tenure_api::enforcement::{EnforcementStatus, KeptRule};
 use tenure_api::{Condition, ConditionStatus, Time, reason};
 use tenure_tenancy::Settings;
+use tenure_tenancy::admission::Rule;
+use tenure_tenancy::admission::keeping::ByPolicies;
 
 /// What is kept in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,21 @@ impl Part {
         match self {
             Self::Policies => POLICIES_IN_FORCE,
             Self::Webhooks => WEBHOOKS_IN_FORCE,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Policies => "policies",
+            Self::Webhooks => "webhooks",
+        }
+    }
+
+    /// Whether it is meant to keep a rule, once it is in force.
+    fn keeps(self, rule: Rule) -> bool {
+        match self {
+            Self::Policies => !matches!(rule.kept_by_policies(), ByPolicies::Never | ByPolicies::Always),
+            Self::Webhooks => rule.has_webhooks(),
         }
     }
 
@@ -101,6 +118,18 @@ pub fn note(
         standing.message.clone(),
     );
     condition::set(&mut noted.conditions, said);
+    // A part that is meant and was never reported is missing.
+    for other in Part::ALL.into_iter().filter(|other| other.is_kept(settings)) {
+        if condition::find(&noted.conditions, other.condition()).is_none() {
+            let message = format!(
+                "{} are meant to be in force, and nothing has reported them yet",
+                other.name()
+            );
+            let missing = describe(other.condition(), false, reason::NOT_REPORTED, message);
+            condition::set(&mut noted.conditions, missing);
+        }
+    }
+    noted.rules = list_rules(&noted.conditions);
     let parts: Vec<Condition> = Part::ALL
         .iter()
         .filter_map(|part| condition::find(&noted.conditions, part.condition()))
@@ -116,6 +145,34 @@ pub fn note(
     let ready = describe(READY, first_wrong.is_none(), reason, told.join("; "));
     condition::set(&mut noted.conditions, ready);
     (noted != *status).then_some(noted)
+}
+
+/// Every rule with its keepers, by the conditions of the parts that are meant.
+fn list_rules(conditions: &[Condition]) -> Vec<KeptRule> {
+    let describe = |rule: Rule| {
+        let mut kept = KeptRule {
+            name: rule.as_str().to_owned(),
+            purpose: rule.purpose().as_str().to_owned(),
+            ..KeptRule::default()
+        };
+        if rule.kept_by_policies() == ByPolicies::Always {
+            kept.kept_by.push("policies of the installation".to_owned());
+        }
+        for part in Part::ALL.into_iter().filter(|part| part.keeps(rule)) {
+            let Some(said) = condition::find(conditions, part.condition()) else {
+                continue;
+            };
+            let is_in_part = part == Part::Policies && rule.kept_by_policies() == ByPolicies::InPart;
+            let name = if is_in_part { "policies (in part)" } else { part.name() };
+            if said.status == ConditionStatus::True {
+                kept.kept_by.push(name.to_owned());
+            } else {
+                kept.missing.push(name.to_owned());
+            }
+        }
+        kept
+    };
+    Rule::ALL.into_iter().map(describe).collect()
 }
 
 #[cfg(test)]
@@ -146,14 +203,16 @@ mod tests {
     fn ready_is_false_while_any_part_is_not_in_force() {
         let good = Standing::holds("34 policies");
         let first = note(&EnforcementStatus::default(), (Part::Policies, &good), &both(), at(1)).unwrap();
-        assert_eq!(ready(&first), (ConditionStatus::True, "InForce", "34 policies", 1));
+        // Both are meant, and one was never seen.
+        let missing = "webhooks are meant to be in force, and nothing has reported them yet";
+        assert_eq!(ready(&first), (ConditionStatus::False, "NotReported", missing, 1));
         let bad = Standing::fails(reason::WEAKENED, "webhooks were changed or gone: x");
         let second = note(&first, (Part::Webhooks, &bad), &both(), at(2)).unwrap();
         let wanted = (
             ConditionStatus::False,
             "Weakened",
             "webhooks were changed or gone: x",
-            2,
+            1,
         );
         assert_eq!(ready(&second), wanted);
         // The other part's word changes nothing of that.
@@ -166,6 +225,39 @@ mod tests {
         let worse = Standing::fails(reason::NOT_MET_YET, "not met yet");
         let fourth = note(&third, (Part::Policies, &worse), &both(), at(5)).unwrap();
         assert_eq!(ready(&fourth), (ConditionStatus::False, "NotMetYet", "not met yet", 5));
+    }
+
+    #[test]
+    fn each_rule_names_what_keeps_it() {
+        let (good, bad) = (Standing::holds("held"), Standing::fails(reason::WEAKENED, "gone"));
+        let status = note(&EnforcementStatus::default(), (Part::Webhooks, &good), &both(), at(1)).unwrap();
+        let find = |status: &EnforcementStatus, name: &str| {
+            let found = status.rules.iter().find(|rule| rule.name == name).cloned();
+            let rule = found.unwrap();
+            (rule.kept_by.join(", "), rule.missing.join(", "))
+        };
+        let pair = |kept: &str, missing: &str| (kept.to_owned(), missing.to_owned());
+        assert_eq!(status.rules.len(), Rule::ALL.len());
+        assert_eq!(
+            find(&status, "persistent-volumes"),
+            pair("webhooks", "policies (in part)")
+        );
+        assert_eq!(find(&status, "gitops-account"), pair("webhooks", "policies"));
+        assert_eq!(find(&status, "resource-quotas"), pair("webhooks", ""));
+        let status = note(&status, (Part::Policies, &good), &both(), at(2)).unwrap();
+        assert_eq!(find(&status, "gitops-account"), pair("policies, webhooks", ""));
+        assert_eq!(
+            find(&status, "ingress-options"),
+            pair("policies (in part), webhooks", "")
+        );
+        assert_eq!(
+            find(&status, "controller-rights"),
+            pair("policies of the installation", "")
+        );
+        let status = note(&status, (Part::Webhooks, &bad), &both(), at(3)).unwrap();
+        assert_eq!(find(&status, "gitops-account"), pair("policies", "webhooks"));
+        assert_eq!(find(&status, "resource-quotas"), pair("", "webhooks"));
+        assert_eq!(ready(&status).0, ConditionStatus::False);
     }
 
     #[test]
