@@ -14,6 +14,7 @@ mod parts;
 pub mod remains;
 mod rights;
 mod scene;
+mod templates;
 mod verdict;
 
 pub use html::write_html;
@@ -21,7 +22,7 @@ use serde_json::Value;
 use tenure_tenancy::admission::Rule;
 
 pub use self::managed::list_managed_props;
-pub use self::scene::{Names, list_props, list_scene};
+pub use self::scene::{CONTROLLER, Names, list_props, list_scene};
 pub use self::verdict::{Judged, Outcome, Report, Tried, judge};
 
 /// Who tries something.
@@ -39,6 +40,8 @@ pub enum Who {
     OwnerAsAccount,
     /// The owner, who speaks as one of the group of all administrators.
     OwnerAsMaster,
+    /// Kubernetes' StatefulSet controller, which acts on a template that an owner wrote. The administrator speaks in its name.
+    Controller,
 }
 
 /// What is sent.
@@ -194,6 +197,7 @@ pub fn list_attacks(names: &Names) -> Vec<Attack> {
     attacks.extend(flux::list(names));
     attacks.extend(objects::list(names));
     attacks.extend(parts::list(names));
+    attacks.extend(templates::list(names));
     attacks.extend(managed::list(names));
     attacks.extend(namespaces::list_quota(names));
     attacks

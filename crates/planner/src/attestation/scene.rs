@@ -9,6 +9,8 @@ use tenure_api::metadata::{
 use tenure_tenancy::admission::make_owner_reference;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// Kubernetes' StatefulSet controller, by namespace and name of its account.
+pub const CONTROLLER: (&str, &str) = ("kube-system", "statefulset-controller");
 /// The registry that the tenant allows: a name that nobody can have (RFC 2606).
 pub(super) const REGISTRY: &str = "registry.attest.invalid";
 /// The hostname that it allows.
@@ -188,7 +190,7 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
             json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata }),
         )
     };
-    let rights = format!("{tenant}-rights");
+    let (rights, controllers) = (format!("{tenant}-rights"), format!("{tenant}-controllers"));
     let subject = json!([{ "kind": "ServiceAccount", "namespace": names.platform, "name": names.owner() }]);
     let metadata = |namespace: Option<&str>| owned(&rights, namespace, &tenant, &names.tenant_uid);
     let object = |kind: &str, namespace: Option<&str>, more: Value| {
@@ -213,6 +215,9 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
         "tenure.dev",
     ];
     let home = Some(tenant.as_str());
+    // Where Kubernetes' own controller doesn't run, nothing else lets it create anything.
+    let metadata_of_controllers = owned(&controllers, home, &tenant, &names.tenant_uid);
+    let (namespace, name) = CONTROLLER;
     vec![
         account(&names.owner(), &tenant, &names.tenant_uid),
         account(&names.other_owner(), &names.neighbour(), &names.neighbour_uid),
@@ -228,6 +233,23 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
             "RoleBinding",
             home,
             json!({ "roleRef": refer("Role"), "subjects": subject }),
+        ),
+        object(
+            "Role",
+            home,
+            json!({
+                "metadata": metadata_of_controllers,
+                "rules": [{ "apiGroups": [""], "resources": ["persistentvolumeclaims", "pods"], "verbs": ["create"] }],
+            }),
+        ),
+        object(
+            "RoleBinding",
+            home,
+            json!({
+                "metadata": metadata_of_controllers,
+                "roleRef": { "apiGroup": RBAC, "kind": "Role", "name": controllers },
+                "subjects": [{ "kind": "ServiceAccount", "namespace": namespace, "name": name }],
+            }),
         ),
         object(
             "ClusterRole",

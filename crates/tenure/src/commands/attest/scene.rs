@@ -12,7 +12,9 @@ use tenure_api::Tenant;
 use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
-use tenure_planner::attestation::{Ask, Attack, Names, Verb, Who, list_managed_props, list_props, list_scene, remains};
+use tenure_planner::attestation::{
+    Ask, Attack, CONTROLLER, Names, Verb, Who, list_managed_props, list_props, list_scene, remains,
+};
 
 use super::{Cast, ask};
 use crate::failure::Failure;
@@ -176,7 +178,10 @@ impl Scene {
         let mut as_master = owner.clone();
         as_master.auth_info.impersonate = Some(names.user(platform, &names.owner()));
         as_master.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+        let mut controller = self.config.clone();
+        controller.auth_info.impersonate = Some(names.user(CONTROLLER.0, CONTROLLER.1));
         for (who, config) in [
+            (Who::Controller, controller),
             (Who::Owner, owner),
             (Who::Neighbour, other),
             (Who::Account, account),
@@ -191,6 +196,7 @@ impl Scene {
             (Who::Neighbour, Verb::Read),
             (Who::Account, Verb::Read),
             (Who::Owner, Verb::Change),
+            (Who::Controller, Verb::Create),
         ] {
             let mut controls = attacks.iter().map(|attack| &attack.control);
             let Some(control) = controls.find(|control| control.who == who && control.verb == verb) else {
