@@ -46,7 +46,6 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_readv,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
-    libc::SYS_renameat,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,
@@ -68,11 +67,15 @@ const ANY_HERE: &[libc::c_long] = &[
     libc::SYS_epoll_wait,
     libc::SYS_lstat,
     libc::SYS_rename,
+    libc::SYS_renameat,
     libc::SYS_rmdir,
     libc::SYS_stat,
     libc::SYS_unlink,
 ];
-#[cfg(not(target_arch = "x86_64"))]
+/// `renameat`, which not every version of `libc` names for this processor.
+#[cfg(target_arch = "aarch64")]
+const ANY_HERE: &[libc::c_long] = &[38];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ANY_HERE: &[libc::c_long] = &[];
 
 /// The flags of a new thread, as glibc and musl set them: it shares everything with the thread that makes it.
