@@ -9,11 +9,10 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::inventory::split_api_version;
 
-use crate::discovery::{Resource, Sought};
+use crate::discovery::{self, Discovery, Resource, Sought};
 use crate::elsewhere::{Terms, keep_room};
 use crate::error::ClusterError;
 use crate::identities::{Sender, Shared};
-use crate::mapping::Mapping;
 use crate::path::{write_path, write_query};
 use crate::transport::{Answer, Call, JSON};
 use crate::turns::WorkTurns;
@@ -147,20 +146,8 @@ impl Client {
         if let Sought::Served(resource) = mapping.find(group, version, kind) {
             return Ok(resource);
         }
-        let guard = mapping.refreshing().await;
-        if !mapping.fresh(asked) {
-            let read = Instant::now();
-            let (mut documents, mut bytes) = (Vec::new(), 0_usize);
-            let discoverer = self.shared.discoverer(&self.sender);
-            for call in Mapping::calls() {
-                let answer = self.shared.ask(&discoverer, &call).await?;
-                bytes = bytes.saturating_add(answer.text.len());
-                documents.push(self.turns.run(answer.text.len(), || answer.read(&call)).await?);
-            }
-            keep_room(&self.shared.kinds_room, self.terms(), bytes)?;
-            self.turns.run(bytes, || mapping.replace(&documents, read)).await?;
-        }
-        drop(guard);
+        self.read_groups(asked).await?;
+        self.read_versions(group, asked).await?;
         match mapping.find(group, version, kind) {
             Sought::Served(resource) => Ok(resource),
             Sought::Unknown => Err(ClusterError::DiscoveryIncomplete {
@@ -176,6 +163,96 @@ impl Client {
                 kind: kind.to_owned(),
             }),
         }
+    }
+
+    /// Reads which groups there are, unless that was done since `asked`.
+    async fn read_groups(&self, asked: Instant) -> Result<(), ClusterError> {
+        let mapping = &self.shared.mapping;
+        let _guard = mapping.refreshing().await;
+        if mapping.fresh(asked) {
+            return Ok(());
+        }
+        let read = Instant::now();
+        let (mut documents, mut bytes, mut has_core) = (Vec::new(), 0_usize, true);
+        for path in [discovery::CORE_PATH, discovery::GROUPS_PATH] {
+            match self.ask_for_groups(path).await {
+                Ok((document, length)) => {
+                    bytes = bytes.saturating_add(length);
+                    documents.push(document);
+                }
+                // A server without the core group. Whether a proxy on the way answered is unknown, so the group is unknown, too.
+                Err(error) if path == discovery::CORE_PATH && error.code() == 404 => has_core = false,
+                Err(error) => return Err(error),
+            }
+        }
+        let others = mapping.count_bytes_besides(None);
+        keep_room(&self.shared.kinds_room, self.terms(), bytes.saturating_add(others))?;
+        let take = || {
+            let mut discovery = Discovery::read(&documents)?;
+            if !has_core {
+                discovery.mark_unknown("");
+            }
+            mapping.replace(discovery, bytes, read);
+            Ok(())
+        };
+        self.turns.run(bytes, take).await
+    }
+
+    /// Reads one document of all groups; the second value is its length. Asks for the older form if the server refuses the aggregated one.
+    async fn ask_for_groups(&self, path: &str) -> Result<(Value, usize), ClusterError> {
+        let call = Call {
+            accept: discovery::ACCEPT,
+            ..Call::get(path.to_owned())
+        };
+        match self.ask_for_document(&call).await {
+            Err(ClusterError::Decode { .. }) => {}
+            Err(error) if discovery::is_form_refused(error.code()) => {}
+            answered => return answered,
+        }
+        self.ask_for_document(&Call::get(path.to_owned())).await
+    }
+
+    /// Reads the versions of a group where each has a document of its own, unless that was done since `asked`. A version without an answer is
+    /// unknown, and so are the kinds that only it may serve.
+    async fn read_versions(&self, group: &str, asked: Instant) -> Result<(), ClusterError> {
+        let mapping = &self.shared.mapping;
+        if mapping.list_due(group, asked).is_empty() {
+            return Ok(());
+        }
+        let lock = mapping.lock_of(group);
+        let _guard = lock.lock().await;
+        let read = Instant::now();
+        let (mut documents, mut bytes) = (Vec::new(), 0_usize);
+        for version in mapping.list_due(group, asked) {
+            let answered = self.ask_for_document(&Call::get(version.path())).await;
+            let document = match answered {
+                Ok((document, length)) => {
+                    bytes = bytes.saturating_add(length);
+                    Some(document)
+                }
+                Err(error) => {
+                    tracing::debug!(path = version.path(), %error, "a version of a group can't be read");
+                    None
+                }
+            };
+            documents.push((version, document));
+        }
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let others = mapping.count_bytes_besides(Some(group));
+        keep_room(&self.shared.kinds_room, self.terms(), bytes.saturating_add(others))?;
+        let take = || mapping.take_versions(group, &documents, (bytes, read));
+        self.turns.run(bytes, take).await;
+        Ok(())
+    }
+
+    async fn ask_for_document(&self, call: &Call) -> Result<(Value, usize), ClusterError> {
+        let discoverer = self.shared.discoverer(&self.sender);
+        let answer = self.shared.ask(&discoverer, call).await?;
+        let length = answer.text.len();
+        let document = self.turns.run(length, || answer.read(call)).await?;
+        Ok((document, length))
     }
 
     /// Reads one object.

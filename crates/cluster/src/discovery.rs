@@ -1,20 +1,40 @@
-//! What an API server serves: aggregated discovery (KEP-3352) as data.
+//! The kinds that an API server serves, read from discovery documents.
 //!
-//! The one reading of it, for whoever asks: the mapping of clients, and the names that people type. Refuses to guess: a kind that a
-//! document lacks is unserved only where nothing of its group is stale; else it is not known.
+//! A server answers in one of two forms. Aggregated discovery (KEP-3352) is one document with all resources. The older form lists groups and
+//! versions, and each version has a document of its own ([`GroupVersion`]). Servers before Kubernetes 1.27, kcp and some proxies have the older form alone.
+//!
+//! Both clients and the command line use this module. A missing kind is unserved only if its group was read completely. Else it is unknown.
 
-use std::collections::{HashMap, HashSet};
+mod versions;
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use tenure_api::ObjectView;
 
 use crate::error::ClusterError;
 
-/// The paths to read, each with [`ACCEPT`].
-pub const PATHS: [&str; 2] = ["/api", "/apis"];
+pub use versions::{GroupVersion, MOST_VERSIONS};
 
-/// What to accept, so that the answer is one document with everything in it.
-pub const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// The path of the core group's document.
+pub const CORE_PATH: &str = "/api";
+
+/// The path of the document of all other groups.
+pub const GROUPS_PATH: &str = "/apis";
+
+/// The media types to accept: one document with all resources, or else the list of groups.
+pub const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// The media type of the older form.
+pub const ACCEPT_PLAIN: &str = "application/json";
+
+/// Whether a server that answered a request for [`ACCEPT`] with this status has to be asked with [`ACCEPT_PLAIN`].
+#[must_use]
+pub fn is_form_refused(code: u16) -> bool {
+    matches!(code, 400 | 406 | 415)
+}
 
 /// One resource of the API server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,32 +93,52 @@ pub enum Sought {
     Unknown,
 }
 
-/// What an API server serves.
+/// The kinds that an API server serves.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
-    /// In the server's order: by group, then by the version that it prefers.
+    groups: HashMap<String, Arc<Group>>,
+    /// The names of the groups in the server's order.
+    order: Vec<String>,
+}
+
+/// The kinds of one group.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    name: String,
+    /// In the server's order: by the version that it prefers.
     resources: Vec<Named>,
-    /// Every version of a kind, in that order: places in `resources`.
-    kinds: HashMap<(String, String), Vec<usize>>,
-    /// Groups of which a version is stale.
-    stale: HashSet<String>,
+    /// Every version of a kind, in that order: indexes into `resources`.
+    kinds: HashMap<String, Vec<usize>>,
+    /// Whether the resources of a version are unknown.
+    is_stale: bool,
+    /// The versions that have a document of their own; none in the aggregated form.
+    versions: Vec<String>,
+    /// Whether these documents were asked for.
+    is_read: bool,
 }
 
 impl Discovery {
-    /// Reads the answers to [`PATHS`].
+    /// Reads the documents at [`CORE_PATH`] and [`GROUPS_PATH`].
     ///
     /// # Errors
-    /// [`ClusterError::Decode`] when one is not a discovery document.
+    /// [`ClusterError::Decode`] if a document has neither form.
     pub fn read(documents: &[Value]) -> Result<Self, ClusterError> {
         let mut discovery = Self::default();
         for document in documents {
-            let Some(groups) = document.get("items").and_then(Value::as_array) else {
+            if let Some(groups) = document.get("items").and_then(Value::as_array) {
+                for group in groups {
+                    discovery.add_aggregated(ObjectView::of(group));
+                }
+            } else if let Some(groups) = versions::read_groups(document) {
+                for (group, versions) in groups {
+                    discovery.add_unread(&group, versions);
+                }
+            } else {
                 return Err(ClusterError::Decode {
                     what: "discovery".to_owned(),
-                    problem: "it is not an APIGroupDiscoveryList; Kubernetes 1.30 or newer is needed".to_owned(),
+                    problem: "it is neither an APIGroupDiscoveryList nor a list of groups or versions".to_owned(),
                 });
-            };
-            groups.iter().for_each(|group| discovery.add(ObjectView::of(group)));
+            }
         }
         Ok(discovery)
     }
@@ -106,61 +146,130 @@ impl Discovery {
     /// A kind in exactly this version, or, without one, in the version that the server prefers.
     #[must_use]
     pub fn find(&self, group: &str, version: Option<&str>, kind: &str) -> Sought {
-        let versions = self.kinds.get(&(group.to_owned(), kind.to_owned()));
+        let Some(group) = self.groups.get(group) else {
+            return Sought::Unserved;
+        };
+        let versions = group.kinds.get(kind).into_iter().flatten();
         let found = versions
-            .into_iter()
-            .flatten()
-            .filter_map(|place| self.resources.get(*place))
+            .filter_map(|place| group.resources.get(*place))
             .find(|named| version.is_none_or(|version| named.resource.version == version));
         match found {
             Some(named) => Sought::Served(named.resource.clone()),
-            None if self.stale.contains(group) => Sought::Unknown,
+            None if group.is_unknown() => Sought::Unknown,
             None => Sought::Unserved,
         }
     }
 
     /// Every kind once, in the version that the server prefers.
     pub fn preferred(&self) -> impl Iterator<Item = &Named> {
-        self.resources.iter().enumerate().filter_map(|(place, named)| {
-            let key = (named.resource.group.clone(), named.resource.kind.clone());
-            (self.kinds.get(&key)?.first() == Some(&place)).then_some(named)
+        self.in_order().flat_map(|group| {
+            group.resources.iter().enumerate().filter_map(|(place, named)| {
+                (group.kinds.get(&named.resource.kind)?.first() == Some(&place)).then_some(named)
+            })
         })
     }
 
-    /// The groups of which the server doesn't know all that is served.
+    /// The groups with a version whose resources are unknown.
     pub fn stale_groups(&self) -> impl Iterator<Item = &str> {
-        self.stale.iter().map(String::as_str)
+        let stale = self.in_order().filter(|group| group.is_unknown());
+        stale.map(|group| group.name.as_str())
+    }
+
+    /// The versions of a group, if each of them has a document of its own.
+    #[must_use]
+    pub fn list_versions(&self, group: &str) -> Vec<GroupVersion> {
+        let group = self.groups.get(group);
+        group.map(|group| group.list_documents()).unwrap_or_default()
+    }
+
+    /// The versions whose documents were not asked for, group by group.
+    #[must_use]
+    pub fn list_unread(&self) -> Vec<Vec<GroupVersion>> {
+        let unread = self.in_order().filter(|group| !group.is_read);
+        let versions = unread.map(|group| group.list_documents());
+        versions.filter(|versions| !versions.is_empty()).collect()
+    }
+
+    /// Takes the documents of all versions of a group. `None` stands for a version without an answer.
+    pub fn take_versions(&mut self, group: &str, documents: &[(GroupVersion, Option<Value>)]) {
+        let Some(known) = self.groups.get_mut(group) else {
+            return;
+        };
+        let mut read = Group {
+            name: known.name.clone(),
+            versions: known.versions.clone(),
+            is_read: true,
+            ..Group::default()
+        };
+        for (version, document) in documents {
+            let resources = document.as_ref().and_then(versions::read_resources);
+            match resources {
+                Some(resources) => resources.into_iter().for_each(|named| read.add(version.name(named))),
+                None => read.is_stale = true,
+            }
+        }
+        read.is_stale |= documents.len() < known.versions.len();
+        *known = Arc::new(read);
+    }
+
+    /// Says that nothing is known of a group.
+    pub fn mark_unknown(&mut self, group: &str) {
+        self.group_or_new(group).is_stale = true;
+    }
+
+    /// Copies the groups whose versions have documents of their own and were read before, unless their versions have changed.
+    pub(crate) fn keep_read_groups(&mut self, before: &Self) {
+        for group in self.groups.values_mut() {
+            let known = before.groups.get(&group.name).filter(|known| known.is_read);
+            if let Some(known) = known.filter(|known| !group.versions.is_empty() && known.versions == group.versions) {
+                *group = Arc::clone(known);
+            }
+        }
     }
 
     /// The same without a kind.
     pub(crate) fn without(&self, group: &str, kind: &str) -> Self {
         let mut rest = self.clone();
-        rest.kinds.remove(&(group.to_owned(), kind.to_owned()));
+        if let Some(group) = rest.groups.get_mut(group) {
+            Arc::make_mut(group).kinds.remove(kind);
+        }
         rest
     }
 
-    fn add(&mut self, group: ObjectView<'_>) {
+    fn in_order(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.order.iter().filter_map(|name| self.groups.get(name))
+    }
+
+    fn group_or_new(&mut self, name: &str) -> &mut Group {
+        let group = self.groups.entry(name.to_owned()).or_insert_with(|| {
+            self.order.push(name.to_owned());
+            Arc::new(Group {
+                name: name.to_owned(),
+                ..Group::default()
+            })
+        });
+        Arc::make_mut(group)
+    }
+
+    fn add_unread(&mut self, group: &str, versions: Vec<String>) {
+        let group = self.group_or_new(group);
+        group.is_stale |= versions.is_empty();
+        group.versions = versions;
+    }
+
+    fn add_aggregated(&mut self, group: ObjectView<'_>) {
         let name = group.read_text("/metadata/name").to_owned();
+        let known = self.group_or_new(&name);
         for version in group.list_views("/versions") {
-            if version.read_text("/freshness") == "Stale" {
-                self.stale.insert(name.clone());
-            }
+            known.is_stale |= version.read_text("/freshness") == "Stale";
             for resource in version.list_views("/resources") {
-                // A resource can answer with a kind of another group (Scale); as a top-level resource none does.
-                let kind = resource.read_text("/responseKind/kind").to_owned();
-                let plural = resource.read_text("/resource").to_owned();
-                if kind.is_empty() || plural.is_empty() {
-                    continue;
-                }
                 let has_verb = |verb: &str| resource.list_texts("/verbs").any(|known| known == verb);
-                let place = self.resources.len();
-                self.kinds.entry((name.clone(), kind.clone())).or_default().push(place);
-                self.resources.push(Named {
+                known.add(Named {
                     resource: Resource {
                         group: name.clone(),
                         version: version.read_text("/version").to_owned(),
-                        kind,
-                        plural,
+                        kind: resource.read_text("/responseKind/kind").to_owned(),
+                        plural: resource.read_text("/resource").to_owned(),
                         namespaced: resource.read_text("/scope") == "Namespaced",
                         watchable: has_verb("watch") && has_verb("list"),
                     },
@@ -169,6 +278,28 @@ impl Discovery {
                 });
             }
         }
+    }
+}
+
+impl Group {
+    /// Whether it may serve kinds that are not known.
+    fn is_unknown(&self) -> bool {
+        self.is_stale || (!self.versions.is_empty() && !self.is_read)
+    }
+
+    fn list_documents(&self) -> Vec<GroupVersion> {
+        let versions = self.versions.iter().take(MOST_VERSIONS);
+        versions.map(|version| GroupVersion::new(&self.name, version)).collect()
+    }
+
+    /// Adds a resource after those of preferred versions.
+    fn add(&mut self, named: Named) {
+        if named.resource.kind.is_empty() || named.resource.plural.is_empty() {
+            return;
+        }
+        let place = self.resources.len();
+        self.kinds.entry(named.resource.kind.clone()).or_default().push(place);
+        self.resources.push(named);
     }
 }
 
@@ -239,8 +370,110 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_discovery_is_refused() {
-        assert!(Discovery::read(&[json!({ "groups": [] })]).is_err());
+    fn document_of_another_form_is_refused() {
+        assert!(Discovery::read(&[json!({ "kind": "Status" })]).is_err());
         assert!(Discovery::read(&[Value::Null]).is_err());
+    }
+
+    /// `/api` and `/apis` as servers before Kubernetes 1.27 and kcp answer them.
+    fn older_form() -> Discovery {
+        let version =
+            |group: &str, version: &str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });
+        Discovery::read(&[
+            json!({ "kind": "APIVersions", "versions": ["v1"] }),
+            json!({ "kind": "APIGroupList", "groups": [
+                { "name": "shop", "versions": [version("shop", "v1"), version("shop", "v2")],
+                  "preferredVersion": version("shop", "v2") },
+                { "name": "metrics", "versions": [version("metrics", "v1")] },
+            ] }),
+        ])
+        .unwrap()
+    }
+
+    fn read_group(discovery: &mut Discovery, group: &str, answer: impl Fn(&str) -> Option<Value>) {
+        let documents: Vec<_> = discovery
+            .list_versions(group)
+            .into_iter()
+            .map(|version| (version.clone(), answer(&version.path())))
+            .collect();
+        discovery.take_versions(group, &documents);
+    }
+
+    fn resource_list(kinds: &[(&str, &str)]) -> Option<Value> {
+        let resources: Vec<Value> = kinds
+            .iter()
+            .map(|(plural, kind)| json!({ "name": plural, "kind": kind, "singularName": "x", "namespaced": true, "verbs": ["list", "watch"] }))
+            .collect();
+        Some(json!({ "kind": "APIResourceList", "resources": resources }))
+    }
+
+    #[test]
+    fn kind_is_unknown_until_its_group_is_read() {
+        let mut known = older_form();
+        assert_eq!(known.find("shop", None, "Cart"), Sought::Unknown);
+        assert_eq!(known.find("", None, "Pod"), Sought::Unknown);
+        assert_eq!(known.find("elsewhere", None, "Cart"), Sought::Unserved);
+        let paths: Vec<String> = known.list_versions("shop").iter().map(GroupVersion::path).collect();
+        assert_eq!(paths, ["/apis/shop/v2", "/apis/shop/v1"]);
+        assert_eq!(known.list_versions("")[0].path(), "/api/v1");
+        read_group(&mut known, "shop", |path| match path {
+            "/apis/shop/v2" => resource_list(&[("carts", "Cart"), ("carts/status", "Cart"), ("carts/scale", "Scale")]),
+            _ => resource_list(&[("carts", "Cart"), ("tills", "Till")]),
+        });
+        let version = |known: &Discovery, version, kind| match known.find("shop", version, kind) {
+            Sought::Served(resource) => resource.api_version(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(version(&known, None, "Cart"), "shop/v2");
+        assert_eq!(version(&known, None, "Till"), "shop/v1");
+        assert_eq!(version(&known, Some("v2"), "Till"), "Unserved");
+        assert_eq!(version(&known, None, "Scale"), "Unserved");
+        assert_eq!(known.list_unread().len(), 2, "the core group and metrics");
+    }
+
+    #[test]
+    fn group_without_an_answer_leaves_the_others_known() {
+        let mut known = older_form();
+        read_group(&mut known, "metrics", |_| None);
+        read_group(&mut known, "shop", |path| {
+            (path == "/apis/shop/v1")
+                .then(|| resource_list(&[("carts", "Cart")]))
+                .flatten()
+        });
+        assert_eq!(known.find("metrics", None, "NodeMetrics"), Sought::Unknown);
+        assert!(matches!(known.find("shop", Some("v1"), "Cart"), Sought::Served(_)));
+        assert_eq!(known.find("shop", Some("v2"), "Cart"), Sought::Unknown);
+        assert_eq!(known.stale_groups().collect::<Vec<_>>(), ["", "shop", "metrics"]);
+    }
+
+    #[test]
+    fn read_groups_are_kept_unless_their_versions_change() {
+        let mut before = older_form();
+        read_group(&mut before, "shop", |_| resource_list(&[("carts", "Cart")]));
+        let mut after = older_form();
+        after.keep_read_groups(&before);
+        assert!(matches!(after.find("shop", None, "Cart"), Sought::Served(_)));
+        let mut changed =
+            Discovery::read(&[json!({ "groups": [{ "name": "shop", "versions": [{ "version": "v3" }] }] })]).unwrap();
+        changed.keep_read_groups(&before);
+        assert_eq!(changed.find("shop", None, "Cart"), Sought::Unknown);
+    }
+
+    #[test]
+    fn names_from_a_foreign_server_stay_in_their_path() {
+        let groups = |name: &str, versions: &[&str]| {
+            let versions: Vec<Value> = versions.iter().map(|version| json!({ "version": version })).collect();
+            Discovery::read(&[json!({ "groups": [{ "name": name, "versions": versions }] })]).unwrap()
+        };
+        for name in ["..", ".", "a/b", "a?b", "a b", "", "a..b", &"a".repeat(300)] {
+            assert!(groups(name, &["v1"]).list_unread().is_empty(), "{name:?}");
+            assert!(groups("shop", &[name]).list_unread().is_empty(), "{name:?}");
+        }
+        let many: Vec<String> = (0..10_000).map(|number| format!("v{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let mut known = groups("shop", &many);
+        assert_eq!(known.list_versions("shop").len(), MOST_VERSIONS);
+        read_group(&mut known, "shop", |_| resource_list(&[("carts", "Cart")]));
+        assert_eq!(known.find("shop", None, "Till"), Sought::Unknown);
     }
 }

@@ -44,7 +44,9 @@ pub enum ClusterError {
         message: String,
     },
     /// The API server knows no such kind: discovery that was whole and fresh does not have it.
-    #[error("no matches for kind {kind:?} in version {api_version:?}: its CustomResourceDefinition is not installed")]
+    #[error(
+        "no matches for kind {kind:?} in version {api_version:?}: the API server does not serve it; a CustomResourceDefinition may be missing"
+    )]
     NoKindMatch {
         /// `group/version`, or `version` of the core group; only a group when any version would do.
         api_version: String,

@@ -1,9 +1,10 @@
 //! From what a user types (`ks`, `deployments`, `deploy.apps`, `Kustomization`) to a resource of the cluster. Owns the
 //! matching of names; refuses to guess between two groups without saying so. What is served is read by `tenure_cluster::discovery`.
 
+use futures::StreamExt as _;
 use kube::discovery::ApiResource;
 use serde_json::Value;
-use tenure_cluster::discovery::{self, Discovery, Named};
+use tenure_cluster::discovery::{self, Discovery, GroupVersion, Named};
 
 use crate::failure::Failure;
 
@@ -150,17 +151,57 @@ pub(crate) async fn served(client: &kube::Client) -> Result<Vec<Resource>, Failu
     Ok(discover(client).await?.preferred().map(Resource::from).collect())
 }
 
-/// What the cluster says that it serves.
+/// How many versions of groups are read at once from a server with the older form of discovery, and how many at most.
+const VERSIONS_AT_ONCE: usize = 8;
+const MOST_VERSIONS: usize = 2_000;
+
+/// Every kind that the cluster serves. A version of a group that can't be read leaves its kinds unknown.
 pub(crate) async fn discover(client: &kube::Client) -> Result<Discovery, Failure> {
-    let mut documents = Vec::new();
-    for path in discovery::PATHS {
-        let request = http::Request::get(path)
-            .header(http::header::ACCEPT, discovery::ACCEPT)
-            .body(Vec::new())
-            .map_err(|error| Failure::internal(error.to_string()))?;
-        documents.push(client.request::<Value>(request).await?);
+    let (mut documents, mut has_core) = (Vec::new(), true);
+    for path in [discovery::CORE_PATH, discovery::GROUPS_PATH] {
+        match ask_for_groups(client, path).await {
+            Ok(document) => documents.push(document),
+            Err(kube::Error::Api(status)) if path == discovery::CORE_PATH && status.code == 404 => has_core = false,
+            Err(error) => return Err(error.into()),
+        }
     }
-    Discovery::read(&documents).map_err(|error| Failure::environment(error.to_string()))
+    let read = Discovery::read(&documents);
+    let mut discovery = read.map_err(|error| Failure::environment(error.to_string()))?;
+    if !has_core {
+        discovery.mark_unknown("");
+    }
+    let groups = discovery.list_unread();
+    let versions = groups.into_iter().flatten().take(MOST_VERSIONS);
+    let asks = versions.map(|version| async move {
+        let answered = ask_for_document(client, &version.path(), discovery::ACCEPT_PLAIN).await;
+        (version, answered.ok())
+    });
+    let mut answers: Vec<_> = futures::stream::iter(asks).buffered(VERSIONS_AT_ONCE).collect().await;
+    while let Some(group) = answers.first().map(|(version, _)| version.group().to_owned()) {
+        let is_of_group = |(version, _): &(GroupVersion, Option<Value>)| version.group() == group;
+        let (of_group, others): (Vec<_>, Vec<_>) = answers.into_iter().partition(is_of_group);
+        discovery.take_versions(&group, &of_group);
+        answers = others;
+    }
+    Ok(discovery)
+}
+
+/// Reads one document of all groups. Asks for the older form if the server refuses the aggregated one.
+async fn ask_for_groups(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
+    match ask_for_document(client, path, discovery::ACCEPT).await {
+        Err(kube::Error::Api(status)) if discovery::is_form_refused(status.code) => {}
+        Err(kube::Error::SerdeError(_)) => {}
+        answered => return answered,
+    }
+    ask_for_document(client, path, discovery::ACCEPT_PLAIN).await
+}
+
+async fn ask_for_document(client: &kube::Client, path: &str, accept: &str) -> Result<Value, kube::Error> {
+    let request = http::Request::get(path)
+        .header(http::header::ACCEPT, accept)
+        .body(Vec::new())
+        .map_err(kube::Error::HttpError)?;
+    client.request(request).await
 }
 
 /// What the server's refusal of a whole collection means: which kind, and where.

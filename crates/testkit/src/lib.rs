@@ -3,6 +3,7 @@
 //! A [`Cluster`] is an embedded control plane in a temporary folder, with Tenure's kinds installed, or the cluster of the kubeconfig
 //! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server, one at a time (`cargo xtask scenarios`).
 //! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
+//! [`Reductions`] make an API server out of one that serves less.
 //! A [`TrustingFront`] is an API server that believes the tokens of another cluster.
 //! A [`Webhook`] is one that any of them can call.
 //! A [`NoticeServer`] is told of events.
@@ -14,9 +15,11 @@ mod admin;
 mod canary;
 mod cluster;
 pub mod exchange;
+mod front;
 mod kubelet;
 mod kubernetes;
 mod notices;
+mod reduced;
 mod sentry;
 mod served;
 mod trusting;
@@ -31,7 +34,8 @@ pub use cluster::{Cluster, DISPOSABLE_LABEL, LANE_IMAGE, TEST_KUBECONFIG};
 pub use kubelet::Kubelet;
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
 pub use notices::{Manner, Notice, NoticeServer};
-pub use served::ServedCluster;
+pub use reduced::{DiscoveryForm, Reductions};
+pub use served::{ReducedFront, ServedCluster};
 pub use trusting::TrustingFront;
 pub use webhook::Webhook;
 

@@ -2,11 +2,18 @@
 
 use std::net::SocketAddr;
 
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use kube::client::Body;
 use tenure_apiserver::{Config, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tower::BoxError;
 
 use crate::admin::Admin;
+use crate::front::{Answer, Front};
+use crate::reduced::Reductions;
 use crate::trusting::TrustingFront;
 
 /// Another cluster. It ends when it is dropped.
@@ -73,6 +80,20 @@ impl ServedCluster {
         TrustingFront::start(self.server.admin_service(), issuer.clone(), audience, listener)
     }
 
+    /// Opens a second listener, which serves less.
+    ///
+    /// # Errors
+    /// Whatever keeps it from listening.
+    pub fn reduce(&self, reductions: &Reductions) -> anyhow::Result<ReducedFront> {
+        let behind = kube::Client::new(self.server.service(), "default");
+        let reductions = reductions.clone();
+        let front = Front::start(std::net::TcpListener::bind("127.0.0.1:0")?, move |request| {
+            let (reductions, behind) = (reductions.clone(), behind.clone());
+            async move { answer_reduced(&reductions, behind, request).await }
+        })?;
+        Ok(ReducedFront(front))
+    }
+
     /// The kubeconfig of its administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
@@ -84,5 +105,43 @@ impl Drop for ServedCluster {
     fn drop(&mut self) {
         self.server.shutdown();
         self.serving.abort();
+    }
+}
+
+/// A way into a cluster that serves less. It ends when it is dropped.
+pub struct ReducedFront(Front);
+
+impl ReducedFront {
+    /// Its address.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        self.0.endpoint()
+    }
+
+    /// The certificate of its authority, in PEM.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.0.authority
+    }
+}
+
+async fn answer_reduced(reductions: &Reductions, behind: kube::Client, request: Request<Incoming>) -> Answer {
+    let passed: Result<Response<Body>, BoxError> = async {
+        let (head, body) = request.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        let request = Request::from_parts(head, Body::from(bytes.to_vec()));
+        reductions
+            .pass(request, move |request| async move { Ok(behind.send(request).await?) })
+            .await
+    }
+    .await;
+    match passed {
+        Ok(answer) => answer.map(|body| body.map_err(std::io::Error::other).boxed_unsync()),
+        Err(error) => {
+            let body = Full::new(Bytes::from(error.to_string())).map_err(|never| match never {});
+            let mut answer = Response::new(body.boxed_unsync());
+            *answer.status_mut() = StatusCode::BAD_GATEWAY;
+            answer
+        }
     }
 }

@@ -1,26 +1,20 @@
 //! An API server that believes the tokens of another cluster, as one does that trusts its issuer: what asks with a token that is meant for its
 //! audience acts as the ServiceAccount that it names. It remembers which tokens it was shown.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_apiserver::ApiService;
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use crate::admin::Admin;
-use crate::webhook::certify;
+use crate::front::{Answer, Front};
 
 /// The front of a cluster; it ends when this is dropped.
 pub struct TrustingFront {
@@ -29,7 +23,7 @@ pub struct TrustingFront {
     /// The certificate of its authority, in PEM.
     pub authority: String,
     shown: Arc<Mutex<Vec<String>>>,
-    serving: JoinHandle<()>,
+    front: Front,
 }
 
 /// What all connections share.
@@ -49,10 +43,6 @@ impl TrustingFront {
         audience: &str,
         listener: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
-        let (tls, authority) = certify()?;
-        listener.set_nonblocking(true)?;
-        let listener = TcpListener::from_std(listener)?;
-        let port = listener.local_addr()?.port();
         let shown = Arc::default();
         let trust = Trust {
             behind,
@@ -60,35 +50,22 @@ impl TrustingFront {
             audience: audience.to_owned(),
             shown: Arc::clone(&shown),
         };
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let serving = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, trust) = (acceptor.clone(), trust.clone());
-                tokio::spawn(async move {
-                    let Ok(stream) = acceptor.accept(stream).await else {
-                        return;
-                    };
-                    let service = hyper::service::service_fn(move |request| {
-                        let trust = trust.clone();
-                        async move { Ok::<_, Infallible>(trust.answer(request).await) }
-                    });
-                    let connection = hyper::server::conn::http1::Builder::new();
-                    let _gone = connection.serve_connection(TokioIo::new(stream), service).await;
-                });
-            }
-        });
+        let front = Front::start(listener, move |request| {
+            let trust = trust.clone();
+            async move { trust.answer(request).await }
+        })?;
         Ok(Self {
-            port,
-            authority,
+            port: front.port,
+            authority: front.authority.clone(),
             shown,
-            serving,
+            front,
         })
     }
 
     /// Its address.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
+        self.front.endpoint()
     }
 
     /// The tokens that it was shown since the last time, each once.
@@ -100,14 +77,6 @@ impl TrustingFront {
         shown
     }
 }
-
-impl Drop for TrustingFront {
-    fn drop(&mut self) {
-        self.serving.abort();
-    }
-}
-
-type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 impl Trust {
     async fn answer(&self, request: Request<Incoming>) -> Answer {

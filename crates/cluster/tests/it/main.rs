@@ -12,3 +12,4 @@
 mod as_identity;
 mod connections;
 mod credentials;
+mod kcp;

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::json;
+use tenure_testkit::Reductions;
 use tokio::sync::Notify;
 use tower::{BoxError, Service};
 
@@ -285,6 +286,7 @@ pub(crate) struct Faulty {
     pub(crate) server: kube::Client,
     pub(crate) faults: Faults,
     pub(crate) life: Life,
+    pub(crate) reductions: Reductions,
 }
 
 impl Service<Request<Body>> for Faulty {
@@ -297,7 +299,12 @@ impl Service<Request<Body>> for Faulty {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { server, faults, life } = self.clone();
+        let Self {
+            server,
+            faults,
+            life,
+            reductions,
+        } = self.clone();
         Box::pin(async move {
             if life.is_over() {
                 return std::future::pending().await;
@@ -310,7 +317,11 @@ impl Service<Request<Body>> for Faulty {
                 return std::future::pending().await;
             }
             match faults.of(&request) {
-                None => Ok(server.send(request).await?),
+                None => {
+                    reductions
+                        .pass(request, move |request| async move { Ok(server.send(request).await?) })
+                        .await
+                }
                 Some(Fault::Refused(code)) => refusal(code),
                 Some(Fault::DoneAndRefused(code)) => {
                     let _nobody_reads_it = server.send(request).await;

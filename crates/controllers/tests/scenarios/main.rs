@@ -15,6 +15,7 @@ mod applying;
 mod artifacts;
 mod attacks;
 mod buckets;
+mod clusters;
 mod decryption;
 mod deleting;
 mod deploy_keys;

@@ -11,7 +11,7 @@ use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::admission::policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
-use tenure_testkit::{Admin, Canary, Cluster, SOON, eventually};
+use tenure_testkit::{Admin, Canary, Cluster, Reductions, SOON, eventually};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -69,6 +69,8 @@ struct Means {
     way: Way,
     /// What controllers in this process count.
     figures: Figures,
+    /// The kinds and forms that the API server does not serve to the controllers.
+    reductions: Reductions,
 }
 
 /// The controllers that run.
@@ -107,6 +109,16 @@ impl Stage {
             ..Means::default()
         };
         Self::set_with(namespace, &[], means).await
+    }
+
+    /// As [`Stage::set`], where the API server serves less to the controllers.
+    pub(crate) async fn set_reduced(namespace: &str, more: &[String], reductions: &Reductions) -> Self {
+        let means = Means {
+            way: Way::ThroughFaults,
+            reductions: reductions.clone(),
+            ..Means::default()
+        };
+        Self::set_with(namespace, more, means).await
     }
 
     /// As [`Stage::set`], with controllers that may hold no more than this.
@@ -502,6 +514,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
         server,
         faults: faults.clone(),
         life: life.clone(),
+        reductions: means.reductions.clone(),
     };
     let connection = match (cluster.service(), cluster.configuration(), means.way) {
         (Some(service), _, _) => Connection::in_process(faulty(kube::Client::new(service, "default")), token),

@@ -1,0 +1,87 @@
+//! A kcp workspace, where `TENURE_KCP` names a kcp binary: it refuses aggregated discovery and lacks kinds.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, Connection};
+
+/// The variable that names the binary.
+const KCP: &str = "TENURE_KCP";
+
+/// How long kcp may take until its root workspace answers.
+const READY: Duration = Duration::from_secs(120);
+
+/// A running kcp. It ends when it is dropped.
+struct Kcp(Child);
+
+impl Drop for Kcp {
+    fn drop(&mut self) {
+        let _already_gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// A client of the root workspace's administrator, once that answers.
+async fn connect(folder: &Path) -> Client {
+    let begun = Instant::now();
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(begun.elapsed() < READY, "kcp did not become ready");
+        let Ok(kubeconfig) = Kubeconfig::read_from(folder.join("admin.kubeconfig")) else {
+            continue;
+        };
+        let options = KubeConfigOptions {
+            context: Some("root".to_owned()),
+            ..KubeConfigOptions::default()
+        };
+        let Ok(config) = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await else {
+            continue;
+        };
+        let client = ClientPool::new(Connection::over_network(config).unwrap()).controller();
+        if client.resource("v1", "ConfigMap").await.is_ok() {
+            return client;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kcp_workspace_is_read_and_written() {
+    let Some(binary) = std::env::var_os(KCP).filter(|binary| !binary.is_empty()) else {
+        println!("skipped: {KCP} names no kcp binary");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let started = Command::new(binary)
+        .arg("start")
+        .arg(format!("--root-directory={}", folder.path().display()))
+        .arg("--bind-address=127.0.0.1")
+        .arg(format!("--secure-port={port}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let _kcp = Kcp(started.unwrap());
+    let client = connect(folder.path()).await;
+    let unserved = client.resource("networking.k8s.io/v1", "NetworkPolicy").await;
+    assert!(
+        matches!(unserved, Err(ClusterError::NoKindMatch { .. })),
+        "{unserved:?}"
+    );
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "tenure", "namespace": "default" }, "data": { "a": "1" } });
+    let options = ApplyOptions {
+        manager: "test",
+        force: true,
+        dry_run: false,
+        subresource: None,
+    };
+    let applied = client.apply(&map, &options).await.unwrap();
+    assert_eq!(applied.object["data"]["a"], "1");
+}
