@@ -45,9 +45,9 @@ use crate::told::Told;
 const FAREWELL: Duration = Duration::from_secs(20);
 /// How often trees that nothing renders from are dropped.
 const SWEEP: Duration = Duration::from_secs(15);
-/// How soon a kind is looked for again that the API server does not serve yet.
-const ABSENT: Duration = Duration::from_millis(500);
-/// After how many looks in vain that is said.
+/// How soon a kind is looked for again that the API server does not serve: at first, and after [`ABSENCES`].
+const ABSENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
+/// After how many looks in vain a kind counts as unserved. A server that has just started does not list all of its kinds at once.
 const ABSENCES: u32 = 10;
 
 /// Why the controllers could not run.
@@ -65,7 +65,8 @@ pub enum RunError {
 
 /// Runs all controllers until `shutdown`; then lets what is under way end, for at most twenty seconds.
 ///
-/// Kinds that the API server does not serve yet are waited for.
+/// The controllers wait for the kinds that everything needs ([`NEEDED_BY_ALL`]). Any other unserved kind stops only its own reconcilers and
+/// the objects that refer to it. The controllers watch a kind as soon as the API server serves it.
 ///
 /// # Errors
 /// [`RunError`] when they can't start.
@@ -139,6 +140,48 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
 
 /// Where the hub keeps objects of a kind.
 type CacheOfHub = fn(&Hub) -> &Cache<DynamicObject>;
+
+/// The kinds without which nothing is reconciled: they decide which identity acts in a namespace.
+const NEEDED_BY_ALL: [&str; 4] = ["Namespace", "RoleBinding", "ServiceAccount", "Tenant"];
+
+/// How far the controllers see the objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    /// They were not listed yet.
+    Waiting,
+    /// The API server does not serve the kind, so it has no objects.
+    Unserved,
+    /// The controllers have seen all objects.
+    Synced,
+}
+
+/// A watch that was opened.
+struct OpenedWatch {
+    kind: &'static str,
+    sight: signal::Receiver<Sight>,
+}
+
+impl OpenedWatch {
+    /// Waits until reconciling can begin as far as this kind is concerned.
+    async fn wait(&mut self) {
+        let is_needed = NEEDED_BY_ALL.contains(&self.kind);
+        let is_known = |sight: &Sight| match sight {
+            Sight::Waiting => false,
+            Sight::Unserved => !is_needed,
+            Sight::Synced => true,
+        };
+        let _the_watch_has_ended = self.sight.wait_for(is_known).await;
+    }
+
+    /// Waits until all objects have been seen.
+    async fn wait_until_synced(&mut self) {
+        let _the_watch_has_ended = self.sight.wait_for(|sight| *sight == Sight::Synced).await;
+    }
+
+    fn is_unserved(&self) -> bool {
+        *self.sight.borrow() == Sight::Unserved
+    }
+}
 
 /// What a Tenant has in its namespaces: version, kind, and where it is kept.
 const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
@@ -221,20 +264,27 @@ impl Manager {
                 }
             }));
         }
+        let mut access = Vec::new();
         if is_on(AccessProvider::KIND.name) {
-            self.watch_access(&mut synced);
+            self.watch_access(&mut access);
         }
-        for mut synced in synced {
+        for watch in synced.iter_mut().chain(&mut access) {
             tokio::select! {
-                _ = synced.wait_for(|synced| *synced) => {}
+                () = watch.wait() => {}
                 () = self.end.cancelled() => return,
             }
         }
+        let unserved: Vec<&'static str> = synced
+            .iter()
+            .filter(|watch| watch.is_unserved())
+            .map(|watch| watch.kind)
+            .collect();
         if let Some(board) = board.as_ref().filter(|_| self.estates.is_all()) {
             board.wait_until_alone().await;
         }
-        self.take_stock().await;
+        self.take_stock(&unserved).await;
         self.hub.means.ready.cancel();
+        self.begin_access(access);
         self.hub.tell_all();
         if let Some(fleet) = self.hub.fleet() {
             fleet.begin();
@@ -252,8 +302,21 @@ impl Manager {
         }
     }
 
+    /// Starts the reconcilers of access once all kinds of access are seen: which credential ends can't be told from half of them.
+    fn begin_access(&self, mut watches: Vec<OpenedWatch>) {
+        let (desk, end) = (Arc::clone(&self.desk), self.end.clone());
+        let beginning = async move {
+            for watch in &mut watches {
+                watch.wait_until_synced().await;
+            }
+            desk.begin();
+        };
+        self.tasks
+            .spawn(async move { end.run_until_cancelled(beginning).await });
+    }
+
     /// Opens the watches of access: of what counts in the platform namespace alone, nothing else is seen.
-    fn watch_access(&self, synced: &mut Vec<signal::Receiver<bool>>) {
+    fn watch_access(&self, synced: &mut Vec<OpenedWatch>) {
         let api_version = AccessProvider::KIND.api_version;
         for (at, entry) in self.desk.kinds.iter().enumerate() {
             synced.push(
@@ -294,10 +357,14 @@ impl Manager {
         self.hub.means.settings.judges_writes() && !is_of_shard
     }
 
-    /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten.
-    async fn take_stock(&self) {
+    /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten. Of unserved kinds nothing
+    /// is forgotten: they may be served again.
+    async fn take_stock(&self, unserved: &[&str]) {
         let (hub, means) = (&self.hub, &self.hub.means);
         means.under_way.forget_gone(|kind, namespace, name| {
+            if unserved.contains(&kind) {
+                return true;
+            }
             let shard = hub.find_shard(namespace);
             let in_lane = hub.lane_kinds.iter().find(|entry| entry.kind.name == kind);
             let in_hub = hub.kinds.iter().find(|entry| entry.kind.name == kind);
@@ -306,7 +373,8 @@ impl Manager {
                 .is_some_and(|(entry, shard)| (entry.exists)(&shard, namespace, name))
                 || in_hub.is_some_and(|entry| (entry.exists)(hub, namespace, name))
         });
-        for entry in hub.lane_kinds.iter() {
+        let is_served = |kind: &str| !unserved.contains(&kind);
+        for entry in hub.lane_kinds.iter().filter(|entry| is_served(entry.kind.name)) {
             // Where lanes are processes, what they fetched is theirs, and nothing of it is here.
             let shards = if hub.fleet().is_some() {
                 Vec::new()
@@ -315,7 +383,7 @@ impl Manager {
             };
             (entry.take_stock)(Arc::clone(means), shards).await;
         }
-        for entry in hub.kinds.iter() {
+        for entry in hub.kinds.iter().filter(|entry| is_served(entry.kind.name)) {
             (entry.take_stock)(Arc::clone(means), vec![Arc::clone(hub)]).await;
         }
     }
@@ -325,7 +393,7 @@ impl Manager {
         &self,
         watched: (&'static str, &'static str, Option<&'static str>),
         take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
-    ) -> signal::Receiver<bool> {
+    ) -> OpenedWatch {
         self.watch_in(None, watched, take)
     }
 
@@ -334,7 +402,7 @@ impl Manager {
         &self,
         (api_version, kind): (&'static str, &'static str),
         take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
-    ) -> signal::Receiver<bool> {
+    ) -> OpenedWatch {
         let platform = self.hub.means.settings.platform_namespace.clone();
         self.watch_in(Some(platform), (api_version, kind, None), take)
     }
@@ -344,8 +412,8 @@ impl Manager {
         namespace: Option<String>,
         (api_version, kind, labels): (&'static str, &'static str, Option<&'static str>),
         take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
-    ) -> signal::Receiver<bool> {
-        let (send, receive) = signal::channel(false);
+    ) -> OpenedWatch {
+        let (send, receive) = signal::channel(Sight::Waiting);
         let manager = self.clone();
         let following = async move {
             let controller = &manager.hub.means.controller;
@@ -360,12 +428,8 @@ impl Manager {
                     Err(ClusterError::NoKindMatch { .. }) => {
                         absent += 1;
                         if absent == ABSENCES {
-                            health.set_seen(&watched, false);
-                            tracing::warn!(
-                                kind,
-                                api_version,
-                                "the API server doesn't serve this kind, and nothing begins without it: `tenure install` makes it"
-                            );
+                            manager.report_unserved((api_version, kind), &watched);
+                            send.send_replace(Sight::Unserved);
                         }
                     }
                     Err(error) => {
@@ -377,7 +441,7 @@ impl Manager {
                         }
                     }
                 }
-                tokio::time::sleep(ABSENT).await;
+                tokio::time::sleep(if absent < ABSENCES { ABSENT.0 } else { ABSENT.1 }).await;
             };
             let seen = Arc::clone(&manager.seen);
             let take_event = |event| match event {
@@ -389,10 +453,14 @@ impl Manager {
                 } => take(&manager, Told::Gone((&namespace, &name), &revision)),
                 WatchEvent::Synced { .. } => {
                     health.set_seen(&watched, true);
-                    send.send_replace(true);
+                    if send.send_replace(Sight::Synced) == Sight::Unserved {
+                        tracing::warn!(kind, api_version, "the API server serves this kind now");
+                        manager.hub.tell_all();
+                    }
                 }
                 WatchEvent::Failed(error) => {
-                    health.set_seen(&watched, false);
+                    let is_gone = matches!(error, ClusterError::PathGone { .. });
+                    health.set_seen(&watched, is_gone && !NEEDED_BY_ALL.contains(&kind));
                     tracing::warn!(kind, %error, "the watch broke; it begins again");
                 }
                 WatchEvent::Resumed => health.set_seen(&watched, true),
@@ -410,7 +478,26 @@ impl Manager {
         let end = self.end.clone();
         self.tasks
             .spawn(async move { end.run_until_cancelled(following).await });
-        receive
+        OpenedWatch { kind, sight: receive }
+    }
+
+    /// Reports a kind that the API server does not serve. The controllers are well without it, unless everything needs it.
+    fn report_unserved(&self, (api_version, kind): (&str, &str), watched: &str) {
+        let is_needed = NEEDED_BY_ALL.contains(&kind);
+        self.hub.means.clients.health().set_seen(watched, !is_needed);
+        if is_needed {
+            tracing::warn!(
+                kind,
+                api_version,
+                "the API server does not serve this kind, and nothing begins without it: `tenure install` makes it if it is Tenure's"
+            );
+        } else {
+            tracing::warn!(
+                kind,
+                api_version,
+                "the API server does not serve this kind: only what needs it stops, until it is served"
+            );
+        }
     }
 
     fn take_namespace(&self, told: Told<'_>) {

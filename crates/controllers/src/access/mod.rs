@@ -112,6 +112,8 @@ pub(crate) struct Desk {
     notices: Mutex<NoticeBook>,
     /// Where each request has its Secret, as Surfaces were told last.
     told: Mutex<HashMap<String, BTreeSet<String>>>,
+    /// Cancelled once all kinds of access have been seen.
+    ready: CancellationToken,
 }
 
 fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -119,6 +121,12 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Desk {
+    /// Starts the reconcilers: all kinds of access have been seen.
+    pub(crate) fn begin(&self) {
+        self.ready.cancel();
+        self.hub.means.mailboxes.wake_all();
+    }
+
     /// Nothing is seen yet.
     pub(crate) fn new(hub: Arc<Hub>, kinds: Vec<Entry<Self>>) -> Arc<Self> {
         let caches = CacheByKind::default();
@@ -138,6 +146,7 @@ impl Desk {
             waiting: Mutex::default(),
             counts: Mutex::default(),
             notices: Mutex::default(),
+            ready: CancellationToken::new(),
             told: Mutex::default(),
         })
     }
@@ -453,7 +462,7 @@ impl Home for Desk {
     }
 
     fn ready(&self) -> &CancellationToken {
-        &self.hub.means.ready
+        &self.ready
     }
 }
 
