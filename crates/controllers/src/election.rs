@@ -1,5 +1,6 @@
 //! Runs the controllers only while this process leads: reads and writes the Leases that `tenure_planner::election` decides about, as the
-//! controller. Refuses to begin while others reconcile the same kinds, and to go on once its own Lease may have ended.
+//! controller. Refuses to begin while others reconcile the same kinds, to go on once another one of these has its Lease, and to go on once its own
+//! Lease may have ended.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::metadata::LET_GO;
 use tenure_cluster::{Client, ClientPool, ClusterError, ControllerHealth};
-use tenure_planner::election::{LeaseRecord, Move, RETRY, WatchedLease, decide, must_stop, write_spec};
+use tenure_planner::election::{LOOK_AT_OTHERS, LeaseRecord, Move, RETRY, WatchedLease, decide, must_stop, write_spec};
 use tenure_planner::sharding::LetGo;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -40,15 +41,15 @@ pub struct Election {
     pub lease: LeaseName,
     /// What this process calls itself there; no other may have the same name.
     pub candidate: String,
-    /// What other programs hold while they reconcile the same kinds: while one of these is held, nobody begins.
+    /// The Leases of other programs for the same kinds. While another program holds one, no candidate begins, and a leader stops.
     pub others: Vec<LeaseName>,
 }
 
 /// Runs all controllers while this process leads, until `shutdown`.
 ///
 /// # Errors
-/// [`RunError`] when they can't start, and [`RunError::Deposed`] when another may lead from now on: everything has stopped by then, and the
-/// process should end and begin anew.
+/// [`RunError`] when they can't start, [`RunError::Deposed`] when another may lead from now on, and [`RunError::OtherController`] when another program
+/// began to reconcile the same kinds. Everything has stopped by then, and the process should end and begin anew.
 pub fn run_as_leader(
     config: Config,
     election: Election,
@@ -65,6 +66,7 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
     let mut campaign = Campaign {
         client,
         health: config.connection.health(),
+        others: vec![WatchedLease::default(); election.others.len()],
         election,
         began: Instant::now(),
         own: WatchedLease::default(),
@@ -76,31 +78,58 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
     };
     tracing::info!(candidate = campaign.election.candidate, "this process leads");
     let end = CancellationToken::new();
-    let running = run(config, end.clone());
-    tokio::pin!(running);
-    let deposed = tokio::select! {
+    let mut running = run(config, end.clone());
+    let loss = tokio::select! {
         ended = &mut running => return ended,
-        () = campaign.hold() => true,
-        () = shutdown.cancelled() => false,
+        loss = campaign.hold(true) => Some(loss),
+        () = shutdown.cancelled() => None,
     };
-    if deposed {
-        // Dropped, not ended in good order: what is under way must not go on beside another leader's.
-        return Err(RunError::Deposed);
+    // Dropped, not ended in good order: what is under way must not go on beside another one's.
+    match loss {
+        Some(Loss::Lease) => return Err(RunError::Deposed),
+        Some(Loss::Other(HeldLease { lease, holder })) => {
+            drop(running);
+            tracing::error!(
+                lease = lease.name,
+                namespace = lease.namespace,
+                holder,
+                "another controller reconciles the same kinds: everything stops here"
+            );
+            campaign.give_back().await;
+            return Err(RunError::OtherController { lease, holder });
+        }
+        None => {}
     }
     end.cancel();
     // It is held until the last reconciliation has ended, or another one would begin beside it.
     let ended = tokio::select! {
         ended = &mut running => ended,
-        () = campaign.hold() => return Err(RunError::Deposed),
+        _ = campaign.hold(false) => return Err(RunError::Deposed),
     };
     campaign.give_back().await;
     ended
+}
+
+/// Why a leader stops.
+enum Loss {
+    /// The leader's own Lease was taken, or may have ended.
+    Lease,
+    /// A program other than Tenure reconciles the same kinds.
+    Other(HeldLease),
+}
+
+/// A Lease of another program that is held.
+struct HeldLease {
+    lease: LeaseName,
+    holder: String,
 }
 
 struct Campaign {
     client: Client,
     health: ControllerHealth,
     election: Election,
+    /// The Leases of other programs as they were seen last.
+    others: Vec<WatchedLease>,
     began: Instant,
     own: WatchedLease,
     /// Up to where it has let go of what other instances see to.
@@ -116,9 +145,8 @@ impl Campaign {
 
     /// Waits until nobody else reconciles the same kinds, and until the Lease is this process's.
     async fn win(&mut self) {
-        let mut others = vec![WatchedLease::default(); self.election.others.len()];
         loop {
-            let tried = self.try_to_win(&mut others).await;
+            let tried = self.try_to_win().await;
             self.tell_health(&tried);
             match tried {
                 Ok(None) => return,
@@ -135,17 +163,12 @@ impl Campaign {
     }
 
     /// One look; says who is waited for.
-    async fn try_to_win(&mut self, others: &mut [WatchedLease]) -> Result<Option<String>, ClusterError> {
-        let names = self.election.others.clone();
-        for (name, watched) in names.iter().zip(others) {
-            let record = self.read(name).await?.as_ref().map(LeaseRecord::read);
-            watched.take(record, self.now());
-            if let Some(holder) = watched.find_holder(self.now()) {
-                return Ok(Some(format!(
-                    "{} in {} is held by {holder}, which reconciles the same kinds: nothing begins here until it is given up; scale that controller to 0",
-                    name.name, name.namespace
-                )));
-            }
+    async fn try_to_win(&mut self) -> Result<Option<String>, ClusterError> {
+        if let Some(HeldLease { lease, holder }) = self.find_other().await? {
+            return Ok(Some(format!(
+                "{} in {} is held by {holder}, which reconciles the same kinds: nothing begins here until it is given up; scale that controller to 0",
+                lease.name, lease.namespace
+            )));
         }
         self.look().await?;
         match decide(&self.own, &self.election.candidate, self.now()) {
@@ -154,9 +177,44 @@ impl Campaign {
         }
     }
 
-    /// Renews the Lease until that fails for too long.
-    async fn hold(&mut self) {
+    /// The first Lease of another program that is held.
+    async fn find_other(&mut self) -> Result<Option<HeldLease>, ClusterError> {
+        let names = self.election.others.clone();
+        for (index, lease) in names.into_iter().enumerate() {
+            let record = self.read(&lease).await?.as_ref().map(LeaseRecord::read);
+            let now = self.now();
+            let Some(watched) = self.others.get_mut(index) else {
+                continue;
+            };
+            watched.take(record, now);
+            if let Some(holder) = watched.find_holder(now).map(str::to_owned) {
+                return Ok(Some(HeldLease { lease, holder }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at the Leases of other programs for as long as that may take. Without an answer the leader goes on: it has its own Lease.
+    async fn look_at_others(&mut self, patience: Duration) -> Option<HeldLease> {
+        match tokio::time::timeout(patience, self.find_other()).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => {
+                self.say(format!(
+                    "whether other controllers reconcile the same kinds is unknown: {error}"
+                ));
+                None
+            }
+            Err(_) => {
+                self.say("whether other controllers reconcile the same kinds is unknown: no answer".to_owned());
+                None
+            }
+        }
+    }
+
+    /// Renews the Lease until that fails for too long, or until another program reconciles the same kinds, if that is looked at.
+    async fn hold(&mut self, looks_at_others: bool) -> Loss {
         let mut renewed = self.now();
+        let mut looked = renewed;
         while !must_stop(renewed, self.now()) {
             tokio::select! {
                 () = tokio::time::sleep(RETRY) => {}
@@ -173,10 +231,19 @@ impl Campaign {
             self.tell_health(&renewal);
             match renewal {
                 Ok(true) => renewed = begun,
-                Ok(false) => return,
+                Ok(false) => return Loss::Lease,
                 Err(error) => tracing::warn!(%error, "the Lease could not be renewed"),
             }
+            let now = self.now();
+            if looks_at_others && now.saturating_sub(looked) >= LOOK_AT_OTHERS {
+                looked = now;
+                // The next renewal doesn't wait for it.
+                if let Some(other) = self.look_at_others(RETRY).await {
+                    return Loss::Other(other);
+                }
+            }
         }
+        Loss::Lease
     }
 
     /// Whether it is still this process's, and renewed.

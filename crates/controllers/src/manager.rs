@@ -24,6 +24,7 @@ use crate::access_board::AccessBoard;
 use crate::artifact_endpoint::ArtifactKeeper;
 use crate::cache::Cache;
 use crate::config::Config;
+use crate::election::LeaseName;
 use crate::entry::Entry;
 use crate::estates::EstateTable;
 use crate::figures::{AccessView, StateView};
@@ -61,6 +62,18 @@ pub enum RunError {
         "another process may lead from now on: the Lease was taken, or could not be renewed in time; everything has stopped here"
     )]
     Deposed,
+    /// A program other than Tenure began to reconcile the same kinds.
+    #[error(
+        "{} in {} is held by {holder}, which reconciles the same kinds: everything has stopped here; scale that controller to 0",
+        .lease.name,
+        .lease.namespace
+    )]
+    OtherController {
+        /// Its Lease.
+        lease: LeaseName,
+        /// What it calls itself.
+        holder: String,
+    },
 }
 
 /// Runs all controllers until `shutdown`; then lets what is under way end, for at most twenty seconds.

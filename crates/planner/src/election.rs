@@ -18,6 +18,9 @@ pub const RENEWAL: Duration = Duration::from_secs(10);
 /// Between two looks at a Lease, and between two renewals.
 pub const RETRY: Duration = Duration::from_secs(2);
 
+/// Between two looks of a leader at the Leases of other controllers for the same kinds.
+pub const LOOK_AT_OTHERS: Duration = Duration::from_secs(6);
+
 /// How long a Lease holds that doesn't say it.
 const UNSTATED: Duration = Duration::from_secs(60);
 

@@ -64,10 +64,10 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[group(id = "reconciling")]
 pub(crate) struct Reconciling {
-    /// The namespace of Flux's controllers: nothing begins while they reconcile the same kinds.
+    /// The namespace of Flux's controllers: nothing begins while they reconcile the same kinds, and a leader stops once they do.
     #[arg(long, value_name = "NAME", default_value = "flux-system")]
     flux_namespace: String,
-    /// The namespace of Capsule's controller: nothing begins while it reconciles Tenants.
+    /// The namespace of Capsule's controller: nothing begins while it reconciles Tenants, and a leader stops once it does.
     #[arg(long, value_name = "NAME", default_value = "capsule-system")]
     capsule_namespace: String,
     #[command(flatten)]
@@ -215,9 +215,9 @@ fn finish(
 ) -> Result<ExitCode, Failure> {
     match ended {
         Ok(Ok(())) => Ok(ExitCode::SUCCESS),
-        Ok(Err(error @ tenure_controllers::RunError::Deposed)) => {
-            Err(Failure::environment(error.to_string()).hint("start it again: it waits then until it leads"))
-        }
+        Ok(Err(
+            error @ (tenure_controllers::RunError::Deposed | tenure_controllers::RunError::OtherController { .. }),
+        )) => Err(Failure::environment(error.to_string()).hint("start it again: it waits then until it leads")),
         Ok(Err(error)) => Err(Failure::environment(chain(&error))),
         Err(error) => Err(Failure::internal(format!("the controllers ended: {error}"))),
     }

@@ -90,6 +90,29 @@ async fn a_leader_whose_lease_is_taken_ends() {
     leader.expect("another process may lead from now on");
 }
 
+/// Two controllers for the same kinds undo each other's work, whichever began first.
+#[tokio::test]
+async fn leader_stops_once_another_controller_holds_its_lease() {
+    let cluster = Cluster::start_installed().await;
+    let admin = &cluster.admin;
+    let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &[]);
+    admin.wait_for_leader(&leader.candidate).await;
+    admin
+        .apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "capsule-system"}}))
+        .await;
+    let capsule = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": "capsule-system", "name": "42c733ea.clastix.capsule.io"},
+        "spec": {"holderIdentity": "capsule-7c9f", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}});
+    admin.apply(capsule.clone()).await;
+    assert_eq!(leader.child.wait().unwrap().code(), Some(3));
+    leader.expect("is held by capsule-7c9f");
+    // Started again, it waits, and goes on when the other one has given up.
+    let again = Controllers::start(&cluster.kubeconfig, &cluster.data("again"), &[]);
+    again.expect("nothing begins here until it is given up");
+    admin.delete(&capsule).await;
+    admin.wait_for_leader(&again.candidate).await;
+}
+
 #[tokio::test]
 async fn who_may_not_act_as_the_controller_is_told_what_is_missing() {
     let cluster = Cluster::start_installed().await;
