@@ -229,7 +229,6 @@ fn child(
             "name": surface.metadata.name,
             "uid": surface.metadata.uid,
             "controller": true,
-            "blockOwnerDeletion": true,
         }],
     });
     if let Some(requested_at) = crate::read_requested_at(&surface.metadata)

@@ -86,6 +86,9 @@ fn enter_map<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut M
 }
 
 /// The ownerReference by which a namespace is a Tenant's.
+///
+/// The reference leaves out `blockOwnerDeletion`. The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, accepts
+/// that field only from users that may set the Tenant's finalizers. Owners may not, and create namespaces.
 #[must_use]
 pub fn make_owner_reference(name: &str, uid: &str) -> Value {
     json!({
@@ -94,6 +97,5 @@ pub fn make_owner_reference(name: &str, uid: &str) -> Value {
         "name": name,
         "uid": uid,
         "controller": true,
-        "blockOwnerDeletion": true,
     })
 }

@@ -30,6 +30,7 @@ mod lane_users;
 #[cfg(target_os = "linux")]
 mod lanes;
 mod metrics;
+mod owner_references;
 #[path = "../it/process.rs"]
 mod process;
 mod run;
