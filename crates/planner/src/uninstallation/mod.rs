@@ -7,21 +7,29 @@
 //! owners are taken off; only then something is deleted, and no Kustomization is deleted that isn't suspended, which whoever reconciles
 //! it, Flux too, takes as "its objects are left".
 //!
+//! NetworkPolicies, quotas and admission policies stay by default ([`Choice`]).
+//!
 //! It refuses to delete what somebody else reconciles, and a namespace into which something was applied.
 
-use std::collections::BTreeMap;
+mod leaving;
+mod protection;
+mod release;
 
-use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
+
+use serde_json::Value;
 use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::CONFIGURATION;
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, FLUX_FINALIZER, HOME_OWNER_CLUSTER_ROLE, LANE_FINALIZER, MANAGED_BY, MANAGED_BY_TENURE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, SECRET_WRITER,
-    TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
-    TENURE_FINALIZER, VIEW_CLUSTER_ROLE, WEBHOOK_LABELS,
+    CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
+    NAMESPACE_PROVISIONER_CLUSTER_ROLE, OWNER_NAME, PLATFORM_NAMESPACE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE,
+    TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
-use tenure_tenancy::admission::policy::FACTS_PREFIX;
+
+use self::leaving::{GoingKinds, list_leaving};
+pub use self::protection::BOUNDING_KINDS;
+use self::release::Release;
 
 /// ClusterRoles of the installation that people and tenants hold: they go with the kinds, not with the controllers.
 const HELD_BY_OTHERS: [&str; 6] = [
@@ -58,6 +66,25 @@ pub enum KindChoice {
     All,
 }
 
+/// The kinds and the protection that go with the controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The kinds.
+    pub kinds: KindChoice,
+    /// Whether what protects tenants from each other goes, and the rights of their owners before it.
+    pub with_protection: bool,
+}
+
+impl From<KindChoice> for Choice {
+    /// What protects stays.
+    fn from(kinds: KindChoice) -> Self {
+        Self {
+            kinds,
+            with_protection: false,
+        }
+    }
+}
+
 /// An object as it was seen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenObject {
@@ -76,14 +103,20 @@ pub struct Snapshot {
     pub installed: Vec<SeenObject>,
     /// The sources and Kustomizations of all namespaces.
     pub reconciled: Vec<SeenObject>,
-    /// How many Surfaces and Tenants there are, by kind.
-    pub counts: BTreeMap<String, usize>,
+    /// The objects of the kinds that the installation defines.
+    pub custom: Vec<SeenObject>,
     /// The Tenants.
     pub tenants: Vec<SeenObject>,
     /// The AccessProviders and FluxAccessRequests.
     pub access: Vec<SeenObject>,
-    /// The namespaces, ServiceAccounts and RoleBindings that a Tenant owns.
-    pub owned_by_tenants: Vec<SeenObject>,
+    /// The names of all CustomResourceDefinitions, Tenure's or not: `PLURAL.GROUP`.
+    pub definitions: Vec<String>,
+    /// The APIServices that the API server keeps for the groups of CustomResourceDefinitions.
+    pub group_services: Vec<SeenObject>,
+    /// The objects with an owner, of every kind.
+    pub owned: Vec<SeenObject>,
+    /// The objects of [`BOUNDING_KINDS`] that Tenure wrote for Tenants.
+    pub bounds: Vec<SeenObject>,
     /// The RoleBindings that bear the label of what Tenure writes.
     pub role_bindings: Vec<SeenObject>,
     /// All that is in the platform namespace.
@@ -132,7 +165,7 @@ pub enum Action {
 pub struct Plan {
     /// Stages: each begins when nothing is left of those before it.
     pub stages: Vec<Vec<Step>>,
-    /// What goes with what is deleted.
+    /// The names of all objects that the stages delete, and that Kubernetes deletes with them.
     pub goes: Vec<String>,
     /// What stays, and why.
     pub stays: Vec<String>,
@@ -150,21 +183,25 @@ pub enum Refusal {
 ///
 /// # Errors
 /// [`Refusal`].
-pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
+pub fn plan(snapshot: &Snapshot, choice: impl Into<Choice>) -> Result<Plan, Refusal> {
+    let choice = choice.into();
+    let kinds = choice.kinds;
     if let (KindChoice::All, Some(other)) = (kinds, snapshot.flux.as_ref().or(snapshot.capsule.as_ref())) {
         return Err(Refusal::Reconciled(other.clone()));
     }
     let mut plan = Plan::default();
     let namespace = judge_namespace(snapshot, &mut plan);
+    let going = GoingKinds::of(snapshot, kinds);
     plan.stages = vec![
         open_the_way(snapshot),
         delete_webhooks(snapshot),
         snapshot.deployments.iter().filter_map(delete).collect(),
-        // Nobody keeps what they read any more: from here on they could only refuse.
-        snapshot.policies.iter().filter_map(delete).collect(),
-        withdraw(snapshot),
-        release(snapshot, kinds, namespace),
-        delete_rights(snapshot, kinds, namespace),
+        protection::withdraw_rights(snapshot, choice),
+        protection::delete_policies(snapshot, choice),
+        withdraw(snapshot, choice),
+        protection::delete_bounds(snapshot, choice),
+        release(snapshot, choice, &going, namespace),
+        delete_rights(snapshot, choice, namespace),
         delete_kinds(snapshot, kinds, &mut plan),
         delete_namespace(snapshot, namespace),
     ];
@@ -174,6 +211,10 @@ pub fn plan(snapshot: &Snapshot, kinds: KindChoice) -> Result<Plan, Refusal> {
     tell_credentials(snapshot, &mut plan);
     give_up_fights(snapshot, &mut plan);
     plan.stages.retain(|stage| !stage.is_empty());
+    if !plan.stages.is_empty() {
+        protection::tell(snapshot, choice, &mut plan);
+        plan.goes = list_leaving(snapshot, &plan.stages, &going, namespace == NamespaceVerdict::Goes);
+    }
     Ok(plan)
 }
 
@@ -229,7 +270,6 @@ enum NamespaceVerdict {
 
 fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
     let mut stays = Vec::new();
-    let mut goes: BTreeMap<&str, usize> = BTreeMap::new();
     for seen in &snapshot.inside {
         let object = ObjectView::of(&seen.object);
         let kind = object.read_text("/kind");
@@ -248,7 +288,6 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
         } else if kind != "Surface" && object.find_label(OWNER_NAME).is_some() {
             stays.push(format!("a Kustomization applied {}", name(&seen.object)));
         }
-        *goes.entry(kind).or_default() += 1;
     }
     if let Some(why) = stays.first() {
         let more = match stays.len() - 1 {
@@ -258,14 +297,14 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
         plan.stays.push(format!("Namespace {PLATFORM_NAMESPACE}: {why}{more}"));
         return NamespaceVerdict::Stays;
     }
-    for (kind, count) in goes {
-        plan.goes.push(format!("{count} {kind} in {PLATFORM_NAMESPACE}"));
-    }
     NamespaceVerdict::Goes
 }
 
 /// What policies read, once there are none.
-fn withdraw(snapshot: &Snapshot) -> Vec<Step> {
+fn withdraw(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+    if protection::keeps_policies(snapshot, choice) {
+        return Vec::new();
+    }
     let facts = snapshot.stated.iter().filter_map(|seen| {
         let mut release = Release::of(&seen.object);
         release.take_facts();
@@ -275,19 +314,17 @@ fn withdraw(snapshot: &Snapshot) -> Vec<Step> {
 }
 
 /// Finalizers and owners that would keep objects for ever, or take others along.
-fn release(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) -> Vec<Step> {
+fn release(snapshot: &Snapshot, choice: Choice, going: &GoingKinds, namespace: NamespaceVerdict) -> Vec<Step> {
     let mut steps = Vec::new();
-    let surfaces_go = kinds != KindChoice::None;
+    let goes_with_namespace = |object: &Value| namespace == NamespaceVerdict::Goes && is_in_platform(object);
     for seen in &snapshot.reconciled {
-        let goes = kinds == KindChoice::All || (namespace == NamespaceVerdict::Goes && is_in_platform(&seen.object));
+        let goes = choice.kinds == KindChoice::All || goes_with_namespace(&seen.object);
         let mut release = Release::of(&seen.object);
         // A finalizer of somebody who is there is taken off by him.
         if snapshot.flux.is_none() {
             release.take_finalizer();
         }
-        if surfaces_go {
-            release.take_owners("tenure.dev", "Surface");
-        }
+        release.take_owners(going);
         if goes && ObjectView::of(&seen.object).read_text("/kind") == "Kustomization" {
             release.suspend();
         }
@@ -305,18 +342,20 @@ fn release(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) 
         release.take_lane_finalizer();
         steps.extend(release.finish(seen));
     }
-    if kinds == KindChoice::All {
-        for seen in &snapshot.owned_by_tenants {
-            let mut release = Release::of(&seen.object);
-            release.take_owners("capsule.clastix.io", "Tenant");
-            steps.extend(release.finish(seen));
+    let reconciled: HashSet<&str> = snapshot.reconciled.iter().map(|seen| seen.path.as_str()).collect();
+    for seen in &snapshot.owned {
+        if going.has(&seen.object) || goes_with_namespace(&seen.object) || reconciled.contains(seen.path.as_str()) {
+            continue;
         }
+        let mut release = Release::of(&seen.object);
+        release.take_owners(going);
+        steps.extend(release.finish(seen));
     }
     steps
 }
 
 /// What the controllers may do, wherever it was given to them; and what of the installation is in a namespace that stays.
-fn delete_rights(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVerdict) -> Vec<Step> {
+fn delete_rights(snapshot: &Snapshot, choice: Choice, namespace: NamespaceVerdict) -> Vec<Step> {
     let of_controllers = snapshot.role_bindings.iter().filter(|seen| {
         let mut subjects = ObjectView::of(&seen.object).list_views("/subjects").peekable();
         let is_installed = snapshot.installed.iter().any(|part| part.path == seen.path);
@@ -332,7 +371,10 @@ fn delete_rights(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVer
             "CustomResourceDefinition" | "Namespace" => false,
             // Somebody else's of the same name.
             _ if object.find_label(MANAGED_BY) != Some(MANAGED_BY_TENURE) => false,
-            "ClusterRole" if HELD_BY_OTHERS.contains(&object.read_text("/metadata/name")) => kinds == KindChoice::All,
+            kind if protection::is_policy(kind) => choice.with_protection,
+            "ClusterRole" if HELD_BY_OTHERS.contains(&object.read_text("/metadata/name")) => {
+                choice.kinds == KindChoice::All
+            }
             _ => !is_in_platform(&seen.object) || namespace == NamespaceVerdict::Stays,
         }
     });
@@ -346,26 +388,20 @@ fn delete_rights(snapshot: &Snapshot, kinds: KindChoice, namespace: NamespaceVer
 fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<Step> {
     let mut steps = Vec::new();
     for seen in &snapshot.installed {
-        let object = ObjectView::of(&seen.object);
-        if object.read_text("/kind") != "CustomResourceDefinition" {
+        let Some((group, kind)) = leaving::read_definition(&seen.object) else {
+            continue;
+        };
+        if leaving::goes(group, kinds) {
+            steps.extend(delete(seen));
             continue;
         }
-        let own = object.read_text("/spec/group") == "tenure.dev";
-        let kind = object.read_text("/spec/names/kind");
-        let count = match kind {
-            "Alert" | "ArtifactGenerator" | "Bucket" | "ExternalArtifact" | "GitRepository" | "OCIRepository"
-            | "Kustomization" | "Provider" | "Receiver" => {
-                let of_kind = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
-                snapshot.reconciled.iter().filter(of_kind).count()
-            }
-            kind => snapshot.counts.get(kind).copied().unwrap_or_default(),
+        let is_of_kind = |seen: &&SeenObject| {
+            let object = ObjectView::of(&seen.object);
+            let (named, _) = object.read_text("/apiVersion").split_once('/').unwrap_or_default();
+            named == group && object.read_text("/kind") == kind
         };
-        if kinds == KindChoice::All || (own && kinds == KindChoice::Own) {
-            plan.goes.push(format!("{count} {kind}, of all namespaces"));
-            steps.extend(delete(seen));
-        } else {
-            plan.stays.push(format!("the kind {kind}, and {count} of it"));
-        }
+        let count = snapshot.custom.iter().filter(is_of_kind).count();
+        plan.stays.push(format!("the kind {kind}, and {count} of it"));
     }
     steps
 }
@@ -412,118 +448,6 @@ fn is_platform_account(subject: ObjectView<'_>) -> bool {
     subject.read_text("/kind") == "ServiceAccount" && subject.read_text("/namespace") == PLATFORM_NAMESPACE
 }
 
-/// What is taken off an object, as one patch: nobody sees a part of it.
-struct Release<'a> {
-    object: &'a Value,
-    metadata: serde_json::Map<String, Value>,
-    suspended: bool,
-    says: Vec<&'static str>,
-}
-
-impl<'a> Release<'a> {
-    fn of(object: &'a Value) -> Self {
-        Self {
-            object,
-            metadata: serde_json::Map::new(),
-            suspended: false,
-            says: Vec::new(),
-        }
-    }
-
-    fn take_off(&mut self, field: &str, says: &'static str, goes: impl Fn(&Value) -> bool) {
-        let entries = self
-            .object
-            .pointer("/metadata")
-            .and_then(|metadata| metadata.get(field));
-        let entries = entries.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let left: Vec<Value> = entries.iter().filter(|entry| !goes(entry)).cloned().collect();
-        if left.len() < entries.len() {
-            self.metadata.insert(field.to_owned(), Value::Array(left));
-            self.says.push(says);
-        }
-    }
-
-    fn take_finalizer(&mut self) {
-        self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
-            finalizer.as_str() == Some(FLUX_FINALIZER)
-        });
-    }
-
-    fn take_own_finalizer(&mut self) {
-        self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
-            finalizer.as_str() == Some(TENURE_FINALIZER)
-        });
-    }
-
-    fn take_lane_finalizer(&mut self) {
-        self.take_off("finalizers", "without its lane's finalizer", |finalizer| {
-            finalizer.as_str() == Some(LANE_FINALIZER)
-        });
-    }
-
-    fn take_owners(&mut self, group: &str, kind: &str) {
-        self.take_off("ownerReferences", "without its owner", |owner| {
-            let owner = ObjectView::of(owner);
-            let version = owner.read_text("/apiVersion");
-            version.split_once('/').is_some_and(|(named, _)| named == group) && owner.read_text("/kind") == kind
-        });
-    }
-
-    /// What the controllers wrote of a namespace, for policies and for the selectors of webhooks.
-    fn take_facts(&mut self) {
-        let is_fact = |key: &str| key.starts_with(FACTS_PREFIX);
-        let is_mark = |key: &str| WEBHOOK_LABELS.contains(&key);
-        let facts = self.list_keys("/metadata/annotations", is_fact);
-        let marks = self.list_keys("/metadata/labels", is_mark);
-        if !facts.is_empty() || !marks.is_empty() {
-            for (field, gone) in [("annotations", facts), ("labels", marks)] {
-                if !gone.is_empty() {
-                    self.metadata.insert(field.to_owned(), Value::Object(gone));
-                }
-            }
-            self.says.push("without what policies read");
-        }
-    }
-
-    /// The keys of a map that are meant, each to be taken away.
-    fn list_keys(&self, path: &str, is_meant: impl Fn(&str) -> bool) -> serde_json::Map<String, Value> {
-        let all = self.object.pointer(path).and_then(Value::as_object);
-        let meant = all.into_iter().flatten().filter(|(key, _)| is_meant(key));
-        meant.map(|(key, _)| (key.clone(), Value::Null)).collect()
-    }
-
-    fn suspend(&mut self) {
-        if !ObjectView::of(self.object).is_true("/spec/suspend") {
-            self.suspended = true;
-            self.says.push("suspended");
-        }
-    }
-
-    fn finish(mut self, seen: &SeenObject) -> Option<Step> {
-        if self.says.is_empty() {
-            return None;
-        }
-        let object = ObjectView::of(self.object);
-        for (field, path) in [
-            ("uid", "/metadata/uid"),
-            ("resourceVersion", "/metadata/resourceVersion"),
-        ] {
-            self.metadata.insert(field.to_owned(), json!(object.read_text(path)));
-        }
-        let mut patch = json!({ "metadata": self.metadata });
-        if self.suspended
-            && let Some(patch) = patch.as_object_mut()
-        {
-            patch.insert("spec".to_owned(), json!({"suspend": true}));
-        }
-        Some(Step {
-            path: seen.path.clone(),
-            says: format!("{}: {}", name(self.object), self.says.join(", ")),
-            action: Action::Patch(patch),
-        })
-    }
-}
-
 /// Deletes what isn't being deleted already.
 fn delete(seen: &SeenObject) -> Option<Step> {
     let object = ObjectView::of(&seen.object);
@@ -565,5 +489,7 @@ fn is_in_every_namespace(kind: &str, object: &Value) -> bool {
     )
 }
 
+#[cfg(test)]
+mod leaving_tests;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tenure_planner::uninstallation::{KindChoice, Plan};
+use tenure_planner::uninstallation::{Choice, KindChoice, Plan};
 use tenure_tenancy::identity;
 
 use crate::connect::Connect;
@@ -19,7 +19,8 @@ const SHOWN: usize = 15;
 /// Take the controllers, their rights and their namespace out of a cluster. What Kustomizations applied stays, and runs on.
 ///
 /// Admission webhooks go first, then the controllers end. Then their finalizer is taken off what they reconcile, so that it can be deleted later; then the rest goes.
-/// Flux's and Capsule's kinds stay with all their objects, unless --delete-kinds is given.
+/// Flux's and Capsule's kinds stay with all their objects, unless --delete-kinds is given. The protection of tenants (NetworkPolicies,
+/// quotas, LimitRanges, admission policies) stays with the bindings of owners, unless --with-protection is given.
 #[derive(Debug, Args)]
 pub(crate) struct Uninstall {
     #[command(flatten)]
@@ -36,6 +37,10 @@ pub(crate) struct Uninstall {
     /// Delete Flux's and Capsule's kinds, too, and all their objects. What they applied and the namespaces of Tenants stay.
     #[arg(long)]
     delete_kinds: bool,
+    /// Delete what protects tenants from each other, too: NetworkPolicies, ResourceQuotas and LimitRanges of Tenants, and admission policies. The bindings
+    /// of owners go before it.
+    #[arg(long)]
+    with_protection: bool,
     /// How long to wait for the controllers to end, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 90)]
     wait: u64,
@@ -54,10 +59,14 @@ impl Uninstall {
             (_, true) => KindChoice::All,
             _ => KindChoice::Own,
         };
+        let choice = Choice {
+            kinds,
+            with_protection: self.with_protection,
+        };
         let client = self.connect.client().await?;
         let namespaces = [self.flux_namespace.clone(), self.capsule_namespace.clone()];
         let cluster = Uninstallation::new(client, identity::use_for_installation(), namespaces);
-        let plan = cluster.plan(kinds).await?;
+        let plan = cluster.plan(choice).await?;
         if plan.stages.is_empty() {
             output::print_line("nothing is installed here");
             return Ok(ExitCode::SUCCESS);
@@ -70,11 +79,11 @@ impl Uninstall {
             confirmation::ask("--yes does it, --dry-run only says what would be done")?;
         }
         let mut leadership = Leadership::new();
-        cluster.end_controllers(&plan, kinds).await?;
+        cluster.end_controllers(&plan, choice).await?;
         leadership.win(&cluster, Duration::from_secs(self.wait)).await?;
         let told = |done: &str| output::print_line(done);
         let finished = match leadership.win_shards(&cluster, Duration::from_secs(self.wait)).await {
-            Ok(()) => cluster.finish(kinds, &mut leadership, told).await,
+            Ok(()) => cluster.finish(choice, &mut leadership, told).await,
             Err(failure) => Err(failure),
         };
         leadership.give_back(&cluster).await;
@@ -95,8 +104,11 @@ fn show(plan: &Plan, most: usize) {
             output::print_line(format!("   and {more} more; --dry-run names them"));
         }
     }
-    for line in &plan.goes {
-        output::print_line(format!("goes with it: {line}"));
+    for line in plan.goes.iter().take(most) {
+        output::print_line(format!("goes: {line}"));
+    }
+    if let Some(more) = plan.goes.len().checked_sub(most).filter(|more| *more > 0) {
+        output::print_line(format!("and {more} more objects go; --dry-run names them"));
     }
     for line in &plan.stays {
         output::print_line(format!("stays: {line}"));

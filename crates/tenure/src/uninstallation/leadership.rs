@@ -99,7 +99,11 @@ impl Leadership {
         };
         self.watched.take(Some(LeaseRecord::read(&lease)), self.began.elapsed());
         match decide(&self.watched, &self.candidate, self.began.elapsed()) {
-            next @ Move::Take { renewal: true, .. } => Ok(self.write(cluster, &next).await?),
+            next @ Move::Take { renewal: true, .. } => match self.write(cluster, &next).await {
+                // It has just gone with its namespace.
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                written => Ok(written?),
+            },
             _ => Err(
                 Failure::environment("somebody else has taken the Lease: nothing more is taken away")
                     .hint("end that `tenure run`, and try again"),

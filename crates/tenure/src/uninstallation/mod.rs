@@ -3,6 +3,7 @@
 
 mod leadership;
 mod observe;
+mod scan;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tenure_api::installation::ADMISSION_ROLE;
 use tenure_api::metadata::NAMESPACE_PROVISIONER_CLUSTER_ROLE;
 use tenure_planner::election::LeaseRecord;
-use tenure_planner::uninstallation::{Action, KindChoice, Plan, Step, plan};
+use tenure_planner::uninstallation::{Action, Choice, Plan, Step, plan};
 use tenure_tenancy::Installer;
 
 use crate::failure::Failure;
@@ -57,10 +58,10 @@ impl Uninstallation {
     }
 
     /// What is there now, and what is to be done about it.
-    pub(crate) async fn plan(&self, kinds: KindChoice) -> Result<Plan, Failure> {
+    pub(crate) async fn plan(&self, choice: Choice) -> Result<Plan, Failure> {
         let mut snapshot = self.observe().await?;
         snapshot.attempts.clone_from(&self.attempts.lock());
-        plan(&snapshot, kinds).map_err(|refusal| {
+        plan(&snapshot, choice).map_err(|refusal| {
             Failure::environment(refusal.to_string())
                 .hint("without --delete-kinds they stay, and so does what is reconciled")
         })
@@ -73,7 +74,7 @@ impl Uninstallation {
     }
 
     /// Carries out the stages up to that of the controllers themselves, as far as they come first.
-    pub(crate) async fn end_controllers(&self, plan: &Plan, kinds: KindChoice) -> Result<(), Failure> {
+    pub(crate) async fn end_controllers(&self, plan: &Plan, choice: Choice) -> Result<(), Failure> {
         let mut first: Vec<Vec<Step>> = plan.stages.clone();
         for _ in 0..LOOKS {
             first.retain(|stage| is_before_the_end(stage));
@@ -86,7 +87,7 @@ impl Uninstallation {
             }
             // An API server goes by rights for a moment that are gone already, and who had them may have put a webhook back.
             tokio::time::sleep(BETWEEN_LOOKS).await;
-            first = self.plan(kinds).await?.stages;
+            first = self.plan(choice).await?.stages;
         }
         Ok(())
     }
@@ -94,14 +95,14 @@ impl Uninstallation {
     /// Stage after stage, each planned from what is there then, until nothing is left to do.
     pub(crate) async fn finish(
         &self,
-        kinds: KindChoice,
+        choice: Choice,
         leadership: &mut Leadership,
         tell: impl Fn(&str),
     ) -> Result<Plan, Failure> {
         let mut last = String::new();
         for _ in 0..ROUNDS {
             leadership.hold(self).await?;
-            let plan = self.plan(kinds).await?;
+            let plan = self.plan(choice).await?;
             let Some(stage) = plan.stages.first() else {
                 return Ok(plan);
             };

@@ -18,10 +18,10 @@ use tenure_tenancy::ShardName;
 use tenure_tenancy::admission::policy::{FACTS_PREFIX, list_bounds};
 
 use super::Uninstallation;
+use super::scan::Scan;
 use crate::failure::{Failure, chain};
 use crate::installation::{self, is_labelled_ours, list_packages, list_policing};
 use crate::object_path::write_object_path;
-use crate::resources::{self, Resource};
 
 /// How many objects one answer holds.
 const PAGE: usize = 200;
@@ -37,8 +37,6 @@ const METADATA: [&str; 8] = [
     "deletionTimestamp",
 ];
 
-/// The group of measurements: they are of objects that are listed by themselves.
-const MEASUREMENTS: &str = "metrics.k8s.io";
 const GIT_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/gitrepositories";
 const BUCKETS: &str = "/apis/source.toolkit.fluxcd.io/v1/buckets";
 const ARTIFACT_GENERATORS: &str = "/apis/source.extensions.fluxcd.io/v1beta1/artifactgenerators";
@@ -48,25 +46,11 @@ const RECEIVERS: &str = "/apis/notification.toolkit.fluxcd.io/v1/receivers";
 const ALERTS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/alerts";
 const PROVIDERS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/providers";
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
-const SURFACES: &str = "/apis/tenure.dev/v1alpha1/surfaces";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
-const ACCESS_KINDS: [(&str, &str); 6] = [
-    ("AccessProvider", "/apis/tenure.dev/v1alpha1/accessproviders"),
-    ("FluxAccess", "/apis/tenure.dev/v1alpha1/fluxaccesses"),
-    ("FluxAccessGrant", "/apis/tenure.dev/v1alpha1/fluxaccessgrants"),
-    ("FluxAccessRequest", "/apis/tenure.dev/v1alpha1/fluxaccessrequests"),
-    (
-        "FluxAccessStandingGrant",
-        "/apis/tenure.dev/v1alpha1/fluxaccessstandinggrants",
-    ),
-    ("FluxAccessTarget", "/apis/tenure.dev/v1alpha1/fluxaccesstargets"),
-];
-/// Those of them that bear the controllers' finalizer.
-const RELEASED: [&str; 2] = ["AccessProvider", "FluxAccessRequest"];
-const PACKAGE_KINDS: [(&str, &str); 3] = [
-    ("Package", "/apis/cozystack.io/v1alpha1/packages"),
-    ("PackageSource", "/apis/cozystack.io/v1alpha1/packagesources"),
-    ("PackageValues", "/apis/cozystack.io/v1alpha1/packagevalues"),
+/// The kinds of access that bear the controllers' finalizer.
+const RELEASED: [&str; 2] = [
+    "/apis/tenure.dev/v1alpha1/accessproviders",
+    "/apis/tenure.dev/v1alpha1/fluxaccessrequests",
 ];
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
 const RIGHTS: &str = "/apis/rbac.authorization.k8s.io/v1";
@@ -85,23 +69,10 @@ impl Uninstallation {
         reconciled.extend(self.list_kind(RECEIVERS, &installed).await?);
         reconciled.extend(self.list_kind(ALERTS, &installed).await?);
         reconciled.extend(self.list_kind(PROVIDERS, &installed).await?);
-        let mut counts = BTreeMap::new();
         let tenants = self.list_kind(TENANTS, &installed).await?;
-        counts.insert("Tenant".to_owned(), tenants.len());
-        counts.insert("Surface".to_owned(), self.list_kind(SURFACES, &installed).await?.len());
         let mut access = Vec::new();
-        for (kind, path) in ACCESS_KINDS {
-            let seen = self.list_kind(path, &installed).await?;
-            counts.insert(kind.to_owned(), seen.len());
-            if RELEASED.contains(&kind) {
-                access.extend(seen);
-            }
-        }
-        for (kind, path) in PACKAGE_KINDS {
-            // Where they are somebody else's, nothing is said of them.
-            if find_definition(path, &installed).is_some() {
-                counts.insert(kind.to_owned(), self.list_kind(path, &installed).await?.len());
-            }
+        for path in RELEASED {
+            access.extend(self.list_kind(path, &installed).await?);
         }
         let all_role_bindings = format!("{RIGHTS}/rolebindings");
         let mut role_bindings = self.list(&all_role_bindings, &[labelled]).await?;
@@ -112,15 +83,8 @@ impl Uninstallation {
                 role_bindings.push(seen);
             }
         }
-        let mut owned_by_tenants = self.list("/api/v1/namespaces", &[]).await?;
-        let stated: Vec<SeenObject> = owned_by_tenants
-            .iter()
-            .filter(|seen| is_stated(&seen.object))
-            .cloned()
-            .collect();
-        owned_by_tenants.extend(self.list("/api/v1/serviceaccounts", &[labelled]).await?);
-        owned_by_tenants.extend(role_bindings.iter().cloned());
-        owned_by_tenants.retain(|seen| seen.object.pointer("/metadata/ownerReferences").is_some());
+        let mut stated = self.list("/api/v1/namespaces", &[]).await?;
+        stated.retain(|seen| is_stated(&seen.object));
         let mut cluster_role_bindings = self.list(&format!("{RIGHTS}/clusterrolebindings"), &[]).await?;
         cluster_role_bindings.retain(|seen| seen.object.to_string().contains(PLATFORM_NAMESPACE));
         let policies = self.list_policies().await?;
@@ -137,16 +101,26 @@ impl Uninstallation {
                 .find_live_holder(flux_namespace, KUSTOMIZE_CONTROLLER_LEASE)
                 .await?;
         }
-        let inside = self.list_inside().await?;
+        let Scan {
+            custom,
+            definitions,
+            group_services,
+            owned,
+            bounds,
+            inside,
+        } = self.scan(&installed).await?;
         deployments.retain(|seen| !ObjectView::of(&seen.object).is_being_deleted());
         Ok(Snapshot {
             deployments,
             installed,
             reconciled,
-            counts,
+            custom,
+            definitions,
+            group_services,
             tenants,
             access,
-            owned_by_tenants,
+            owned,
+            bounds,
             role_bindings,
             policies,
             stated,
@@ -261,31 +235,6 @@ impl Uninstallation {
         Ok(lanes)
     }
 
-    /// All objects in the platform namespace, of every kind that is served.
-    async fn list_inside(&self) -> Result<Vec<SeenObject>, Failure> {
-        if self
-            .find(&format!("/api/v1/namespaces/{PLATFORM_NAMESPACE}"))
-            .await?
-            .is_none()
-        {
-            return Ok(Vec::new());
-        }
-        let mut inside = Vec::new();
-        let discovery = resources::discover(&self.administrator).await?;
-        if let Some(group) = discovery.stale_groups().find(|group| *group != MEASUREMENTS) {
-            return Err(Failure::environment(format!(
-                "the API server doesn't know what is served of {group}, so what of it is in {PLATFORM_NAMESPACE} can't be told, and nothing is deleted for that"
-            ))
-            .hint("kubectl get apiservices says which one doesn't answer"));
-        }
-        for resource in discovery.preferred().map(Resource::from) {
-            if resource.namespaced && resource.group != MEASUREMENTS {
-                inside.extend(self.list(&resource.path(Some(PLATFORM_NAMESPACE)), &[]).await?);
-            }
-        }
-        Ok(inside)
-    }
-
     /// All objects of a kind of the installation. That a version isn't served is no sign that there are none, if the kind is defined.
     async fn list_kind(&self, path: &str, installed: &[SeenObject]) -> Result<Vec<SeenObject>, Failure> {
         if let Some(seen) = self.list_served(path, &[]).await? {
@@ -305,9 +254,33 @@ impl Uninstallation {
         Ok(self.list_served(path, selectors).await?.unwrap_or_default())
     }
 
-    /// All objects of a collection, page by page; nothing for one that isn't served, or can't be listed.
     async fn list_served(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Option<Vec<SeenObject>>, Failure> {
         let mut seen = Vec::new();
+        let all = self.visit_pages((path, selectors), "application/json", |page| {
+            let Some(page) = page else {
+                seen.clear();
+                return;
+            };
+            let view = ObjectView::of(page);
+            let (version, kind) = (view.read_text("/apiVersion"), view.read_text("/kind"));
+            let kind = kind.strip_suffix("List").unwrap_or(kind);
+            seen.extend(
+                view.list("/items")
+                    .iter()
+                    .map(|item| see_item(path, item, (version, kind))),
+            );
+        });
+        Ok(all.await?.then_some(seen))
+    }
+
+    /// Passes all objects of a collection to `take`, page by page. `None` tells `take` that the list starts again. Returns whether the server
+    /// lists the collection at all.
+    pub(super) async fn visit_pages(
+        &self,
+        (path, selectors): (&str, &[(&str, &str)]),
+        accept: &str,
+        mut take: impl FnMut(Option<&Value>),
+    ) -> Result<bool, Failure> {
         let mut from = String::new();
         loop {
             let mut query = format!("{path}?limit={PAGE}");
@@ -320,14 +293,15 @@ impl Uninstallation {
                 }
             }
             let request = http::Request::get(query)
+                .header(http::header::ACCEPT, accept)
                 .body(Vec::new())
                 .map_err(|error| Failure::internal(error.to_string()))?;
             let page: Value = match self.administrator.request(request).await {
                 Ok(page) => page,
-                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => return Ok(None),
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => return Ok(false),
                 // A list that took too long to read begins anew.
                 Err(kube::Error::Api(status)) if status.code == 410 && !from.is_empty() => {
-                    seen.clear();
+                    take(None);
                     from.clear();
                     continue;
                 }
@@ -340,24 +314,27 @@ impl Uninstallation {
                     return Err(failure);
                 }
             };
-            let view = ObjectView::of(&page);
-            let (version, kind) = (view.read_text("/apiVersion"), view.read_text("/kind"));
-            for item in view.list("/items") {
-                let mut object = keep(item);
-                if let Some(object) = object.as_object_mut() {
-                    object.insert("apiVersion".to_owned(), json!(version));
-                    object.insert("kind".to_owned(), json!(kind.strip_suffix("List").unwrap_or(kind)));
-                }
-                seen.push(SeenObject {
-                    path: write_item_path(path, &object),
-                    object,
-                });
-            }
-            view.read_text("/metadata/continue").clone_into(&mut from);
+            take(Some(&page));
+            ObjectView::of(&page)
+                .read_text("/metadata/continue")
+                .clone_into(&mut from);
             if from.is_empty() {
-                return Ok(Some(seen));
+                return Ok(true);
             }
         }
+    }
+}
+
+/// An item of a list, which says its version and kind once for all.
+pub(super) fn see_item(path: &str, item: &Value, (version, kind): (&str, &str)) -> SeenObject {
+    let mut object = keep(item);
+    if let Some(object) = object.as_object_mut() {
+        object.insert("apiVersion".to_owned(), json!(version));
+        object.insert("kind".to_owned(), json!(kind));
+    }
+    SeenObject {
+        path: write_item_path(path, &object),
+        object,
     }
 }
 

@@ -29,6 +29,7 @@ mod lane_pods;
 mod lane_users;
 #[cfg(target_os = "linux")]
 mod lanes;
+mod leaving;
 mod metrics;
 mod owner_references;
 #[path = "../it/process.rs"]

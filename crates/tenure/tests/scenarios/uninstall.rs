@@ -361,7 +361,7 @@ async fn nobody_holds_it_up_by_putting_things_back() {
     expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
-/// Policies bind everybody: they go before what they read does, and nothing of either is left.
+/// Policies bind everybody: where they go, they go before what they read does, and nothing of either is left.
 #[tokio::test]
 async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     let cluster = Cluster::start_installed().await;
@@ -455,8 +455,12 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     );
     admin.delete(&other).await;
     assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
+    // They stay, and so does what they read, unless what protects goes, too.
+    let told = cluster.check(&["uninstall", "--dry-run"], 0, &["admission policies and bindings"]);
+    assert!(!told.contains("tenure-namespaces"), "{told}");
+    assert!(!told.contains("without what policies read"), "{told}");
     cluster.check(
-        &["uninstall", "--yes"],
+        &["uninstall", "--yes", "--with-protection"],
         0,
         &[
             "ValidatingAdmissionPolicyBinding tenure-namespaces: deleted",

@@ -9,7 +9,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Repository};
-use tenure_testkit::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries};
+use tenure_testkit::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, ServedCluster};
 
 use crate::process::{Up, connect, tenure};
 
@@ -26,6 +26,7 @@ pub(crate) struct Cluster {
     pub(crate) admin: Admin,
     up: Option<Up>,
     _real: Option<Kubernetes>,
+    _served: Option<ServedCluster>,
 }
 
 impl Cluster {
@@ -54,6 +55,7 @@ impl Cluster {
             admin,
             up,
             _real: None,
+            _served: None,
         }
     }
 
@@ -77,6 +79,25 @@ impl Cluster {
         let cluster = Self::start_own_installed().await;
         cluster.check(&["install", "--without-deployment", more], 0, &[applied]);
         cluster
+    }
+
+    /// An embedded control plane of this test's own with its built-in controllers, which empty namespaces and collect garbage, and everything that
+    /// Tenure's controllers need. It runs in the test's process: the test needs two threads.
+    pub(crate) async fn start_collecting() -> Self {
+        let served = ServedCluster::start().await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, served.kubeconfig()).unwrap();
+        let admin = Admin(connect(kube::config::Kubeconfig::read_from(&kubeconfig).expect("kubeconfig")).await);
+        let cluster = Self {
+            kubeconfig,
+            folder,
+            admin,
+            up: None,
+            _real: None,
+            _served: Some(served),
+        };
+        cluster.install().await
     }
 
     /// Waits until it is said that what judges is in force.
@@ -103,6 +124,7 @@ impl Cluster {
             admin,
             up: Some(up),
             _real: None,
+            _served: None,
         }
     }
 
@@ -135,6 +157,7 @@ impl Cluster {
             admin,
             up: None,
             _real: Some(real),
+            _served: None,
         })
     }
 

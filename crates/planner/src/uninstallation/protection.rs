@@ -1,0 +1,87 @@
+//! What protects tenants from each other, and their rights: NetworkPolicies, ResourceQuotas and LimitRanges of Tenants, the admission policies
+//! with the facts that they read, and the bindings of owners.
+//!
+//! All of it stays by default. If it goes, the rights go first: no owner has rights without their bounds, not for a moment.
+
+use tenure_api::ObjectView;
+use tenure_api::metadata::{LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
+
+use super::{Choice, Plan, SeenObject, Snapshot, Step, delete};
+
+/// The kinds that bound what is in a namespace of a Tenant.
+pub const BOUNDING_KINDS: [(&str, &str); 3] = [
+    ("networking.k8s.io", "NetworkPolicy"),
+    ("", "ResourceQuota"),
+    ("", "LimitRange"),
+];
+
+/// Whether the policies stay. The facts that they read stay with them.
+pub(super) fn keeps_policies(snapshot: &Snapshot, choice: Choice) -> bool {
+    !choice.with_protection && !snapshot.policies.is_empty()
+}
+
+/// Whether an object of the installation is an admission policy, or binds one.
+pub(super) fn is_policy(kind: &str) -> bool {
+    kind.starts_with("ValidatingAdmissionPolicy")
+}
+
+/// The deletion of the bindings that Tenure wrote for Tenants.
+pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+    match choice.with_protection {
+        true => list_bindings(snapshot).filter_map(delete).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// The deletion of the policies: after the controllers, since nothing keeps the facts that they read any more.
+pub(super) fn delete_policies(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+    match keeps_policies(snapshot, choice) {
+        true => Vec::new(),
+        false => snapshot.policies.iter().filter_map(delete).collect(),
+    }
+}
+
+/// The deletion of what Tenure wrote to bound the namespaces of Tenants.
+pub(super) fn delete_bounds(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+    match choice.with_protection {
+        true => snapshot.bounds.iter().filter_map(delete).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// Reports what stays.
+pub(super) fn tell(snapshot: &Snapshot, choice: Choice, plan: &mut Plan) {
+    if choice.with_protection {
+        return;
+    }
+    for (_, kind) in BOUNDING_KINDS {
+        let of_kind = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
+        let count = snapshot.bounds.iter().filter(of_kind).count();
+        if count > 0 {
+            plan.stays
+                .push(format!("{count} {kind} of Tenants; --with-protection deletes them"));
+        }
+    }
+    let bindings = list_bindings(snapshot).count();
+    if bindings > 0 {
+        plan.stays.push(format!(
+            "{bindings} RoleBinding of the owners and accounts of Tenants; --with-protection deletes them"
+        ));
+    }
+    if keeps_policies(snapshot, choice) {
+        let count = snapshot.policies.len();
+        plan.stays.push(format!(
+            "{count} admission policies and bindings, with the facts that they read on namespaces: they go on with the last facts; --with-protection deletes them"
+        ));
+    }
+}
+
+/// The RoleBindings that Tenure wrote for the owners and accounts of Tenants.
+fn list_bindings(snapshot: &Snapshot) -> impl Iterator<Item = &SeenObject> {
+    snapshot.role_bindings.iter().filter(|seen| {
+        let object = ObjectView::of(&seen.object);
+        object.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+            && object.find_label(TENANT_LABEL).is_some()
+            && object.read_text("/metadata/name") != LANE_BINDING
+    })
+}

@@ -1,0 +1,118 @@
+//! What is taken off an object that stays: finalizers and owners that would keep it for ever, or take it along, and what policies read.
+
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_api::metadata::{FLUX_FINALIZER, LANE_FINALIZER, TENURE_FINALIZER, WEBHOOK_LABELS};
+use tenure_tenancy::admission::policy::FACTS_PREFIX;
+
+use super::leaving::GoingKinds;
+use super::{Action, SeenObject, Step, name};
+
+/// What is taken off an object, as one patch: nobody sees a part of it.
+pub(super) struct Release<'a> {
+    object: &'a Value,
+    metadata: serde_json::Map<String, Value>,
+    suspended: bool,
+    says: Vec<&'static str>,
+}
+
+impl<'a> Release<'a> {
+    pub(super) fn of(object: &'a Value) -> Self {
+        Self {
+            object,
+            metadata: serde_json::Map::new(),
+            suspended: false,
+            says: Vec::new(),
+        }
+    }
+
+    fn take_off(&mut self, field: &str, says: &'static str, goes: impl Fn(&Value) -> bool) {
+        let entries = self
+            .object
+            .pointer("/metadata")
+            .and_then(|metadata| metadata.get(field));
+        let entries = entries.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let left: Vec<Value> = entries.iter().filter(|entry| !goes(entry)).cloned().collect();
+        if left.len() < entries.len() {
+            self.metadata.insert(field.to_owned(), Value::Array(left));
+            self.says.push(says);
+        }
+    }
+
+    pub(super) fn take_finalizer(&mut self) {
+        self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
+            finalizer.as_str() == Some(FLUX_FINALIZER)
+        });
+    }
+
+    pub(super) fn take_own_finalizer(&mut self) {
+        self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
+            finalizer.as_str() == Some(TENURE_FINALIZER)
+        });
+    }
+
+    pub(super) fn take_lane_finalizer(&mut self) {
+        self.take_off("finalizers", "without its lane's finalizer", |finalizer| {
+            finalizer.as_str() == Some(LANE_FINALIZER)
+        });
+    }
+
+    /// Takes off the owners whose kinds go: the garbage collector would take the object along.
+    pub(super) fn take_owners(&mut self, going: &GoingKinds) {
+        self.take_off("ownerReferences", "without its owner", |owner| going.has_owner(owner));
+    }
+
+    /// What the controllers wrote of a namespace, for policies and for the selectors of webhooks.
+    pub(super) fn take_facts(&mut self) {
+        let is_fact = |key: &str| key.starts_with(FACTS_PREFIX);
+        let is_mark = |key: &str| WEBHOOK_LABELS.contains(&key);
+        let facts = self.list_keys("/metadata/annotations", is_fact);
+        let marks = self.list_keys("/metadata/labels", is_mark);
+        if !facts.is_empty() || !marks.is_empty() {
+            for (field, gone) in [("annotations", facts), ("labels", marks)] {
+                if !gone.is_empty() {
+                    self.metadata.insert(field.to_owned(), Value::Object(gone));
+                }
+            }
+            self.says.push("without what policies read");
+        }
+    }
+
+    /// The keys of a map that are meant, each to be taken away.
+    fn list_keys(&self, path: &str, is_meant: impl Fn(&str) -> bool) -> serde_json::Map<String, Value> {
+        let all = self.object.pointer(path).and_then(Value::as_object);
+        let meant = all.into_iter().flatten().filter(|(key, _)| is_meant(key));
+        meant.map(|(key, _)| (key.clone(), Value::Null)).collect()
+    }
+
+    pub(super) fn suspend(&mut self) {
+        if !ObjectView::of(self.object).is_true("/spec/suspend") {
+            self.suspended = true;
+            self.says.push("suspended");
+        }
+    }
+
+    pub(super) fn finish(mut self, seen: &SeenObject) -> Option<Step> {
+        if self.says.is_empty() {
+            return None;
+        }
+        let object = ObjectView::of(self.object);
+        for (field, path) in [
+            ("uid", "/metadata/uid"),
+            ("resourceVersion", "/metadata/resourceVersion"),
+        ] {
+            self.metadata.insert(field.to_owned(), json!(object.read_text(path)));
+        }
+        let mut patch = json!({ "metadata": self.metadata });
+        if self.suspended
+            && let Some(patch) = patch.as_object_mut()
+        {
+            patch.insert("spec".to_owned(), json!({"suspend": true}));
+        }
+        Some(Step {
+            path: seen.path.clone(),
+            says: format!("{}: {}", name(self.object), self.says.join(", ")),
+            action: Action::Patch(patch),
+        })
+    }
+}

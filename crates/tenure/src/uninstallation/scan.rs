@@ -1,0 +1,165 @@
+//! Looks at every object of a cluster, whatever its kind, and keeps those that an uninstallation could take along: their metadata alone.
+
+use std::collections::BTreeSet;
+
+use tenure_api::ObjectView;
+use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_LABEL};
+use tenure_cluster::discovery::{Discovery, Sought};
+use tenure_planner::uninstallation::{BOUNDING_KINDS, SeenObject};
+
+use super::Uninstallation;
+use super::observe::see_item;
+use crate::failure::Failure;
+use crate::resources::{self, Resource};
+
+/// The group of measurements: they are of objects that are listed by themselves.
+const MEASUREMENTS: &str = "metrics.k8s.io";
+/// A kind of which a cluster has many objects that end by themselves.
+const EVENT: &str = "Event";
+/// The kind of definitions.
+const DEFINITION: &str = "CustomResourceDefinition";
+/// The label of APIServices that the API server keeps for what it serves itself.
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+/// Lists of metadata alone.
+const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// The objects that are kept of a cluster.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// Those of kinds that the installation defines.
+    pub(super) custom: Vec<SeenObject>,
+    /// The names of CustomResourceDefinitions.
+    pub(super) definitions: Vec<String>,
+    /// The APIServices that the API server keeps for groups of these.
+    pub(super) group_services: Vec<SeenObject>,
+    /// Those that have an owner.
+    pub(super) owned: Vec<SeenObject>,
+    /// Those that Tenure wrote to bound the namespaces of Tenants.
+    pub(super) bounds: Vec<SeenObject>,
+    /// Those in the platform namespace.
+    pub(super) inside: Vec<SeenObject>,
+}
+
+impl Uninstallation {
+    /// Looks at all objects. Refuses a cluster of which a part can't be seen.
+    pub(super) async fn scan(&self, installed: &[SeenObject]) -> Result<Scan, Failure> {
+        let discovery = resources::discover(&self.administrator).await?;
+        if let Some(group) = discovery.stale_groups().find(|group| *group != MEASUREMENTS) {
+            return Err(Failure::environment(format!(
+                "the API server doesn't know what is served of {group}, so what of it would go can't be told, and nothing is deleted for that"
+            ))
+            .hint("kubectl get apiservices says which one doesn't answer"));
+        }
+        let defined = list_defined(installed);
+        check_served(&discovery, installed)?;
+        let mut scan = Scan::default();
+        for resource in discovery.preferred().map(Resource::from) {
+            if resource.group == MEASUREMENTS || resource.kind == EVENT {
+                continue;
+            }
+            self.scan_kind(&resource, &defined, &mut scan).await?;
+        }
+        Ok(scan)
+    }
+
+    async fn scan_kind(
+        &self,
+        resource: &Resource,
+        defined: &BTreeSet<(String, String)>,
+        scan: &mut Scan,
+    ) -> Result<(), Failure> {
+        let path = resource.path(None);
+        let api = resource.api();
+        let mut seen: Vec<SeenObject> = Vec::new();
+        let is_defined = defined.contains(&(resource.group.clone(), resource.kind.clone()));
+        let is_kept = |seen: &SeenObject| {
+            let object = ObjectView::of(&seen.object);
+            let is_definition = resource.kind == DEFINITION;
+            is_defined
+                || is_definition
+                || is_inside(object)
+                || has_owner(object)
+                || is_bound(resource, object)
+                || is_group_service(object)
+        };
+        self.visit_pages((&path, &[]), ONLY_METADATA, |page| {
+            let Some(page) = page else {
+                seen.clear();
+                return;
+            };
+            let items = ObjectView::of(page).list("/items").iter();
+            let items = items.map(|item| see_item(&path, item, (&api.api_version, &resource.kind)));
+            seen.extend(items.filter(is_kept));
+        })
+        .await?;
+        for seen in seen {
+            let object = ObjectView::of(&seen.object);
+            let (owned, bound, inside) = (has_owner(object), is_bound(resource, object), is_inside(object));
+            if resource.kind == DEFINITION {
+                scan.definitions.push(object.read_text("/metadata/name").to_owned());
+            }
+            for (list, is_in) in [
+                (&mut scan.custom, is_defined),
+                (&mut scan.group_services, is_group_service(object)),
+                (&mut scan.owned, owned),
+                (&mut scan.bounds, bound),
+                (&mut scan.inside, inside),
+            ] {
+                if is_in {
+                    list.push(seen.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the API server keeps an APIService for a group, and deletes it by itself.
+fn is_group_service(object: ObjectView<'_>) -> bool {
+    object.read_text("/kind") == "APIService" && object.find_label(AUTOMANAGED) == Some("true")
+}
+
+fn is_inside(object: ObjectView<'_>) -> bool {
+    object.read_text("/metadata/namespace") == PLATFORM_NAMESPACE
+}
+
+fn has_owner(object: ObjectView<'_>) -> bool {
+    !object.list("/metadata/ownerReferences").is_empty()
+}
+
+/// Whether Tenure wrote an object to bound a namespace of a Tenant.
+fn is_bound(resource: &Resource, object: ObjectView<'_>) -> bool {
+    let is_kind = |(group, kind): &(&str, &str)| resource.group == *group && resource.kind == *kind;
+    BOUNDING_KINDS.iter().any(is_kind)
+        && object.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+        && object.find_label(TENANT_LABEL).is_some()
+}
+
+/// The groups and kinds that the installation defines.
+fn list_defined(installed: &[SeenObject]) -> BTreeSet<(String, String)> {
+    let definitions = installed.iter().filter_map(read_definition);
+    definitions
+        .map(|(group, kind)| (group.to_owned(), kind.to_owned()))
+        .collect()
+}
+
+fn read_definition(seen: &SeenObject) -> Option<(&str, &str)> {
+    let object = ObjectView::of(&seen.object);
+    let is_there = object.read_text("/kind") == DEFINITION && !object.is_being_deleted();
+    is_there.then(|| (object.read_text("/spec/group"), object.read_text("/spec/names/kind")))
+}
+
+/// A definition whose kind isn't served says nothing about its objects.
+fn check_served(discovery: &Discovery, installed: &[SeenObject]) -> Result<(), Failure> {
+    let unserved = installed
+        .iter()
+        .filter_map(read_definition)
+        .find(|(group, kind)| !matches!(discovery.find(group, None, kind), Sought::Served(_)));
+    match unserved {
+        None => Ok(()),
+        Some((group, kind)) => Err(Failure::environment(format!(
+            "kind {kind} of {group} is defined and isn't served, so what there is can't be told, and nothing is deleted for that"
+        ))
+        .hint("a definition that is new is served in a moment; else let it serve a version, and try again")),
+    }
+}
