@@ -1,5 +1,7 @@
 //! Starts everything: the watches of the reconciled kinds as the controller, a task for every object, and their orderly end.
 
+mod watches;
+
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,14 +13,13 @@ use serde_json::Value;
 use tenure_api::access::AccessProvider;
 use tenure_api::metadata::{LANE_BINDING, LANE_LABEL, LANE_PREFIX, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_api::{Tenant, installation};
-use tenure_cluster::{ClusterError, WatchEvent, watch};
 use tenure_planner::policies::is_ours;
 use tenure_sources::StorageError;
 use tenure_tenancy::Instance;
-use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::watches::OpenedWatch;
 use crate::access::Desk;
 use crate::access_board::AccessBoard;
 use crate::artifact_endpoint::ArtifactKeeper;
@@ -46,10 +47,6 @@ use crate::told::Told;
 const FAREWELL: Duration = Duration::from_secs(20);
 /// How often trees that nothing renders from are dropped.
 const SWEEP: Duration = Duration::from_secs(15);
-/// How soon a kind is looked for again that the API server does not serve: at first, and after [`ABSENCES`].
-const ABSENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
-/// After how many looks in vain a kind counts as unserved. A server that has just started does not list all of its kinds at once.
-const ABSENCES: u32 = 10;
 
 /// Why the controllers could not run.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +75,7 @@ pub enum RunError {
 
 /// Runs all controllers until `shutdown`; then lets what is under way end, for at most twenty seconds.
 ///
-/// The controllers wait for the kinds that everything needs ([`NEEDED_BY_ALL`]). Any other unserved kind stops only its own reconcilers and
+/// The controllers wait for the kinds that everything needs (`watches::NEEDED_BY_ALL`). Any other unserved kind stops only its own reconcilers and
 /// the objects that refer to it. The controllers watch a kind as soon as the API server serves it.
 ///
 /// # Errors
@@ -153,48 +150,6 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
 
 /// Where the hub keeps objects of a kind.
 type CacheOfHub = fn(&Hub) -> &Cache<DynamicObject>;
-
-/// The kinds without which nothing is reconciled: they decide which identity acts in a namespace.
-const NEEDED_BY_ALL: [&str; 4] = ["Namespace", "RoleBinding", "ServiceAccount", "Tenant"];
-
-/// How far the controllers see the objects of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sight {
-    /// They were not listed yet.
-    Waiting,
-    /// The API server does not serve the kind, so it has no objects.
-    Unserved,
-    /// The controllers have seen all objects.
-    Synced,
-}
-
-/// A watch that was opened.
-struct OpenedWatch {
-    kind: &'static str,
-    sight: signal::Receiver<Sight>,
-}
-
-impl OpenedWatch {
-    /// Waits until reconciling can begin as far as this kind is concerned.
-    async fn wait(&mut self) {
-        let is_needed = NEEDED_BY_ALL.contains(&self.kind);
-        let is_known = |sight: &Sight| match sight {
-            Sight::Waiting => false,
-            Sight::Unserved => !is_needed,
-            Sight::Synced => true,
-        };
-        let _the_watch_has_ended = self.sight.wait_for(is_known).await;
-    }
-
-    /// Waits until all objects have been seen.
-    async fn wait_until_synced(&mut self) {
-        let _the_watch_has_ended = self.sight.wait_for(|sight| *sight == Sight::Synced).await;
-    }
-
-    fn is_unserved(&self) -> bool {
-        *self.sight.borrow() == Sight::Unserved
-    }
-}
 
 /// What a Tenant has in its namespaces: version, kind, and where it is kept.
 const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
@@ -398,118 +353,6 @@ impl Manager {
         }
         for entry in hub.kinds.iter().filter(|entry| is_served(entry.kind.name)) {
             (entry.take_stock)(Arc::clone(means), vec![Arc::clone(hub)]).await;
-        }
-    }
-
-    /// Follows a watch as the controller.
-    fn watch(
-        &self,
-        watched: (&'static str, &'static str, Option<&'static str>),
-        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
-    ) -> OpenedWatch {
-        self.watch_in(None, watched, take)
-    }
-
-    /// The same, in the platform namespace alone.
-    fn watch_in_platform(
-        &self,
-        (api_version, kind): (&'static str, &'static str),
-        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
-    ) -> OpenedWatch {
-        let platform = self.hub.means.settings.platform_namespace.clone();
-        self.watch_in(Some(platform), (api_version, kind, None), take)
-    }
-
-    fn watch_in(
-        &self,
-        namespace: Option<String>,
-        (api_version, kind, labels): (&'static str, &'static str, Option<&'static str>),
-        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
-    ) -> OpenedWatch {
-        let (send, receive) = signal::channel(Sight::Waiting);
-        let manager = self.clone();
-        let following = async move {
-            let controller = &manager.hub.means.controller;
-            let health = manager.hub.means.clients.health();
-            // Of one kind there may be several watches.
-            let watched = labels.map_or_else(|| kind.to_owned(), |labels| format!("{kind} with {labels}"));
-            let mut complaint = String::new();
-            let mut absent = 0_u32;
-            let resource = loop {
-                match controller.resource(api_version, kind).await {
-                    Ok(resource) => break resource,
-                    Err(ClusterError::NoKindMatch { .. }) => {
-                        absent += 1;
-                        if absent == ABSENCES {
-                            manager.report_unserved((api_version, kind), &watched);
-                            send.send_replace(Sight::Unserved);
-                        }
-                    }
-                    Err(error) => {
-                        health.set_seen(&watched, false);
-                        let said = error.to_string();
-                        if said != complaint {
-                            tracing::warn!(kind, %error, "the API server can't be asked");
-                            complaint = said;
-                        }
-                    }
-                }
-                tokio::time::sleep(if absent < ABSENCES { ABSENT.0 } else { ABSENT.1 }).await;
-            };
-            let seen = Arc::clone(&manager.seen);
-            let take_event = |event| match event {
-                WatchEvent::Changed(object) => take(&manager, Told::Changed(&object)),
-                WatchEvent::Deleted {
-                    namespace,
-                    name,
-                    revision,
-                } => take(&manager, Told::Gone((&namespace, &name), &revision)),
-                WatchEvent::Synced { .. } => {
-                    health.set_seen(&watched, true);
-                    if send.send_replace(Sight::Synced) == Sight::Unserved {
-                        tracing::warn!(kind, api_version, "the API server serves this kind now");
-                        manager.hub.tell_all();
-                    }
-                }
-                WatchEvent::Failed(error) => {
-                    let is_gone = matches!(error, ClusterError::PathGone { .. });
-                    health.set_seen(&watched, is_gone && !NEEDED_BY_ALL.contains(&kind));
-                    tracing::warn!(kind, %error, "the watch broke; it begins again");
-                }
-                WatchEvent::Resumed => health.set_seen(&watched, true),
-                WatchEvent::Listing | WatchEvent::Progress { .. } => {}
-            };
-            // Of a kind of which only a part is watched, this says nothing.
-            let counted = if labels.is_none() && namespace.is_none() {
-                kind
-            } else {
-                ""
-            };
-            let sink = |event| seen.take(counted, event, take_event);
-            watch(controller, &resource, namespace.as_deref(), labels, sink).await;
-        };
-        let end = self.end.clone();
-        self.tasks
-            .spawn(async move { end.run_until_cancelled(following).await });
-        OpenedWatch { kind, sight: receive }
-    }
-
-    /// Reports a kind that the API server does not serve. The controllers are well without it, unless everything needs it.
-    fn report_unserved(&self, (api_version, kind): (&str, &str), watched: &str) {
-        let is_needed = NEEDED_BY_ALL.contains(&kind);
-        self.hub.means.clients.health().set_seen(watched, !is_needed);
-        if is_needed {
-            tracing::warn!(
-                kind,
-                api_version,
-                "the API server does not serve this kind, and nothing begins without it: `tenure install` makes it if it is Tenure's"
-            );
-        } else {
-            tracing::warn!(
-                kind,
-                api_version,
-                "the API server does not serve this kind: only what needs it stops, until it is served"
-            );
         }
     }
 

@@ -1,0 +1,172 @@
+//! The watches of the hub: each finds its kind, follows it as the controller, and says how far its objects have been seen. Refuses to wait for
+//! a kind that only some objects need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_cluster::{ClusterError, WatchEvent, watch};
+use tokio::sync::watch as signal;
+
+use super::Manager;
+use crate::told::Told;
+
+/// How soon a kind is looked for again that the API server does not serve: at first, and after [`ABSENCES`].
+const ABSENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
+/// After how many looks in vain a kind counts as unserved. A server that has just started does not list all of its kinds at once.
+const ABSENCES: u32 = 10;
+
+/// The kinds without which nothing is reconciled: they decide which identity acts in a namespace.
+pub(super) const NEEDED_BY_ALL: [&str; 4] = ["Namespace", "RoleBinding", "ServiceAccount", "Tenant"];
+
+/// How far the controllers see the objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    /// They were not listed yet.
+    Waiting,
+    /// The API server does not serve the kind, so it has no objects.
+    Unserved,
+    /// The controllers have seen all objects.
+    Synced,
+}
+
+/// A watch that was opened.
+pub(super) struct OpenedWatch {
+    pub(super) kind: &'static str,
+    sight: signal::Receiver<Sight>,
+}
+
+impl OpenedWatch {
+    /// Waits until reconciling can begin as far as this kind is concerned.
+    pub(super) async fn wait(&mut self) {
+        let is_needed = NEEDED_BY_ALL.contains(&self.kind);
+        let is_known = |sight: &Sight| match sight {
+            Sight::Waiting => false,
+            Sight::Unserved => !is_needed,
+            Sight::Synced => true,
+        };
+        let _the_watch_has_ended = self.sight.wait_for(is_known).await;
+    }
+
+    /// Waits until all objects have been seen.
+    pub(super) async fn wait_until_synced(&mut self) {
+        let _the_watch_has_ended = self.sight.wait_for(|sight| *sight == Sight::Synced).await;
+    }
+
+    pub(super) fn is_unserved(&self) -> bool {
+        *self.sight.borrow() == Sight::Unserved
+    }
+}
+
+impl Manager {
+    /// Follows a watch as the controller.
+    pub(super) fn watch(
+        &self,
+        watched: (&'static str, &'static str, Option<&'static str>),
+        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+    ) -> OpenedWatch {
+        self.watch_in(None, watched, take)
+    }
+
+    /// The same, in the platform namespace alone.
+    pub(super) fn watch_in_platform(
+        &self,
+        (api_version, kind): (&'static str, &'static str),
+        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+    ) -> OpenedWatch {
+        let platform = self.hub.means.settings.platform_namespace.clone();
+        self.watch_in(Some(platform), (api_version, kind, None), take)
+    }
+
+    fn watch_in(
+        &self,
+        namespace: Option<String>,
+        (api_version, kind, labels): (&'static str, &'static str, Option<&'static str>),
+        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+    ) -> OpenedWatch {
+        let (send, receive) = signal::channel(Sight::Waiting);
+        let manager = self.clone();
+        let following = async move {
+            let controller = &manager.hub.means.controller;
+            let health = manager.hub.means.clients.health();
+            // Of one kind there may be several watches.
+            let watched = labels.map_or_else(|| kind.to_owned(), |labels| format!("{kind} with {labels}"));
+            let mut complaint = String::new();
+            let mut absent = 0_u32;
+            let resource = loop {
+                match controller.resource(api_version, kind).await {
+                    Ok(resource) => break resource,
+                    Err(ClusterError::NoKindMatch { .. }) => {
+                        absent += 1;
+                        if absent == ABSENCES {
+                            manager.report_unserved((api_version, kind), &watched);
+                            send.send_replace(Sight::Unserved);
+                        }
+                    }
+                    Err(error) => {
+                        health.set_seen(&watched, false);
+                        let said = error.to_string();
+                        if said != complaint {
+                            tracing::warn!(kind, %error, "the API server can't be asked");
+                            complaint = said;
+                        }
+                    }
+                }
+                tokio::time::sleep(if absent < ABSENCES { ABSENT.0 } else { ABSENT.1 }).await;
+            };
+            let seen = Arc::clone(&manager.seen);
+            let take_event = |event| match event {
+                WatchEvent::Changed(object) => take(&manager, Told::Changed(&object)),
+                WatchEvent::Deleted {
+                    namespace,
+                    name,
+                    revision,
+                } => take(&manager, Told::Gone((&namespace, &name), &revision)),
+                WatchEvent::Synced { .. } => {
+                    health.set_seen(&watched, true);
+                    if send.send_replace(Sight::Synced) == Sight::Unserved {
+                        tracing::warn!(kind, api_version, "the API server serves this kind now");
+                        manager.hub.tell_all();
+                    }
+                }
+                WatchEvent::Failed(error) => {
+                    let is_gone = matches!(error, ClusterError::PathGone { .. });
+                    health.set_seen(&watched, is_gone && !NEEDED_BY_ALL.contains(&kind));
+                    tracing::warn!(kind, %error, "the watch broke; it begins again");
+                }
+                WatchEvent::Resumed => health.set_seen(&watched, true),
+                WatchEvent::Listing | WatchEvent::Progress { .. } => {}
+            };
+            // Of a kind of which only a part is watched, this says nothing.
+            let counted = if labels.is_none() && namespace.is_none() {
+                kind
+            } else {
+                ""
+            };
+            let sink = |event| seen.take(counted, event, take_event);
+            watch(controller, &resource, namespace.as_deref(), labels, sink).await;
+        };
+        let end = self.end.clone();
+        self.tasks
+            .spawn(async move { end.run_until_cancelled(following).await });
+        OpenedWatch { kind, sight: receive }
+    }
+
+    /// Reports a kind that the API server does not serve. The controllers are well without it, unless everything needs it.
+    fn report_unserved(&self, (api_version, kind): (&str, &str), watched: &str) {
+        let is_needed = NEEDED_BY_ALL.contains(&kind);
+        self.hub.means.clients.health().set_seen(watched, !is_needed);
+        if is_needed {
+            tracing::warn!(
+                kind,
+                api_version,
+                "the API server does not serve this kind, and nothing begins without it: `tenure install` makes it if it is Tenure's"
+            );
+        } else {
+            tracing::warn!(
+                kind,
+                api_version,
+                "the API server does not serve this kind: only what needs it stops, until it is served"
+            );
+        }
+    }
+}
