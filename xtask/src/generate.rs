@@ -128,7 +128,7 @@ pub(crate) fn objects() -> Result<Vec<Value>> {
 /// What an installation consists of besides what runs in it.
 fn list_installed() -> Result<Vec<Value>> {
     let mut objects = tenure_api::installation::objects()?;
-    objects.extend(list_bounds(PLATFORM_NAMESPACE));
+    objects.extend(list_bounds(&tenure_tenancy::Settings::default()));
     Ok(objects)
 }
 

@@ -183,6 +183,12 @@ pub const LANE_PREFIX: &str = "tenure-lane-";
 pub const LANE_LABEL: &str = "tenure.dev/lane";
 /// The RoleBinding that gives a lane its rights in a namespace.
 pub const LANE_BINDING: &str = "tenure:lane";
+/// Prefix of the RoleBindings of a tenant's owners, as Capsule names them.
+pub const OWNER_BINDING_PREFIX: &str = "capsule:managed:";
+/// RoleBinding of a tenant's GitOps ServiceAccount. With a colon and a suffix: its binding to another role, or in the home namespace.
+pub const GITOPS_BINDING: &str = "tenure:gitops";
+/// RoleBinding by which the controller sees, in a home namespace, the Pods and Roles that could be the account.
+pub const WITNESS_BINDING: &str = "tenure:witness";
 /// The finalizer of that RoleBinding: a namespace that is being deleted loses it last, or nothing in it could be brought to its end.
 pub const LANE_FINALIZER: &str = "tenure.dev/lane";
 /// The ClusterRole of a lane: its books, and tokens of the ServiceAccounts of the namespace.

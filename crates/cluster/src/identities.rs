@@ -457,6 +457,7 @@ mod tests {
         let identity = |number: usize| {
             let placement = tenure_tenancy::Placement::Unclaimed {
                 default_service_account: "default".to_owned(),
+                is_protected: false,
             };
             Identity::from(tenure_tenancy::identity::decide_for_source(&placement, &format!("team-{number}")).unwrap())
         };

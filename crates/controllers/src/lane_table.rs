@@ -18,6 +18,7 @@ pub(crate) fn name_lane(lane: &Whose) -> String {
     match lane {
         Whose::Platform => "platform".to_owned(),
         Whose::Tenant(tenant) => format!("tenant/{tenant}"),
+        Whose::Protected(namespace) => format!("protected/{namespace}"),
         Whose::Pool => "pool".to_owned(),
     }
 }
@@ -26,7 +27,7 @@ pub(crate) fn name_lane(lane: &Whose) -> String {
 pub(crate) fn name_share(placement: &Placement, namespace: &str) -> String {
     match decide_lane(placement, namespace) {
         Whose::Pool => format!("namespace/{namespace}"),
-        whose @ (Whose::Platform | Whose::Tenant(_)) => name_lane(&whose),
+        whose @ (Whose::Platform | Whose::Protected(_) | Whose::Tenant(_)) => name_lane(&whose),
     }
 }
 
@@ -101,6 +102,7 @@ mod tests {
         let lanes = LaneTable::new(Arc::new(Means::new(config).unwrap()));
         let nobody = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
+            is_protected: false,
         };
         let named = |name: &str| lanes.of(&nobody, name);
         let held = named("held");

@@ -290,6 +290,7 @@ mod tests {
     fn account() -> Identity {
         let nobody = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
+            is_protected: false,
         };
         identity::decide_for_kustomization(&nobody, "team", None)
             .unwrap()

@@ -168,6 +168,7 @@ mod tests {
     fn order(named: Option<&str>, audiences: &[&str]) -> Result<TokenOrder, Denial> {
         let placement = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
+            is_protected: false,
         };
         let acting = identity::decide_for_kustomization(&placement, "team", Some("deployer"))?;
         let audiences = audiences.iter().map(|&audience| audience.to_owned()).collect();

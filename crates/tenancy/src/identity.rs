@@ -247,6 +247,7 @@ pub fn decide_for_lane(placement: &Placement, namespace: &str) -> LaneAccount {
     let name = match decide_lane(placement, namespace) {
         Lane::Platform => format!("{LANE_PREFIX}platform"),
         Lane::Pool => format!("{LANE_PREFIX}pool"),
+        Lane::Protected(namespace) => format!("{LANE_PREFIX}protected-{namespace}"),
         // A tenant's name has at most 63 characters, of those that a ServiceAccount's may have.
         Lane::Tenant(tenant) => format!("{LANE_PREFIX}tenant-{tenant}"),
     };
@@ -325,6 +326,7 @@ pub fn decide_for_kustomization(
         }
         | Placement::Unclaimed {
             default_service_account,
+            ..
         } => default_service_account.as_str(),
         Placement::Tenant(tenant) => tenant.default_service_account.as_str(),
     };

@@ -1,7 +1,7 @@
-//! Which lane a namespace belongs to, and with which role the lane's own account works there.
+//! The lane of a namespace, and the role of the lane's account there.
 //!
-//! Refuses to let the pool near Kubernetes' own namespaces, whoever they are said to belong to: only the platform's lane keeps books there,
-//! and it can ask for no token there unless an administrator has bound its account to more.
+//! A protected namespace shares its lane with no other namespace, since its accounts are often administrators. Kubernetes' own namespaces belong to the
+//! platform's lane. There, the lane writes statuses and events, and may request no token unless an administrator binds it to more.
 
 use tenure_api::metadata::{LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE};
 use tenure_api::names::TenantName;
@@ -9,23 +9,26 @@ use tenure_api::names::TenantName;
 use crate::realm::Placement;
 use crate::settings::is_kubernetes_own;
 
-/// One lane, by whose it is.
+/// A lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// The platform's: its namespace, and Kubernetes' own.
+    /// The platform namespace, and Kubernetes' own.
     Platform,
-    /// Of the namespaces that are nobody's, and those of which that can't be told.
+    /// The lane of one protected namespace.
+    Protected(String),
+    /// Namespaces without a tenant, and disputed ones.
     Pool,
-    /// A tenant's.
+    /// A tenant's namespaces.
     Tenant(TenantName),
 }
 
 impl Lane {
-    /// What sort of lane it is, as the value of a label.
+    /// Value of the lane's label.
     #[must_use]
     pub fn sort(&self) -> &'static str {
         match self {
             Self::Platform => "platform",
+            Self::Protected(_) => "protected",
             Self::Pool => "pool",
             Self::Tenant(_) => "tenant",
         }
@@ -39,6 +42,7 @@ pub fn decide_lane(placement: &Placement, namespace: &str) -> Lane {
         Placement::Platform { .. } => Lane::Platform,
         _ if is_kubernetes_own(namespace) => Lane::Platform,
         Placement::Tenant(tenant) => Lane::Tenant(tenant.tenant.clone()),
+        Placement::Unclaimed { is_protected: true, .. } => Lane::Protected(namespace.to_owned()),
         Placement::Unclaimed { .. } | Placement::Disputed { .. } => Lane::Pool,
     }
 }

@@ -241,6 +241,9 @@ pub enum Placement {
     Unclaimed {
         /// ServiceAccount of a Kustomization without a name.
         default_service_account: String,
+        /// True for a protected namespace ([`Settings::is_protected`]): it has a lane of its own.
+        #[serde(default)]
+        is_protected: bool,
     },
     /// Who it belongs to cannot be told: nothing may act in it.
     Disputed {
@@ -266,6 +269,7 @@ impl Placement {
         match self {
             Self::Tenant(tenant) => Self::Unclaimed {
                 default_service_account: tenant.default_service_account.clone(),
+                is_protected: false,
             },
             other => other.clone(),
         }
@@ -431,6 +435,7 @@ pub(crate) fn place<'a>(
         Err(message) => Placement::Disputed { message },
         Ok(None) => Placement::Unclaimed {
             default_service_account,
+            is_protected: settings.is_protected(namespace),
         },
         Ok(Some(tenant)) if tenant.deleting => Placement::Disputed {
             message: format!(

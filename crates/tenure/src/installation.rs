@@ -15,6 +15,7 @@ use tenure_cluster::{Connection, Installation, Token};
 use tenure_controllers::{ArtifactEndpoint, Hooks, LaneServer, Switches};
 use tenure_planner::artifact_address::ArtifactBase;
 use tenure_sources::Endpoint;
+use tenure_tenancy::Settings;
 use tenure_tenancy::admission::policy;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -35,8 +36,9 @@ const TOKEN_SECONDS: i64 = 3600;
 /// Applies everything that an installation consists of, with the rights that the controllers need which are on; what is as it should be is
 /// not written again. What is in a
 /// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
-pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> Result<(), Failure> {
-    let mut objects = list_objects(switches, &[])?;
+pub(crate) async fn apply(installation: &Installation, settings: &ControllerSettings) -> Result<(), Failure> {
+    let switches = settings.switches();
+    let mut objects = list_objects(switches, &[], &settings.protected_namespaces)?;
     leave_definition_of_tenants(installation, switches, &mut objects).await?;
     // Here everything that is written is judged: owners may make namespaces, and whose tokens are asked for is said.
     objects.extend(if switches.is_on(TENANT) {
@@ -61,11 +63,19 @@ pub(crate) async fn apply(installation: &Installation, switches: &Switches) -> R
     Ok(())
 }
 
-/// What is installed for the controllers that are on, as the main instance and for these shards.
-pub(crate) fn list_objects(switches: &Switches, shards: &[String]) -> Result<Vec<Value>, Failure> {
+/// The objects of an installation, for the enabled controllers of the main instance and of these shards. The policies that bound Tenure's accounts treat
+/// `protected_namespaces` as protected.
+pub(crate) fn list_objects(
+    switches: &Switches,
+    shards: &[String],
+    protected_namespaces: &[String],
+) -> Result<Vec<Value>, Failure> {
     let objects = tenure_api::installation::objects_of_shards(&|kind| switches.is_on(kind), shards);
     let mut objects = objects.map_err(|error| Failure::internal(chain(&error)))?;
-    objects.extend(policy::list_bounds(tenure_api::metadata::PLATFORM_NAMESPACE));
+    objects.extend(policy::list_bounds(&Settings {
+        protected_namespaces: protected_namespaces.to_vec(),
+        ..Settings::default()
+    }));
     Ok(objects)
 }
 
@@ -78,7 +88,7 @@ pub(crate) fn list_lanes(pods: &LanePods) -> Vec<Value> {
 
 /// What is installed besides, where policies are kept in force: rights. The policies are made by the controllers, once what they read is written.
 pub(crate) fn list_policing() -> Vec<Value> {
-    let policies = policy::list_kept(&tenure_tenancy::Settings::default());
+    let policies = policy::list_kept(&Settings::default());
     tenure_api::installation::policing(&policies, &policy::list_roles())
 }
 

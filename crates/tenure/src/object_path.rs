@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_object_of_the_installation_has_a_place() {
-        let mut objects = list_objects(&Switches::default(), &[]).expect("objects");
+        let mut objects = list_objects(&Switches::default(), &[], &[]).expect("objects");
         objects.push(tenure_api::installation::metrics_reviews());
         let chosen = Flags::any().read(&[], &[]).expect("a workload").workload;
         let shards = vec!["a".to_owned()];

@@ -109,7 +109,7 @@ impl Plane {
         if !options.bare {
             let admin = kube::Client::new(server.admin_service(), "default");
             let installation = Installation::new(admin, identity::use_for_installation());
-            installation::apply(&installation, options.controllers.switches()).await?;
+            installation::apply(&installation, &options.controllers).await?;
         }
         if let Some(kubeconfig) = &kubeconfig {
             server

@@ -102,7 +102,7 @@ impl Cluster {
             check_marked(&admin).await?;
             eventually(2 * SOON, || check_not_ending(&admin)).await?;
         }
-        let bounds = list_bounds(PLATFORM_NAMESPACE);
+        let bounds = list_bounds(&tenure_tenancy::Settings::default());
         let packages = tenure_api::crds::package_crds()?;
         // Only where lanes may have Pods: the embedded control plane has no nodes.
         let lanes = match kind {

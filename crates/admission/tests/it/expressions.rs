@@ -135,7 +135,7 @@ impl World {
         let facts = Facts::of(&table.realm);
         let platform = &table.realm.settings.platform_namespace;
         let mut policies = policy::list_policies(&table.realm.settings);
-        policies.extend(policy::list_bounds(platform));
+        policies.extend(policy::list_bounds(&table.realm.settings));
         let (policies, bindings): (Vec<&Value>, Vec<&Value>) = policies
             .iter()
             .partition(|object| object["kind"] == "ValidatingAdmissionPolicy");

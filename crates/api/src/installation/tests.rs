@@ -284,3 +284,64 @@ fn who_sees_to_access_reads_no_secret_and_writes_no_word_of_others() {
     }
     assert!(rights.iter().any(|right| right.contains(" fluxaccesstargets record ")));
 }
+
+/// Writing verbs that rules of the controller grant, as `RESOURCE VERB`.
+fn list_writes(roles: &[&Value]) -> BTreeSet<String> {
+    let mut writes = BTreeSet::new();
+    for rule in roles.iter().flat_map(|role| list_rules(role)) {
+        let group = list_texts(&rule, "apiGroups").concat();
+        for resource in list_texts(&rule, "resources") {
+            let (name, part) = resource.split_once('/').map_or((resource.as_str(), ""), |found| found);
+            let mut shown = if group.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{name}.{group}")
+            };
+            if !part.is_empty() {
+                shown = format!("{shown}/{part}");
+            }
+            for verb in list_texts(&rule, "verbs") {
+                if !["get", "list", "watch"].contains(&verb.as_str()) {
+                    writes.insert(format!("{shown} {verb}"));
+                }
+            }
+        }
+    }
+    writes
+}
+
+/// An auditor compares the page with `kubectl auth can-i --list`.
+#[test]
+fn page_lists_every_writing_right_of_the_controller() {
+    let page = include_str!("../../../../docs/concepts/identities.md");
+    let (_, section) = page
+        .split_once("### Remaining rights of the controller")
+        .expect("a section");
+    let (section, _) = section.split_once("\n### ").expect("an end");
+    let (everywhere, inside) = section.split_once("Roles add:").expect("two tables");
+    let read = |text: &str| {
+        let mut writes = BTreeSet::new();
+        for line in text.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = line.split('|').collect();
+            let names = |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+            for resource in names(cells[1]) {
+                writes.extend(names(cells[2]).into_iter().map(|verb| format!("{resource} {verb}")));
+            }
+        }
+        writes
+    };
+    let objects = objects().expect("an installation");
+    let is_controllers = |object: &&Value| {
+        objects.iter().any(|binding| {
+            binding["subjects"][0]["name"] == CONTROLLER_SERVICE_ACCOUNT
+                && binding["roleRef"]["name"] == object["metadata"]["name"]
+                && binding["roleRef"]["kind"] == object["kind"]
+        })
+    };
+    let of_kind = |kind: &str| -> Vec<&Value> {
+        let roles = objects.iter().filter(|object| object["kind"] == kind);
+        roles.filter(is_controllers).collect()
+    };
+    assert_eq!(read(everywhere), list_writes(&of_kind("ClusterRole")));
+    assert_eq!(read(inside), list_writes(&of_kind("Role")));
+}

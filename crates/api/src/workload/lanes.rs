@@ -171,7 +171,7 @@ pub(super) fn service() -> Value {
 
 /// Where lanes may connect to: the controllers, and what else they need. What the platform's may besides, no tenant's does.
 pub(super) fn traffic(workload: &Workload) -> [Value; 2] {
-    let all = ["tenant", "pool"];
+    let all = ["tenant", "pool", "protected"];
     let policy = |name: &str, sorts: &[&str], sources: Sources| {
         let mut egress = list_ways(workload, Some(sources));
         egress.push(json!({"to": [{"podSelector": {"matchLabels": selector()}}], "ports": tcp(&[LANE_PORT])}));

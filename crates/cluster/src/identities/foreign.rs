@@ -234,6 +234,7 @@ mod tests {
         let clients = ClientPool::new(Connection::in_process(service, Token::new("t", None)));
         let placement = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
+            is_protected: false,
         };
         let acting = identity::decide_for_kustomization(&placement, "team", None).unwrap();
         let order = foreign_token::order_token(&placement, "team", &acting, None, vec![audience.to_owned()]).unwrap();

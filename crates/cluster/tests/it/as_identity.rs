@@ -15,6 +15,7 @@ use tenure_testkit::{Admin, Cluster};
 fn account(namespace: &str, name: &str) -> ServiceAccount {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
+        is_protected: false,
     };
     identity::decide_for_kustomization(&nobody, namespace, Some(name)).unwrap()
 }
@@ -23,6 +24,7 @@ fn account(namespace: &str, name: &str) -> ServiceAccount {
 fn lane(clients: &ClientPool) -> LaneAccess {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
+        is_protected: false,
     };
     LaneAccess {
         account: identity::decide_for_lane(&nobody, "team"),

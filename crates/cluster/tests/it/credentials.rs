@@ -70,6 +70,7 @@ impl tower::Service<Request<Body>> for Door {
 fn pool() -> LaneAccount {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
+        is_protected: false,
     };
     identity::decide_for_lane(&nobody, "team")
 }
@@ -168,6 +169,7 @@ async fn refused_tokens_of_a_service_account_and_of_its_lane_are_made_anew_once(
     let clients = ClientPool::new(connection);
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
+        is_protected: false,
     };
     let account = identity::decide_for_kustomization(&nobody, "shop", Some("bot"))
         .unwrap()

@@ -10,7 +10,7 @@ use tenure_api::{Kustomization, ObjectId, ObjectView, Receiver};
 use tenure_cluster::{EventHistory, EventRecorder};
 use tenure_planner::receiver::name_path;
 use tenure_planner::{Event, EventPlace};
-use tenure_tenancy::lane::{Lane, decide_lane};
+use tenure_tenancy::lane::decide_lane;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -279,11 +279,8 @@ async fn find_answer(fleet: &Fleet, lane: &LaneHandle, question: Question) -> Op
 /// Whether a lane may hear who has an object. A tenant's may of what is in its own namespaces, and of what is in none; other lanes are
 /// bounded by Kubernetes' RBAC alone. Whose something in another cluster is, its namespace doesn't say: there a tenant's hears of nothing.
 fn may_hear_of(hub: &dyn Overview, lane: &LaneHandle, object: &ObjectId, cluster: Option<&str>) -> bool {
-    let is_nobodys = [Lane::Platform, Lane::Pool]
-        .iter()
-        .any(|other| name_lane(other) == lane.name);
     let whose = decide_lane(&hub.place_known(&object.namespace), &object.namespace);
-    is_nobodys || (cluster.is_none() && (object.namespace.is_empty() || name_lane(&whose) == lane.name))
+    !lane.is_tenants() || (cluster.is_none() && (object.namespace.is_empty() || name_lane(&whose) == lane.name))
 }
 
 async fn write_event(

@@ -306,6 +306,7 @@ mod tests {
         NamespaceFacts {
             placement: Placement::Unclaimed {
                 default_service_account: "default".to_owned(),
+                is_protected: false,
             },
             ending: None,
             is_admitted,

@@ -35,6 +35,11 @@ pub(super) struct LaneHandle {
 }
 
 impl LaneHandle {
+    /// True for the lane of a tenant.
+    pub(super) fn is_tenants(&self) -> bool {
+        self.name.starts_with("tenant/")
+    }
+
     pub(super) fn new(name: &str, account: LaneAccount) -> Self {
         Self {
             name: name.to_owned(),

@@ -6,6 +6,7 @@
 //! `EVIL` and `ALPHA` in what is tried stand for the names of the attacker's and the other tenant, which are also the names of
 //! their home namespaces.
 
+mod accounts;
 mod alerts;
 mod artifacts;
 mod bombs;

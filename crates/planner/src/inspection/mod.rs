@@ -317,6 +317,7 @@ mod tests {
         let unnamed = json!({"spec": {}});
         let placement = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
+            is_protected: false,
         };
         assert_eq!(
             describe_identity(Ok(&placement), &named, "shop"),

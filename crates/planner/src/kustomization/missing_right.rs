@@ -73,6 +73,7 @@ mod tests {
         };
         let placement = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
+            is_protected: false,
         };
         let identity = identity::decide_for_kustomization(&placement, "team", None).expect("an identity");
         advise(&failure, &identity, &id.parse().expect("an id"))

@@ -47,6 +47,7 @@ impl World {
                 is_worked_in: true,
                 placement: Placement::Unclaimed {
                     default_service_account: "default".to_owned(),
+                    is_protected: false,
                 },
                 owner: None,
                 is_guarded: true,

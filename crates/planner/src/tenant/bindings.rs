@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tenure_api::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE,
-    PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX,
-    TENANT_LABEL,
+    CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING, GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY,
+    MANAGED_BY_TENURE, OWNER_BINDING_PREFIX, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE,
+    TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -22,13 +22,8 @@ use crate::dependents::{Memory, Wanted};
 use crate::refusal::Reason;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Name of the RoleBinding of the GitOps ServiceAccount, and how the name begins of one to another role.
-const GITOPS_BINDING: &str = "tenure:gitops";
 /// Name of that in the home namespace.
 const GITOPS_HOME_BINDING: &str = "tenure:gitops:home";
-
-/// Name of the RoleBinding by which the controllers see who else is the account, in the home namespace.
-const WITNESS_BINDING: &str = "tenure:witness";
 
 /// Everything that is to be in the tenant's namespaces.
 pub(super) fn list_wanted(
@@ -229,7 +224,7 @@ struct Binding {
 
 /// `capsule:managed:<hash>`: one name for one meaning, since a RoleBinding's role can't be changed.
 fn managed_name(parts: &[&str]) -> String {
-    format!("capsule:managed:{}", hash(parts))
+    format!("{OWNER_BINDING_PREFIX}{}", hash(parts))
 }
 
 fn hash(parts: &[&str]) -> String {

@@ -12,6 +12,8 @@ pub const MINT: &str = "mint";
 /// The verb of which of Tenure's own accounts asks for tokens of a ServiceAccount that is an administrator of the cluster, on `serviceaccounts`, by
 /// name. An administrator gives it; Tenure brings no role that has it.
 pub const MINT_ADMINISTRATOR: &str = "mint-administrator";
+/// The verb of the controller on `namespaces`, by name, where it may lower the Pod Security level because a Tenant says so.
+pub const LOWER_POD_SECURITY: &str = "lower-pod-security";
 /// The verb of who writes as the platform's chart, on `packages` of `cozystack.io`, and on the names of what the charts come from.
 pub const RENDER: &str = "render";
 /// The verb of who is warned, and not refused, when he writes what is the platform chart's or its operator's.

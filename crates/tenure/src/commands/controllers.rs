@@ -129,8 +129,8 @@ pub(crate) struct ControllerSettings {
     reference_grants: Vec<ReferenceGrant>,
     /// Which artifacts of other controllers are used.
     external_grants: Vec<ExternalGrant>,
-    /// Which namespaces no tenant gets.
-    protected_namespaces: Vec<String>,
+    /// Protected namespaces: names, and prefixes that end in `*`.
+    pub(crate) protected_namespaces: Vec<String>,
     /// Whether policies are kept in force.
     policies: bool,
     least_interval: Duration,

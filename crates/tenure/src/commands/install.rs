@@ -11,7 +11,7 @@ use tenure_api::workload::LanePods;
 use tenure_cluster::Installation;
 use tenure_controllers::Switches;
 use tenure_tenancy::admission::policy::is_bound;
-use tenure_tenancy::{ShardName, identity};
+use tenure_tenancy::{Settings, ShardName, identity};
 
 use super::lane_place::WhereLanesRun;
 use super::workload;
@@ -141,7 +141,8 @@ impl Install {
             let switches = switches
                 .map_err(|error| Failure::usage(error.to_string()))?
                 .unwrap_or_default();
-            let mut objects = installation::list_objects(&switches, &shards)?;
+            let mut objects =
+                installation::list_objects(&switches, &shards, &Settings::default().protected_namespaces)?;
             objects.extend(self.list_admission(&switches)?);
             // What they run, and where they find the hub, is told to whatever runs it.
             objects.extend(self.list_lanes(&LanePods::default()));
@@ -166,7 +167,7 @@ impl Install {
         for note in &chosen.notes {
             output::print_note(note);
         }
-        let mut objects = installation::list_objects(&chosen.switches, &shards)?;
+        let mut objects = installation::list_objects(&chosen.switches, &shards, &chosen.protected_namespaces)?;
         objects.extend(self.list_admission(&chosen.switches)?);
         objects.extend(self.list_lanes(&chosen.workload.describe_lane_pods()));
         // Who asks is found out in the same way, for metrics and for artifacts.

@@ -77,6 +77,8 @@ pub(crate) struct Chosen {
     pub(crate) workload: Workload,
     /// Which controllers run.
     pub(crate) switches: Switches,
+    /// Protected namespaces.
+    pub(crate) protected_namespaces: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -194,6 +196,7 @@ impl Flags {
         Ok(Chosen {
             workload,
             switches: settings.switches().clone(),
+            protected_namespaces: settings.protected_namespaces.clone(),
             notes,
         })
     }

@@ -194,7 +194,7 @@ impl Uninstallation {
         named.extend(installation::list_lanes(&LanePods::default()));
         named.extend(configurations(&WebhookPlace::Service, "", Surroundings::default()));
         named.extend(list_policing());
-        named.extend(list_bounds(PLATFORM_NAMESPACE));
+        named.extend(list_bounds(&tenure_tenancy::Settings::default()));
         let packages = list_packages()?;
         let (mut deployments, mut installed) = (Vec::new(), Vec::new());
         for object in named.iter().chain(&packages) {

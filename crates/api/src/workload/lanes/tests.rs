@@ -21,6 +21,7 @@ fn a_lanes_deployment_is_its_own_and_runs_as_its_account() {
         ("tenant/blue", "tenure-lane-tenant-blue"),
         ("tenant/pool", "tenure-lane-tenant-pool"),
         ("pool", "tenure-lane-pool"),
+        ("protected/flux-system", "tenure-lane-protected-flux-system"),
         ("platform", "tenure-lane-platform"),
     ];
     let written: Vec<Value> = lanes
@@ -93,7 +94,7 @@ fn what_the_platforms_lane_reaches_no_tenants_does() {
     }
     // Each lane's Pods are selected by one of the policies, and only they come in where lanes do.
     for (name, lanes) in [
-        ("tenure-lanes", &["tenant/blue", "pool"][..]),
+        ("tenure-lanes", &["tenant/blue", "pool", "protected/flux-system"][..]),
         ("tenure-lane-platform", &["platform"]),
     ] {
         let selected = policy(name)["spec"]["podSelector"].clone();

@@ -84,6 +84,7 @@ impl Server {
 fn pool_lane() -> Holder {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
+        is_protected: false,
     };
     Holder::Lane(identity::decide_for_lane(&nobody, "team"))
 }

@@ -104,6 +104,7 @@ impl Stage {
 fn lane() -> tenure_tenancy::LaneAccount {
     let nobody = tenure_tenancy::Placement::Unclaimed {
         default_service_account: "default".to_owned(),
+        is_protected: false,
     };
     tenure_tenancy::identity::decide_for_lane(&nobody, "team")
 }
@@ -111,6 +112,7 @@ fn lane() -> tenure_tenancy::LaneAccount {
 fn account() -> ServiceAccount {
     let nobodys = tenure_tenancy::Placement::Unclaimed {
         default_service_account: "default".to_owned(),
+        is_protected: false,
     };
     tenure_tenancy::identity::decide_for_source(&nobodys, "team").unwrap()
 }

@@ -8,8 +8,8 @@ use tenure_testkit::{Admin, SOON, eventually};
 use super::lanes::{LANE, ROLE_BINDING, account, assert_forbidden, binding};
 use crate::stage::Stage;
 
-const SERVICE_ACCOUNT: (&str, &str) = ("v1", "ServiceAccount");
-const NAMESPACE: (&str, &str) = ("v1", "Namespace");
+pub(super) const SERVICE_ACCOUNT: (&str, &str) = ("v1", "ServiceAccount");
+pub(super) const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const NETWORK_POLICY: (&str, &str) = ("networking.k8s.io/v1", "NetworkPolicy");
 const CLUSTER_ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
@@ -148,19 +148,22 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
     }
 
     // What it is for, it does.
+    stage
+        .until(NAMESPACE, ("", "bounds-tenant"), |home| home.is_some())
+        .await;
     let owners = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bounds-owner" });
     let of_tenant = |name: &str, role: &str| binding("ClusterRoleBinding", None, name, role, &owners);
     for object in [
         within("kube-system", LANE, "tenure-lane-books", &lane),
         within("tenure-system", LANE, "tenure-lane", &lane),
-        within("bounds", "bounds-own", "admin", &owners),
+        within("bounds-tenant", "capsule:managed:bounds", "admin", &owners),
         role("tenure:x:own", json!({}), &owning),
         role("tenure:x:view", json!({}), &viewing),
         of_tenant("tenure:x:view", "tenure:x:view"),
         of_tenant("tenure:x:own", "tenure:x:own"),
         of_tenant("capsule:x:namespace-provisioner", "capsule-namespace-provisioner"),
-        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "bounds-own", "namespace": "bounds" } }),
-        isolating_in("bounds"),
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "bounds-tenant-gitops", "namespace": "bounds-tenant" } }),
+        isolating("bounds-tenant", "capsule-bounds-tenant-0"),
     ] {
         hub.apply(object.clone())
             .await
@@ -185,7 +188,11 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
 }
 
 fn isolating_in(namespace: &str) -> Value {
-    json!({ "apiVersion": NETWORK_POLICY.0, "kind": NETWORK_POLICY.1, "metadata": { "name": "bounds-more", "namespace": namespace },
+    isolating(namespace, "bounds-more")
+}
+
+fn isolating(namespace: &str, name: &str) -> Value {
+    json!({ "apiVersion": NETWORK_POLICY.0, "kind": NETWORK_POLICY.1, "metadata": { "name": name, "namespace": namespace },
         "spec": { "podSelector": {} } })
 }
 

@@ -222,7 +222,7 @@ async fn the_controllers_token_is_no_administrators() {
     // What it is for.
     assert!(!hub.list(KUSTOMIZATION, "").await.unwrap().is_empty());
     let lane = account("tenure-system", &format!("tenure-lane-tenant-{evil}"));
-    hub.apply(binding("RoleBinding", Some(evil), "control", "tenure-lane", &lane))
+    hub.apply(binding("RoleBinding", Some(evil), LANE, "tenure-lane", &lane))
         .await
         .unwrap();
     request_token(&hub, "tenure-system", lane["name"].as_str().unwrap())

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
 
-use super::lanes::{ROLE_BINDING, account, assert_forbidden, binding};
+use super::lanes::{LANE, ROLE_BINDING, account, assert_forbidden, binding};
 use crate::stage::{Stage, config_map, request_token};
 
 const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
@@ -82,18 +82,45 @@ async fn no_token_of_tenures_leads_to_an_administrator() {
     let refused = Some("which is an administrator of the cluster");
     until_answered(&lane, (NAMESPACE, "plain"), None).await;
     until_answered(&lane, (NAMESPACE, "mighty"), refused).await;
+    // An account that could make itself one.
+    for (group, resource, verb) in [
+        ("", "secrets", "list"),
+        ("", "pods", "create"),
+        ("", "serviceaccounts/token", "create"),
+        ("apps", "daemonsets", "create"),
+        ("rbac.authorization.k8s.io", "clusterroles", "escalate"),
+        (
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations",
+            "create",
+        ),
+    ] {
+        let name = format!("attacks-minting-{}-{verb}", resource.replace('/', "-"));
+        make_account(admin, NAMESPACE, &name).await;
+        let rules = json!([{ "apiGroups": [group], "resources": [resource], "verbs": [verb] }]);
+        let role = json!({ "apiVersion": ROLE_BINDING.0, "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules });
+        admin.apply(role).await.unwrap();
+        let bound = binding(CLUSTER_ROLE_BINDING.1, None, &name, &name, &account(NAMESPACE, &name));
+        admin.apply(bound).await.unwrap();
+        until_answered(&lane, (NAMESPACE, &name), refused).await;
+        admin.delete(CLUSTER_ROLE_BINDING, ("", &name)).await.unwrap();
+        until_answered(&lane, (NAMESPACE, &name), None).await;
+        admin
+            .delete((ROLE_BINDING.0, "ClusterRole"), ("", &name))
+            .await
+            .unwrap();
+    }
 
-    // Where it didn't: whoever has the controllers' token binds it there, or himself.
+    // In another namespace: a thief with the controller's token binds the lane there, and can't bind the controller itself.
     let (pool, itself) = (
         account("tenure-system", "tenure-lane-pool"),
         account("tenure-system", "tenure-controller"),
     );
-    for (name, subject, who) in [("for-the-lane", &pool, &lane), ("for-itself", &itself, &hub)] {
-        let bound = binding(ROLE_BINDING.1, Some(FLUX), name, "tenure-lane", subject);
-        hub.apply(bound).await.unwrap();
-        until_answered(who, (FLUX, "plain"), None).await;
-        until_answered(who, (FLUX, "kustomize-controller"), refused).await;
-    }
+    let bound = |subject| binding(ROLE_BINDING.1, Some(FLUX), LANE, "tenure-lane", subject);
+    assert_forbidden(hub.apply(bound(&itself)).await, "a lane's role for the controller");
+    hub.apply(bound(&pool)).await.unwrap();
+    until_answered(&lane, (FLUX, "plain"), None).await;
+    until_answered(&lane, (FLUX, "kustomize-controller"), refused).await;
     // Nor does it give itself what an administrator would.
     let [role, _] = grant(FLUX, "kustomize-controller", &itself);
     assert_forbidden(hub.apply(role).await, "a Role with the verb");

@@ -20,6 +20,7 @@ struct World {
 fn unclaimed() -> Placement {
     Placement::Unclaimed {
         default_service_account: "default".to_owned(),
+        is_protected: false,
     }
 }
 

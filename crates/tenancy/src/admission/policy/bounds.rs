@@ -1,30 +1,42 @@
-//! What the controllers' own account may bind and write, whatever RBAC lets it: a tenant's namespaces may be any, and RBAC knows no "all but".
+//! Allow list of the controller's own account: which objects it may write, in which namespaces, whatever RBAC grants it.
 //!
-//! Owns the policy that stands above the controllers, and with [`credentials`], [`lanes`] and [`minting`] which policies stand above Tenure's own accounts: who installs Tenure
-//! applies them, and the controllers have no right to change or delete them, as they have to those that they keep in force. It refuses what could make whoever has the controllers' token an
-//! administrator: anything but their bookkeeping in Kubernetes' own namespaces and in the platform's, and in the whole cluster anything but
-//! what owners are known by. What an administrator binds meets it not.
+//! RBAC can't express "the namespaces of tenants", so the controller's ClusterRole grants RoleBindings, ServiceAccounts and quotas in every namespace.
+//! The policies here bound these rights. `install` applies them, and the controller may not change or delete them. They bind the controller alone: an
+//! administrator's request never meets them. A namespace is a tenant's here if it has the tenant's label and is not protected; the controller can't set
+//! that label on an existing namespace ([`namespaces`](super::namespace_bounds)).
 
 use serde_json::Value;
+use tenure_api::admission_webhooks;
 use tenure_api::metadata::{
-    ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, CONTROLLER_SERVICE_ACCOUNT, LANE_BINDING, LANE_BOOKS_CLUSTER_ROLE,
-    LANE_CLUSTER_ROLE, LANE_PREFIX, NAMESPACE_PROVISIONER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE, TENANT_LABEL,
+    CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING, HOME_WITNESS_CLUSTER_ROLE, LANE_BINDING, LANE_BOOKS_CLUSTER_ROLE,
+    LANE_CLUSTER_ROLE, LANE_FINALIZER, LANE_LABEL, LANE_PREFIX, MANAGED_BY, NAMESPACE_PROVISIONER_CLUSTER_ROLE,
+    OWNER_BINDING_PREFIX, SHOW_TOKEN_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
 };
+use tenure_api::workload::{LANE_AUTHORITY, LANE_SECRET};
 
-use super::{About, Policy, USER, Validation, Where, credentials, lanes, minting, phrase, quote, variable};
-use crate::admission::Rule;
+use super::own_account::{by_controller, refuse};
+use super::{
+    About, Policy, Validation, Where, credentials, lanes, minting, namespace, namespace_bounds, quote, variable,
+};
+use crate::admission::minting::OWN_ACCOUNTS;
 use crate::admission::rights::{EXTEND, OWN};
+use crate::settings::Settings;
 
-/// Its name, without what all begin with.
+/// Name of the policy, without the common prefix.
 const NAME: &str = "controller-rights";
-/// The lane that works in Kubernetes' own namespaces and in the platform's.
+/// The lane of the platform namespace and of Kubernetes' own namespaces.
 const PLATFORM_LANE: &str = "platform";
+/// The lane of namespaces without a tenant.
+const POOL_LANE: &str = "pool";
+const ALL_WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
 
-/// The policies above Tenure's own accounts, each with its binding.
+/// The policies that bound Tenure's own accounts, each with its binding.
 #[must_use]
-pub fn list_bounds(platform: &str) -> Vec<Value> {
+pub fn list_bounds(settings: &Settings) -> Vec<Value> {
+    let platform = settings.platform_namespace.as_str();
     let policies = [
-        bounds(platform),
+        bounds(settings),
+        namespace_bounds::bounds(settings),
         credentials::written(platform),
         credentials::minted(platform),
         minting::administrators(platform),
@@ -35,151 +47,253 @@ pub fn list_bounds(platform: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Whether a policy or a binding of this name is one above Tenure's own accounts.
+/// True for the name of a policy, or of its binding, that bounds Tenure's own accounts.
 #[must_use]
 pub fn is_bound(name: &str) -> bool {
     let own = name.strip_prefix(super::POLICY_PREFIX);
     own.is_some_and(|own| {
-        [NAME, minting::ADMINISTRATORS, lanes::NAME].contains(&own) || credentials::NAMES.contains(&own)
+        [NAME, namespace_bounds::NAME, minting::ADMINISTRATORS, lanes::NAME].contains(&own)
+            || credentials::NAMES.contains(&own)
     })
 }
 
-fn bounds(platform: &str) -> Policy {
-    let account = quote(&format!(
-        "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"
-    ));
-    let refuse = |holds: String, what: &str| Validation {
-        holds,
-        rule: Rule::ControllerRights,
-        why: phrase(
-            &format!("{{}} may not write {{}} {{}}: {what}"),
-            &[USER, "variables.kind", "variables.name"],
-        ),
-        remedy: quote("let an administrator do it, if it is meant"),
+fn bounds(settings: &Settings) -> Policy {
+    let platform = settings.platform_namespace.as_str();
+    let about = |group, resources| About {
+        groups: vec![group],
+        resources,
+        operations: ALL_WRITES.to_vec(),
     };
     Policy {
         name: NAME.to_owned(),
         action: super::Action::Deny,
         place: Where::Anywhere,
         about: vec![
-            About {
-                groups: vec!["rbac.authorization.k8s.io"],
-                resources: vec!["rolebindings", "clusterroles", "clusterrolebindings"],
-                operations: vec!["CREATE", "UPDATE", "DELETE"],
-            },
-            About {
-                groups: vec![""],
-                resources: vec!["serviceaccounts", "limitranges", "resourcequotas"],
-                operations: vec!["CREATE", "UPDATE", "DELETE"],
-            },
-            About {
-                groups: vec!["networking.k8s.io"],
-                resources: vec!["networkpolicies"],
-                operations: vec!["CREATE", "UPDATE", "DELETE"],
-            },
-            About {
-                groups: vec![""],
-                resources: vec!["namespaces"],
-                operations: vec!["DELETE"],
-            },
-            About {
-                groups: vec!["capsule.clastix.io"],
-                resources: vec!["tenants"],
-                operations: vec!["DELETE"],
-            },
+            about(
+                "rbac.authorization.k8s.io",
+                vec!["rolebindings", "clusterroles", "clusterrolebindings"],
+            ),
+            about(
+                "",
+                vec![
+                    "serviceaccounts",
+                    "limitranges",
+                    "resourcequotas",
+                    "secrets",
+                    "configmaps",
+                ],
+            ),
+            about("networking.k8s.io", vec!["networkpolicies"]),
         ],
-        conditions: vec![("by-controller", format!("{USER} == {account}"))],
-        variables: list_variables(platform),
-        validations: vec![
-            refuse(
-                format!(
-                    "variables.kind != 'rolebindings' || !(variables.isKubernetes || variables.isPlatform) || \
-                     variables.name == {} && (request.operation == 'DELETE' || variables.isForLane && variables.role == \
-                     (variables.isPlatform ? 'ClusterRole {LANE_CLUSTER_ROLE}' : 'ClusterRole {LANE_BOOKS_CLUSTER_ROLE}'))",
-                    quote(LANE_BINDING)
-                ),
-                &format!(
-                    "in kube-* namespaces and in {platform} it binds the platform's lane alone, to {LANE_BOOKS_CLUSTER_ROLE} and {LANE_CLUSTER_ROLE}"
-                ),
-            ),
-            refuse(
-                "!variables.isKubernetes || variables.kind == 'rolebindings'".to_owned(),
-                "it makes, changes and deletes nothing else in kube-* namespaces",
-            ),
-            refuse(
-                format!(
-                    "variables.kind != 'namespaces' || !variables.isPlatform && variables.name != 'default' && \
-                     variables.object.?metadata.?labels[?{}].optMap(label, variables.object.?metadata.?ownerReferences.orValue([])\
-                     .exists(owner, owner.kind == 'Tenant' && owner.apiVersion.startsWith('capsule.clastix.io/') && owner.name == string(label)))\
-                     .orValue(false)",
-                    quote(TENANT_LABEL)
-                ),
-                "the only namespaces that it deletes are those that a Tenant owns",
-            ),
-            refuse(
-                format!(
-                    "variables.kind != 'tenants' || variables.name.startsWith({}) && \
-                     variables.object.?metadata.?labels[?{}].orValue('') == 'true' && \
-                     variables.object.?metadata.?annotations[?{}].hasValue()",
-                    quote(ATTEST_PREFIX),
-                    quote(ATTEST_LABEL),
-                    quote(ATTEST_EXPIRES)
-                ),
-                "the only Tenants that it deletes are those that an attestation made",
-            ),
-            refuse(
-                "!variables.isPlatform || !(variables.kind in ['limitranges', 'resourcequotas', 'networkpolicies'])"
-                    .to_owned(),
-                &format!("nothing bounds {platform} but what an administrator wrote"),
-            ),
-            refuse(
-                format!(
-                    "variables.kind != 'clusterrolebindings' || variables.role in ['ClusterRole {NAMESPACE_PROVISIONER_CLUSTER_ROLE}', \
-                     'ClusterRole {SHOW_TOKEN_CLUSTER_ROLE}'] || {}",
-                    is_own("variables.role", "ClusterRole tenure:")
-                ),
-                "in the whole cluster it binds what owners and their accounts are known by, and nothing else",
-            ),
-            refuse(
-                format!(
-                    "variables.kind != 'clusterroles' || {} && (request.operation == 'DELETE' || \
-                     !object.?metadata.?labels.orValue({{}}).exists(key, key.startsWith('rbac.authorization.k8s.io/')) && \
-                     !has(object.aggregationRule) && object.?rules.orValue([]).all(rule, rule.?apiGroups.orValue([]) == ['capsule.clastix.io'] && \
-                     rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) in [['{OWN}'], ['{OWN}', '{EXTEND}'], ['get']] && size(rule.?resourceNames.orValue([])) == 1))",
-                    is_own("variables.name", "tenure:")
-                ),
-                "the only ClusterRoles that it makes say of which Tenant somebody is an owner, and let owners read it",
-            ),
-        ],
+        conditions: vec![by_controller(platform)],
+        variables: list_variables(settings),
+        validations: [
+            list_binding_bounds(platform),
+            list_account_bounds(),
+            list_content_bounds(),
+            list_cluster_bounds(),
+        ]
+        .concat(),
     }
 }
 
-fn list_variables(platform: &str) -> Vec<(String, String)> {
-    let lane = format!("{LANE_PREFIX}{PLATFORM_LANE}");
+fn list_binding_bounds(platform: &str) -> Vec<Validation> {
+    let is_deletion = "request.operation == 'DELETE'";
     vec![
-        variable("kind", "request.resource.resource"),
-        variable("object", "object == null ? oldObject : object"),
-        variable("name", "variables.object.?metadata.?name.orValue('')"),
-        variable("space", "request.?namespace.orValue('')"),
-        variable("isKubernetes", "variables.space.startsWith('kube-')"),
-        variable("isPlatform", format!("variables.space == {}", quote(platform))),
-        variable(
-            "role",
-            "variables.object.?roleRef.?kind.orValue('') + ' ' + variables.object.?roleRef.?name.orValue('')",
-        ),
-        variable(
-            "isForLane",
+        refuse(
             format!(
-                "variables.object.?subjects.orValue([]).all(subject, subject.?kind.orValue('') == 'ServiceAccount' && \
-                 subject.?namespace.orValue('') == {} && subject.?name.orValue('') == {})",
-                quote(platform),
-                quote(&lane)
+                "variables.kind != 'rolebindings' || variables.isLaneBinding || variables.isTenants && ({} == variables.name || \
+                 variables.name.startsWith({}) || variables.name == {} || variables.name.startsWith({}))",
+                quote(WITNESS_BINDING),
+                quote(OWNER_BINDING_PREFIX),
+                quote(GITOPS_BINDING),
+                quote(&format!("{GITOPS_BINDING}:")),
             ),
+            &format!(
+                "it writes the RoleBinding {LANE_BINDING} of a lane, and in a tenant's namespaces those of the tenant's owners and of its GitOps account"
+            ),
+        ),
+        refuse(
+            format!(
+                "variables.kind != 'rolebindings' || !variables.isLaneBinding || {is_deletion} || variables.role == (variables.isKubernetes ? \
+                 'ClusterRole {LANE_BOOKS_CLUSTER_ROLE}' : 'ClusterRole {LANE_CLUSTER_ROLE}') && size(variables.subjects) == 1 && \
+                 variables.subjects.all(subject, subject.?kind.orValue('') == 'ServiceAccount' && subject.?namespace.orValue('') == {} && \
+                 subject.?name.orValue('') in variables.lanes)",
+                quote(platform)
+            ),
+            "{LANE_BINDING} binds the account of the namespace's own lane, to the role of lanes"
+                .replace("{LANE_BINDING}", LANE_BINDING)
+                .as_str(),
+        ),
+        refuse(
+            format!(
+                "variables.kind != 'rolebindings' || variables.isLaneBinding || {is_deletion} || variables.role.startsWith('ClusterRole ') && \
+                 !(object.roleRef.name in ['{LANE_CLUSTER_ROLE}', '{LANE_BOOKS_CLUSTER_ROLE}']) && \
+                 (variables.name == {witness}) == (object.roleRef.name == '{HOME_WITNESS_CLUSTER_ROLE}') && \
+                 authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').name(object.roleRef.name).check('bind').allowed()",
+                witness = quote(WITNESS_BINDING),
+            ),
+            "it binds the ClusterRoles on which an installation or an administrator gave it the verb bind",
+        ),
+        refuse(
+            format!(
+                "variables.kind != 'rolebindings' || variables.isLaneBinding || {is_deletion} || (variables.name == {witness} ? \
+                 size(variables.subjects) == 1 && variables.subjects.all(subject, {is_own} && subject.name == '{CONTROLLER_SERVICE_ACCOUNT}') : \
+                 !variables.subjects.exists(subject, {is_own} || subject.?kind.orValue('') == 'User' && subject.name.startsWith({own_user}) || \
+                 subject.?kind.orValue('') == 'Group' && subject.name in ['system:serviceaccounts', {own_group}]))",
+                witness = quote(WITNESS_BINDING),
+                is_own = format!(
+                    "subject.?kind.orValue('') == 'ServiceAccount' && subject.?namespace.orValue('') == {} && \
+                     subject.name.startsWith('{OWN_ACCOUNTS}')",
+                    quote(platform)
+                ),
+                own_user = quote(&format!("system:serviceaccount:{platform}:{OWN_ACCOUNTS}")),
+                own_group = quote(&format!("system:serviceaccounts:{platform}")),
+            ),
+            "it gives no account of Tenure's own the rights of an owner",
         ),
     ]
 }
 
-/// Whether it is what the owners of one Tenant are known by, or by which they read it.
-fn is_own(name: &str, begins: &str) -> String {
+fn list_account_bounds() -> Vec<Validation> {
+    let same = |path: &str, none: &str| {
+        format!("variables.object.{path}.orValue({none}) == variables.old.{path}.orValue({none})")
+    };
+    let keys = [LANE_LABEL, MANAGED_BY, TENANT_LABEL].map(quote).join(", ");
+    vec![
+        refuse(
+            format!(
+                "variables.kind != 'serviceaccounts' || variables.isPlatform && variables.name.startsWith('{LANE_PREFIX}') || \
+                 variables.isTenants && variables.name == variables.tenant + '{TENANT_GITOPS_SUFFIX}'"
+            ),
+            "it writes the ServiceAccounts of lanes, and in a tenant's namespaces the tenant's GitOps account",
+        ),
+        refuse(
+            format!(
+                "variables.kind != 'serviceaccounts' || request.operation == 'DELETE' || {} && {} && {} && variables.object.?metadata.?labels.orValue({{}})\
+                 .all(key, key in [{keys}] || variables.old.?metadata.?labels[?key].orValue('') == variables.object.metadata.labels[key])",
+                same("?secrets", "[]"),
+                same("?imagePullSecrets", "[]"),
+                same("?metadata.?annotations", "{}"),
+            ),
+            "of a ServiceAccount it writes Tenure's own labels and its owner",
+        ),
+        refuse(
+            "variables.kind != 'serviceaccounts' || request.operation != 'CREATE' || variables.name == '' || \
+             !authorizer.serviceAccount(request.namespace, variables.name).group('*').resource('*').check('*').allowed()"
+                .to_owned(),
+            "an account of this name would be an administrator of the cluster: a ClusterRoleBinding names it already",
+        ),
+    ]
+}
+
+fn list_content_bounds() -> Vec<Validation> {
+    vec![
+        refuse(
+            "!(variables.kind in ['limitranges', 'resourcequotas', 'networkpolicies']) || variables.isTenants && \
+             variables.name.startsWith('capsule-' + variables.tenant + '-')"
+                .to_owned(),
+            "it writes those that a Tenant defines, in the tenant's namespaces",
+        ),
+        refuse(
+            format!(
+                "!(variables.kind in ['secrets', 'configmaps']) || variables.isPlatform && variables.name in [{}] && \
+                 variables.object.?type.orValue('Opaque') in ['Opaque', 'kubernetes.io/tls'] && \
+                 !('kubernetes.io/service-account.name' in variables.object.?metadata.?annotations.orValue({{}}))",
+                [admission_webhooks::SECRET, LANE_SECRET, LANE_AUTHORITY]
+                    .map(quote)
+                    .join(", ")
+            ),
+            "it writes its own certificates",
+        ),
+        refuse(
+            format!(
+                "variables.kind.startsWith('cluster') || request.operation == 'DELETE' || \
+                 object.?metadata.?ownerReferences.orValue([]).all(owner, owner in variables.old.?metadata.?ownerReferences.orValue([]) || \
+                 owner.kind == 'Tenant' && owner.apiVersion.startsWith('capsule.clastix.io/') && \
+                 (variables.isTenants ? owner.name == variables.tenant : variables.kind == 'serviceaccounts')) && \
+                 object.?metadata.?finalizers.orValue([]).all(finalizer, finalizer in variables.old.?metadata.?finalizers.orValue([]) || \
+                 variables.isLaneBinding && finalizer == {})",
+                quote(LANE_FINALIZER)
+            ),
+            "its owner is the namespace's own Tenant, and it gets no other finalizer",
+        ),
+    ]
+}
+
+fn list_cluster_bounds() -> Vec<Validation> {
+    vec![
+        refuse(
+            format!(
+                "variables.kind != 'clusterrolebindings' || variables.role in ['ClusterRole {NAMESPACE_PROVISIONER_CLUSTER_ROLE}', \
+                 'ClusterRole {SHOW_TOKEN_CLUSTER_ROLE}'] || {}",
+                is_owner_role("variables.role", "ClusterRole tenure:")
+            ),
+            "in the whole cluster it binds what owners and their accounts are known by, and nothing else",
+        ),
+        refuse(
+            format!(
+                "variables.kind != 'clusterroles' || {} && (request.operation == 'DELETE' || \
+                 !object.?metadata.?labels.orValue({{}}).exists(key, key.startsWith('rbac.authorization.k8s.io/')) && \
+                 !has(object.aggregationRule) && object.?rules.orValue([]).all(rule, rule.?apiGroups.orValue([]) == ['capsule.clastix.io'] && \
+                 rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) in [['{OWN}'], ['{OWN}', '{EXTEND}'], ['get']] && size(rule.?resourceNames.orValue([])) == 1))",
+                is_owner_role("variables.name", "tenure:")
+            ),
+            "the only ClusterRoles that it makes say of which Tenant somebody is an owner, and let owners read it",
+        ),
+    ]
+}
+
+fn list_variables(settings: &Settings) -> Vec<(String, String)> {
+    let lane = |name: &str| quote(&format!("{LANE_PREFIX}{name}"));
+    vec![
+        variable("kind", "request.resource.resource"),
+        variable("object", "object == null ? oldObject : object"),
+        variable("old", "oldObject == null ? dyn({}) : dyn(oldObject)"),
+        variable("name", "variables.object.?metadata.?name.orValue('')"),
+        variable("space", "request.?namespace.orValue('')"),
+        variable(
+            "tenant",
+            format!(
+                "namespaceObject == null ? '' : namespaceObject.metadata.?labels[?{}].orValue('')",
+                quote(TENANT_LABEL)
+            ),
+        ),
+        variable("isKubernetes", "variables.space.startsWith('kube-')"),
+        variable(
+            "isPlatform",
+            format!("variables.space == {}", quote(&settings.platform_namespace)),
+        ),
+        variable("isProtected", namespace::is_protected("variables.space", settings)),
+        variable("isTenants", "variables.tenant != '' && !variables.isProtected"),
+        // A namespace that names a Tenant without being recorded belongs to the pool. An account that is called after the namespace serves no other one.
+        variable(
+            "lanes",
+            format!(
+                "variables.isPlatform || variables.isKubernetes ? [{}] : [{} + variables.space] + (variables.isProtected ? [] : [{}]) + \
+                 (variables.isTenants ? [{} + variables.tenant] : [])",
+                lane(PLATFORM_LANE),
+                lane("protected-"),
+                lane(POOL_LANE),
+                lane("tenant-"),
+            ),
+        ),
+        variable(
+            "isLaneBinding",
+            format!(
+                "variables.kind == 'rolebindings' && variables.name == {}",
+                quote(LANE_BINDING)
+            ),
+        ),
+        variable(
+            "role",
+            "variables.object.?roleRef.?kind.orValue('') + ' ' + variables.object.?roleRef.?name.orValue('')",
+        ),
+        variable("subjects", "variables.object.?subjects.orValue([])"),
+    ]
+}
+
+/// True for the ClusterRole by which the owners of one Tenant are known, and the one by which they read it.
+fn is_owner_role(name: &str, begins: &str) -> String {
     format!("({name}.startsWith('{begins}') && ({name}.endsWith(':own') || {name}.endsWith(':view')))")
 }

@@ -72,7 +72,8 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
     let container = "/spec/template/spec/containers/0";
     let of_container = |field: &str| literal(&format!("{container}/{field}"));
     let is_platforms = format!(
-        "(variables.labels[?{label}].orValue('') == 'platform') == (variables.name == {name})",
+        "variables.labels[?{label}].orValue('') in ['platform', 'pool', 'protected', 'tenant'] && \
+         (variables.labels[?{label}].orValue('') == 'platform') == (variables.name == {name})",
         label = quote(LANE_LABEL),
         name = quote(&format!("{LANE_PREFIX}platform")),
     );

@@ -36,6 +36,7 @@ impl Mintable {
             } => (default_service_account.as_str(), true),
             Placement::Unclaimed {
                 default_service_account,
+                ..
             } => (default_service_account.as_str(), false),
             Placement::Tenant(_) | Placement::Disputed { .. } => return None,
         };
@@ -150,33 +151,100 @@ pub(super) fn named(platform: &str) -> Policy {
     }
 }
 
-/// Nowhere one that may do everything, unless an administrator has said so of that one.
+/// Rights with which an account can make itself an administrator: verb, group, resource with its subresource, and the namespace. An account that has such
+/// a right in the whole cluster has it in kube-system, where the accounts of Kubernetes' controllers and Secrets of the platform are.
+const WAYS: [(&str, &str, &str, &str); 20] = [
+    ("*", "*", "*", ""),
+    ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
+    ("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
+    ("impersonate", "", "users", ""),
+    ("impersonate", "", "groups", ""),
+    ("impersonate", "", "serviceaccounts", "kube-system"),
+    ("create", "", "serviceaccounts/token", "kube-system"),
+    ("get", "", "secrets", "kube-system"),
+    ("list", "", "secrets", "kube-system"),
+    ("create", "", "pods", "kube-system"),
+    ("create", "", "pods/exec", "kube-system"),
+    ("create", "apps", "deployments", "kube-system"),
+    ("create", "apps", "daemonsets", "kube-system"),
+    ("create", "apps", "statefulsets", "kube-system"),
+    ("create", "batch", "jobs", "kube-system"),
+    ("create", "batch", "cronjobs", "kube-system"),
+    ("get", "", "nodes/proxy", ""),
+    (
+        "create",
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        "",
+    ),
+    (
+        "update",
+        "certificates.k8s.io",
+        "certificatesigningrequests/approval",
+        "",
+    ),
+    ("create", "apiregistration.k8s.io", "apiservices", ""),
+];
+/// Checks in one expression: Kubernetes' limit of the cost of an expression leaves no room for a third.
+const CHECKS: usize = 2;
+
+/// A variable for every [`CHECKS`] ways, and the expression that one of them is true.
+fn list_ways() -> (Vec<(String, String)>, String) {
+    let check = |(verb, group, resource, namespace): &(&str, &str, &str, &str)| {
+        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+        let part = match part {
+            "" => String::new(),
+            part => format!(".subresource('{part}')"),
+        };
+        let namespace = match *namespace {
+            "" => String::new(),
+            namespace => format!(".namespace('{namespace}')"),
+        };
+        format!(
+            "authorizer.serviceAccount(request.namespace, variables.name).group('{group}').resource('{resource}'){part}{namespace}\
+             .check('{verb}').allowed()"
+        )
+    };
+    let variables: Vec<(String, String)> = WAYS
+        .chunks(CHECKS)
+        .enumerate()
+        .map(|(index, ways)| {
+            let checks = ways.iter().map(check).collect::<Vec<_>>().join(" || ");
+            variable(&format!("way{index}"), format!("variables.name != '' && ({checks})"))
+        })
+        .collect();
+    let names: Vec<String> = variables.iter().map(|(name, _)| format!("variables.{name}")).collect();
+    (variables, names.join(" || "))
+}
+
+/// Denies tokens of administrators, and of accounts that can make themselves one, unless an administrator granted it for the account by name.
 pub(super) fn administrators(platform: &str) -> Policy {
     let name = "request.?name.orValue('')";
+    let (ways, has_way) = list_ways();
     Policy {
         name: ADMINISTRATORS.to_owned(),
         action: Action::Deny,
         place: Where::InNamespaces,
         about: about_tokens(),
         conditions: vec![by_tenure(platform)],
-        variables: vec![
-            variable("name", name),
-            variable(
-                "mayAll",
-                "variables.name != '' && authorizer.serviceAccount(request.namespace, variables.name).group('*').resource('*').check('*').allowed()",
-            ),
-            variable(
-                "isGranted",
-                format!(
-                    "authorizer.group('').resource('serviceaccounts').namespace(request.namespace).name(variables.name)\
-                     .check('{MINT_ADMINISTRATOR}').allowed()"
+        variables: [
+            vec![
+                variable("name", name),
+                variable(
+                    "isGranted",
+                    format!(
+                        "authorizer.group('').resource('serviceaccounts').namespace(request.namespace).name(variables.name)\
+                         .check('{MINT_ADMINISTRATOR}').allowed()"
+                    ),
                 ),
-            ),
-        ],
+            ],
+            ways,
+        ]
+        .concat(),
         validations: vec![refuse(
-            "!variables.mayAll || variables.isGranted".to_owned(),
+            format!("!({has_way}) || variables.isGranted"),
             phrase(
-                "{} may not ask for a token of ServiceAccount {} in namespace {}, which is an administrator of the cluster",
+                "{} may not ask for a token of ServiceAccount {} in namespace {}, which is an administrator of the cluster or can become one",
                 &[USER, "variables.name", "request.namespace"],
             ),
             phrase(

@@ -26,7 +26,9 @@ mod limits;
 mod managed;
 mod minting;
 mod namespace;
+mod namespace_bounds;
 mod objects;
+mod own_account;
 mod package;
 mod probe;
 mod refusing;
@@ -125,7 +127,8 @@ struct Policy {
     validations: Vec<Validation>,
 }
 
-/// What must hold, and what is said where it doesn't.
+/// A condition of a policy, and the message of its refusal.
+#[derive(Clone)]
 struct Validation {
     holds: String,
     rule: Rule,
