@@ -43,6 +43,7 @@ pub mod realm;
 pub mod record;
 pub mod reference;
 pub mod settings;
+pub mod shared_minters;
 pub mod surface;
 
 pub use admission::collision::{HostClaim, HostLedger, HostPart};

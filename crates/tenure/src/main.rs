@@ -24,6 +24,7 @@ mod health_server;
 mod hook_server;
 mod inspection;
 mod installation;
+mod lane_grants;
 mod lane_server;
 mod logging;
 mod metrics_server;

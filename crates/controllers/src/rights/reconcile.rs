@@ -12,7 +12,8 @@ use tenure_cluster::{Client, ClusterError, EventHistory, EventRecorder, LaneAcce
 use tenure_planner::answer::WriteAnswer;
 use tenure_planner::plan::{Event, EventPlace};
 use tenure_planner::rights::{
-    Attempt, LaneOwner, Memory, NamespaceState, Release, Snapshot, Step, plan, read_review, write_review,
+    Attempt, LaneOwner, Memory, NamespaceState, Release, Snapshot, Step, plan, read_minting_review, read_review,
+    write_minting_review, write_review,
 };
 use tenure_planner::{Answered, Failure, Live, Next, Object};
 use tenure_tenancy::{Placement, identity};
@@ -119,21 +120,27 @@ impl RightsReconciler {
                     Err(error) => WriteAnswer::Failed(Failure::from(&error)),
                 });
             }
-            Step::Review(account) => self.attempt.reviewed = Some(self.review(account).await),
+            Step::Review(account) => {
+                let answer = self.ask(account, &write_review(&self.namespace)).await;
+                self.attempt.reviewed = Some(answer.map(|answer| read_review(&answer)));
+            }
+            Step::ReviewMinting(account) => {
+                let answer = self.ask(account, &write_minting_review(&self.namespace)).await;
+                self.attempt.minting = Some(answer.map(|answer| read_minting_review(&answer)).unwrap_or_default());
+            }
         }
     }
 
-    /// Asks as the lane whether it may work here.
-    async fn review(&self, account: &LaneAccount) -> Result<bool, String> {
+    /// Sends a review as the lane.
+    async fn ask(&self, account: &LaneAccount, review: &Value) -> Result<Value, String> {
         let lane = self.hub.lane_of(&self.namespace).await;
         let client = self.hub.means.clients.for_lane(&LaneAccess {
             account: account.clone(),
             ..lane.access()
         });
-        let review = write_review(&self.namespace);
-        let answer = client.create(&review, TENURE_CONTROLLER).await;
+        let answer = client.create(review, TENURE_CONTROLLER).await;
         answer
-            .map(|answer| read_review(&answer.object))
+            .map(|answer| answer.object)
             .map_err(|error| answers::read_failure(&error).message)
     }
 

@@ -8,7 +8,7 @@
 
 mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tenure_api::{ObjectId, ObjectMeta, ObjectView};
+use tenure_tenancy::admission::rights::MINT_ADMINISTRATOR;
 use tenure_tenancy::{Controller, LaneAccount, Placement, identity};
 
 use crate::answer::{Live, WriteAnswer};
@@ -51,13 +52,15 @@ pub enum Step {
     Release(Release),
     /// Ask, as the lane, whether it may work in the namespace. Answer: the attempt's `reviewed`.
     Review(LaneAccount),
+    /// Ask, as a lane that serves several namespaces, which administrators' tokens it may request in this one. Answer: the attempt's `minting`.
+    ReviewMinting(LaneAccount),
 }
 
 impl crate::plan::Step for Step {
     fn is_public(&self) -> bool {
         match self {
             Self::Request(request) => request.is_public(),
-            Self::Release(_) | Self::Review(_) => false,
+            Self::Release(_) | Self::Review(_) | Self::ReviewMinting(_) => false,
         }
     }
 }
@@ -68,6 +71,7 @@ impl fmt::Display for Step {
             Self::Request(request) => request.fmt(formatter),
             Self::Release(release) => write!(formatter, "let {} go", release.target.id.subject()),
             Self::Review(account) => write!(formatter, "ask whether {account} may work here"),
+            Self::ReviewMinting(account) => write!(formatter, "ask which administrators' tokens {account} gets here"),
         }
     }
 }
@@ -115,6 +119,8 @@ pub struct Attempt {
     pub released: Option<WriteAnswer>,
     /// The answer to [`Step::Review`]; or why there is none.
     pub reviewed: Option<Result<bool, String>>,
+    /// The answer to [`Step::ReviewMinting`]: ServiceAccounts, `*` for all. Empty if the API server gave none.
+    pub minting: Option<Vec<String>>,
 }
 
 impl Attempt {
@@ -125,6 +131,7 @@ impl Attempt {
             asked: dependents::Attempt::begin(now, &ObjectMeta::default()),
             released: None,
             reviewed: None,
+            minting: None,
         }
     }
 }
@@ -299,7 +306,12 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
             plan.steps = vec![Step::Review(wanting.lane.clone())];
             plan.next = Next::Again;
         }
+        Some(Ok(true)) if wanting.is_shared() && snapshot.attempt.minting.is_none() => {
+            plan.steps = vec![Step::ReviewMinting(wanting.lane.clone())];
+            plan.next = Next::Again;
+        }
         Some(Ok(true)) => {
+            report_minting(snapshot, wanting, &mut plan);
             plan.memory.confirmed = true;
             plan.memory.denials = 0;
             plan.memory.said.clear();
@@ -344,6 +356,27 @@ fn tell_put_back(snapshot: &Snapshot, plan: &mut Plan) {
         ),
         annotations: BTreeMap::new(),
         place: EventPlace::Beside,
+    });
+}
+
+/// Reports a lane that may request an administrator's token although users of other namespaces share the lane.
+fn report_minting(snapshot: &Snapshot, wanting: &Wanting, plan: &mut Plan) {
+    let accounts = snapshot.attempt.minting.as_deref().unwrap_or_default();
+    if accounts.is_empty() {
+        return;
+    }
+    plan.events.push(Event {
+        kind: EventKind::Warning,
+        reason: "LaneMintsAdministrator".to_owned(),
+        message: format!(
+            "Namespace/{}: {} may request tokens of administrators (serviceaccounts {}), and serves other namespaces too. Protect the namespace \
+             (--protected-namespaces), and grant mint-administrator to its own lane.",
+            snapshot.namespace,
+            wanting.lane,
+            accounts.join(", ")
+        ),
+        annotations: BTreeMap::new(),
+        place: EventPlace::Platform,
     });
 }
 
@@ -478,6 +511,33 @@ pub fn read_review(answer: &Value) -> bool {
         .pointer("/status/allowed")
         .and_then(Value::as_bool)
         .unwrap_or(false)
+}
+
+/// The request of [`Step::ReviewMinting`].
+#[must_use]
+pub fn write_minting_review(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace },
+    })
+}
+
+/// The ServiceAccounts of which the answer to [`write_minting_review`] allows an administrator's token; `*` for all of them.
+#[must_use]
+pub fn read_minting_review(answer: &Value) -> Vec<String> {
+    let rules = ObjectView::of(answer).list_views("/status/resourceRules");
+    let grants = rules.filter(|rule| {
+        let has = |path: &str, wanted: &str| rule.list_texts(path).any(|text| text == wanted || text == "*");
+        has("/apiGroups", "") && has("/resources", "serviceaccounts") && has("/verbs", MINT_ADMINISTRATOR)
+    });
+    let mut accounts = BTreeSet::new();
+    for rule in grants {
+        let mut names = rule.list_texts("/resourceNames").peekable();
+        if names.peek().is_none() {
+            accounts.insert("*".to_owned());
+        }
+        accounts.extend(names.map(str::to_owned));
+    }
+    accounts.into_iter().collect()
 }
 
 #[cfg(test)]

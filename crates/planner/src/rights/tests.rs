@@ -30,6 +30,8 @@ struct World {
     now: Timestamp,
     /// What the API server says when the lane asks.
     allows: bool,
+    /// Administrators whose tokens the lane gets.
+    minting: Vec<String>,
     /// What was done, in order.
     done: Vec<String>,
     events: Vec<(String, String)>,
@@ -57,6 +59,7 @@ impl World {
             },
             now: at(0),
             allows: true,
+            minting: Vec::new(),
             done: Vec::new(),
             events: Vec::new(),
             version: 0,
@@ -150,6 +153,7 @@ impl World {
                 self.snapshot.attempt.released = Some(WriteAnswer::Done(Object(json!({}))));
             }
             Step::Review(_) => self.snapshot.attempt.reviewed = Some(Ok(self.allows)),
+            Step::ReviewMinting(_) => self.snapshot.attempt.minting = Some(self.minting.clone()),
         }
     }
 
@@ -464,4 +468,52 @@ fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
     world.snapshot.is_worked_in = false;
     world.run();
     assert_eq!(world.live(&binding())["subjects"], json!([]));
+}
+
+#[test]
+fn shared_lane_that_mints_an_administrator_is_reported() {
+    for (is_protected, is_reported) in [(false, true), (true, false)] {
+        let mut world = World::new();
+        world.minting = vec!["mighty".to_owned()];
+        world.snapshot.placement = Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+            is_protected,
+        };
+        world.run();
+        assert!(world.admitted().is_some(), "a report stops no lane");
+        let reasons: Vec<&str> = world.events.iter().map(|(reason, _)| reason.as_str()).collect();
+        assert_eq!(reasons == ["LaneMintsAdministrator"], is_reported, "{reasons:?}");
+    }
+    let answer = json!({ "status": { "resourceRules": [
+        { "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint"] },
+        { "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint-administrator"], "resourceNames": ["mighty"] },
+    ] } });
+    assert_eq!(read_minting_review(&answer), ["mighty"]);
+    let all = json!({ "status": { "resourceRules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }] } });
+    assert_eq!(read_minting_review(&all), ["*"]);
+}
+
+#[test]
+fn protected_namespace_has_a_lane_of_its_own() {
+    let realm = tenure_tenancy::Realm {
+        namespaces: ["flux-system", "cozy-system", "other", "another"]
+            .map(|name| tenure_tenancy::NamespaceFacts {
+                name: name.to_owned(),
+                uid: name.to_owned(),
+                ..tenure_tenancy::NamespaceFacts::default()
+            })
+            .into(),
+        ..tenure_tenancy::Realm::default()
+    };
+    let name = |namespace: &str| {
+        identity::decide_for_lane(&realm.place(namespace), namespace)
+            .name()
+            .to_owned()
+    };
+    assert_eq!(name("flux-system"), "tenure-lane-protected-flux-system");
+    assert_eq!(name("cozy-system"), "tenure-lane-protected-cozy-system");
+    assert_eq!(
+        (name("other"), name("another")),
+        ("tenure-lane-pool".to_owned(), "tenure-lane-pool".to_owned())
+    );
 }

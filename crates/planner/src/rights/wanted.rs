@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenure_api::metadata::{LANE_BINDING, LANE_FINALIZER, LANE_LABEL, MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectId, ObjectView};
-use tenure_tenancy::lane::{decide_lane, decide_role};
+use tenure_tenancy::lane::{Lane, decide_lane, decide_role};
 use tenure_tenancy::{LaneAccount, identity};
 
 use super::{NamespaceState, Release, Snapshot};
@@ -43,12 +43,14 @@ pub(super) struct Wanting {
     pub(super) account: Wanted,
     pub(super) binding: Wanted,
     is_ending: bool,
+    is_shared: bool,
 }
 
 impl Wanting {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let lane = identity::decide_for_lane(&snapshot.placement, &snapshot.namespace);
-        let sort = decide_lane(&snapshot.placement, &snapshot.namespace).sort();
+        let whose = decide_lane(&snapshot.placement, &snapshot.namespace);
+        let sort = whose.sort();
         let labels = json!({ LANE_LABEL: sort, MANAGED_BY: MANAGED_BY_TENURE });
         let mut account = json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
@@ -84,7 +86,13 @@ impl Wanting {
             },
             lane,
             is_ending: snapshot.state == NamespaceState::Ending,
+            is_shared: matches!(whose, Lane::Pool | Lane::Tenant(_)),
         }
+    }
+
+    /// True for a lane whose namespaces are not all of the platform.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     pub(super) fn judge_binding(&self, snapshot: &Snapshot) -> Found {

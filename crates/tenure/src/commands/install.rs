@@ -19,7 +19,7 @@ use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::object_path::write_object_path;
 use crate::uninstallation::Uninstallation;
-use crate::{installation, output};
+use crate::{installation, lane_grants, output};
 
 /// Put the controllers into a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
 ///
@@ -109,6 +109,9 @@ impl Install {
             objects.extend(own);
         }
         installation::apply_in_order(&installation, &objects, tell).await?;
+        for shared in lane_grants::find(&client).await? {
+            output::print_note(shared.to_string());
+        }
         if self.policies {
             let cluster = Uninstallation::new(client, identity::use_for_installation(), <[String; 2]>::default());
             cluster.delete_left_over(|said| output::print_line(said)).await?;

@@ -116,7 +116,7 @@ fn list_binding_bounds(platform: &str) -> Vec<Validation> {
         refuse(
             format!(
                 "variables.kind != 'rolebindings' || !variables.isLaneBinding || {is_deletion} || variables.role == (variables.isKubernetes ? \
-                 'ClusterRole {LANE_BOOKS_CLUSTER_ROLE}' : 'ClusterRole {LANE_CLUSTER_ROLE}') && size(variables.subjects) == 1 && \
+                 'ClusterRole {LANE_BOOKS_CLUSTER_ROLE}' : 'ClusterRole {LANE_CLUSTER_ROLE}') && size(variables.subjects) <= 1 && \
                  variables.subjects.all(subject, subject.?kind.orValue('') == 'ServiceAccount' && subject.?namespace.orValue('') == {} && \
                  subject.?name.orValue('') in variables.lanes)",
                 quote(platform)
@@ -138,7 +138,7 @@ fn list_binding_bounds(platform: &str) -> Vec<Validation> {
         refuse(
             format!(
                 "variables.kind != 'rolebindings' || variables.isLaneBinding || {is_deletion} || (variables.name == {witness} ? \
-                 size(variables.subjects) == 1 && variables.subjects.all(subject, {is_own} && subject.name == '{CONTROLLER_SERVICE_ACCOUNT}') : \
+                 size(variables.subjects) <= 1 && variables.subjects.all(subject, {is_own} && subject.name == '{CONTROLLER_SERVICE_ACCOUNT}') : \
                  !variables.subjects.exists(subject, {is_own} || subject.?kind.orValue('') == 'User' && subject.name.startsWith({own_user}) || \
                  subject.?kind.orValue('') == 'Group' && subject.name in ['system:serviceaccounts', {own_group}]))",
                 witness = quote(WITNESS_BINDING),

@@ -18,7 +18,7 @@ mod scene;
 use crate::answers::{apply, send};
 use crate::connect::Connect;
 use crate::failure::Failure;
-use crate::{confirmation, output, resources};
+use crate::{confirmation, lane_grants, output, resources};
 use scene::Scene;
 
 /// How long one answer is waited for.
@@ -85,6 +85,7 @@ impl Attest {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             results: Vec::new(),
         };
+        let shared = lane_grants::find(&client).await?;
         let scene = Scene::name(config, client, self.expires_after);
         // Whatever ends it, what was made is removed.
         let ended = super::up::wait_for_end();
@@ -102,7 +103,10 @@ impl Attest {
         if let Err(failure) = removed {
             output::print_note(format!("what was made is not gone yet: {}", failure.message));
         }
-        Ok(ExitCode::from(u8::from(!report.has_held())))
+        for shared in &shared {
+            output::print_note(shared.to_string());
+        }
+        Ok(ExitCode::from(u8::from(!report.has_held() || !shared.is_empty())))
     }
 
     async fn try_all(&self, scene: &Scene, mut report: Report) -> Result<Report, Failure> {
