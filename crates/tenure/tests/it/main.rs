@@ -31,6 +31,7 @@ mod inspect;
 mod killed;
 mod kube_apiserver;
 mod process;
+mod reach;
 mod real_repositories;
 mod tenancy;
 #[cfg(feature = "traces")]

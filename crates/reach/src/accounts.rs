@@ -1,0 +1,149 @@
+//! The edges to ServiceAccounts: by tokens, Secrets, Pods, and names that wait for an account.
+
+use std::collections::BTreeSet;
+
+use crate::admission::Verdict;
+use crate::cluster::Binding;
+use crate::node::{Identity, Node, Scope, scoped};
+use crate::powers::Granted;
+use crate::rules::Names;
+use crate::search::{Edge, Search};
+use crate::writes;
+
+impl Search<'_> {
+    /// A token by TokenRequest. Where policies look at token requests, each account is judged by itself.
+    pub(crate) fn expand_tokens(
+        &mut self,
+        holder: &Identity,
+        groups: &[String],
+        binding: &Binding,
+        granted: &Granted,
+    ) -> bool {
+        let edge = || Edge::new("create-token", granted.right.clone(), binding.label.clone());
+        let is_judged = self.cluster.admission.judges("", "serviceaccounts/token");
+        if !is_judged {
+            match &granted.names {
+                Names::All => self.go(Node::Tokens(binding.scope.clone()), edge()),
+                Names::Some(names) => {
+                    for (namespace, name) in self.list_named_accounts(&binding.scope, names) {
+                        self.go(Node::account(&namespace, &name), edge());
+                    }
+                }
+            }
+            return true;
+        }
+        let accounts = match &granted.names {
+            Names::All => self.list_accounts(&binding.scope),
+            Names::Some(names) => self.list_named_accounts(&binding.scope, names),
+        };
+        let mut is_open = true;
+        for (namespace, name) in accounts {
+            let node = Node::account(&namespace, &name);
+            if self.is_done(&node) {
+                continue;
+            }
+            let verdict = self.judge(&writes::token(&namespace, &name), holder, groups);
+            is_open &= verdict == Verdict::Admitted;
+            self.go(node, edge().judged(verdict));
+        }
+        if is_open && granted.names == Names::All {
+            // Accounts that do not exist yet are not judged: their names are enough.
+            self.go(Node::Tokens(binding.scope.clone()), edge());
+        }
+        is_open
+    }
+
+    pub(crate) fn expand_secrets(&mut self, scope: &Scope) {
+        let cluster = self.cluster;
+        for (namespace, secrets) in scoped(&cluster.token_secrets, scope) {
+            for (name, account) in secrets {
+                let edge = Edge::new("token-secret", "get secrets", format!("Secret/{namespace}/{name}"));
+                self.go(Node::account(namespace, account), edge);
+            }
+        }
+        for (meet, other) in self.combine("secrets", scope, "new-secrets") {
+            self.reach_by_new_secret(&meet, Node::NewSecrets(other));
+        }
+    }
+
+    /// A Secret of the type for tokens gets a token of the account that its annotation names.
+    pub(crate) fn reach_by_new_secret(&mut self, scope: &Scope, with: Node) {
+        self.reach_accounts_by(scope, &Edge::new("new-token-secret", "create secrets", "").with(with));
+    }
+
+    pub(crate) fn expand_new_namespace(&mut self, name: &str) {
+        let cluster = self.cluster;
+        for (account, by) in cluster.missing_accounts.get(name).into_iter().flatten() {
+            self.go(
+                Node::account(name, account),
+                Edge::new("named-account", "create serviceaccounts", by.clone()),
+            );
+        }
+        let group = format!("{}{name}", crate::node::ACCOUNTS_PREFIX);
+        if cluster.bindings.contains_key(&Identity::Group(group.clone())) {
+            self.go(
+                Node::Identity(Identity::Group(group)),
+                Edge::new("member-of", "create serviceaccounts", ""),
+            );
+        }
+    }
+
+    /// The Secrets with tokens that names allow, by namespace and name.
+    pub(crate) fn list_token_secrets(&self, scope: &Scope, names: &Names) -> Vec<(String, String)> {
+        scoped(&self.cluster.token_secrets, scope)
+            .into_iter()
+            .flat_map(|(namespace, secrets)| secrets.keys().map(move |name| (namespace, name)))
+            .filter(|(_, name)| names.contain(name))
+            .map(|(namespace, name)| (namespace.clone(), name.clone()))
+            .collect()
+    }
+
+    pub(crate) fn list_accounts(&self, scope: &Scope) -> Vec<(String, String)> {
+        scoped(&self.cluster.accounts, scope)
+            .into_iter()
+            .flat_map(|(namespace, names)| names.iter().map(|name| (namespace.clone(), name.clone())))
+            .collect()
+    }
+
+    pub(crate) fn list_named_accounts(&self, scope: &Scope, names: &BTreeSet<String>) -> Vec<(String, String)> {
+        scoped(&self.cluster.accounts, scope)
+            .into_iter()
+            .flat_map(|(namespace, known)| {
+                known
+                    .intersection(names)
+                    .map(move |name| (namespace.clone(), name.clone()))
+            })
+            .collect()
+    }
+
+    pub(crate) fn reach_accounts(&mut self, scope: &Scope, name: &'static str, right: &str) {
+        self.reach_accounts_by(scope, &Edge::new(name, right, ""));
+    }
+
+    pub(crate) fn reach_accounts_by(&mut self, scope: &Scope, edge: &Edge) {
+        for (namespace, name) in self.list_accounts(scope) {
+            self.go(Node::account(&namespace, &name), edge.clone());
+        }
+    }
+
+    /// Accounts that a binding names and that do not exist, where the subject can make ServiceAccounts and use them.
+    pub(crate) fn reach_missing_accounts(&mut self, sort: &'static str, scope: &Scope) {
+        for (meet, other) in self.combine(sort, scope, "new-accounts") {
+            self.become_missing(&meet, Node::NewAccounts(other));
+        }
+    }
+
+    pub(crate) fn become_missing(&mut self, scope: &Scope, with: Node) {
+        let cluster = self.cluster;
+        let missing = scoped(&cluster.missing_accounts, scope);
+        let missing = missing
+            .into_iter()
+            .filter(|(namespace, _)| cluster.namespaces.contains_key(*namespace));
+        for (namespace, names) in missing {
+            for (name, by) in names {
+                let edge = Edge::new("named-account", "create serviceaccounts", by.clone()).with(with.clone());
+                self.go(Node::account(namespace, name), edge);
+            }
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! What stands in the way of a write: ValidatingAdmissionPolicies, which are evaluated, and validating webhooks, which can only be named.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+
+use kubernetes_cel::{
+    Check, Decision, EXPRESSION_BUDGET, Environment, Failure, Program, Type, Value as Cel, Variables,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::node::Identity;
+use crate::object::{list, list_texts, pointer_text};
+use crate::rules::selects;
+
+/// How deep variables of a policy may name each other.
+const DEEPEST: u32 = 32;
+
+/// A write that is tried in thought.
+pub(crate) struct Write {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) subresource: &'static str,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) object: Value,
+}
+
+impl Write {
+    fn resource_and_subresource(&self) -> String {
+        if self.subresource.is_empty() {
+            self.resource.to_owned()
+        } else {
+            format!("{}/{}", self.resource, self.subresource)
+        }
+    }
+}
+
+/// What judges a write, and what becomes of writes while Tenure is dead.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Judge {
+    /// `ValidatingAdmissionPolicy/NAME`, `ValidatingWebhookConfiguration/NAME`, or a rule of a controller.
+    pub name: String,
+    /// What becomes of writes while the program behind it is dead.
+    pub when_dead: WhenDead,
+}
+
+impl Judge {
+    /// Whether the configuration of admission in the cluster can take it away.
+    pub(crate) fn is_configurable(&self) -> bool {
+        self.name.starts_with("ValidatingAdmissionPolicy/") || self.name.starts_with("ValidatingWebhookConfiguration/")
+    }
+}
+
+/// What becomes of a write that a judge looks at while the program behind the judge is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenDead {
+    /// The API server evaluates the rule itself.
+    Holds,
+    /// Every write is refused.
+    Refuses,
+    /// Every write is admitted.
+    Admits,
+    /// Nothing happens: the controller itself would act.
+    Waits,
+}
+
+impl WhenDead {
+    /// In words.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Refuses => "refuses every write",
+            Self::Admits => "admits every write",
+            Self::Waits => "waits",
+        }
+    }
+}
+
+/// What admission says of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing denies it.
+    Admitted,
+    /// These look at it, and their answer can't be computed.
+    Unknown(Vec<Judge>),
+    /// This denies it.
+    Denied(Judge),
+}
+
+struct Policy {
+    judge: Judge,
+    ignores_failures: bool,
+    has_parameters: bool,
+    matcher: Value,
+    conditions: Vec<Result<Program, String>>,
+    variables: BTreeMap<String, Result<Program, String>>,
+    validations: Vec<Result<Program, String>>,
+    /// `matchResources` of the bindings that deny.
+    bindings: Vec<Value>,
+}
+
+struct Webhook {
+    judge: Judge,
+    matcher: Value,
+    conditions: Vec<Result<Program, String>>,
+}
+
+/// All that judges writes.
+#[derive(Default)]
+pub(crate) struct Admission {
+    policies: Vec<Policy>,
+    webhooks: Vec<Webhook>,
+    /// A guard inside the API server: it has no object, and validates namespaces.
+    guard: Option<Judge>,
+}
+
+/// The request's user, and the answers of RBAC.
+pub(crate) struct Requester<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) groups: &'a [String],
+    pub(crate) may: &'a dyn Fn(&Check) -> bool,
+}
+
+impl Admission {
+    pub(crate) fn read(policies: &[&Value], bindings: &[&Value], webhooks: &[&Value]) -> Self {
+        let mut denying: HashMap<&str, Vec<Value>> = HashMap::new();
+        for binding in bindings {
+            if list_texts(binding, "/spec/validationActions")
+                .iter()
+                .any(|action| action == "Deny")
+            {
+                let matched = binding.pointer("/spec/matchResources").cloned().unwrap_or(Value::Null);
+                denying
+                    .entry(pointer_text(binding, "/spec/policyName"))
+                    .or_default()
+                    .push(matched);
+            }
+        }
+        let environment = environment();
+        let policies = policies.iter().filter_map(|policy| {
+            let name = pointer_text(policy, "/metadata/name");
+            let bindings = denying.get(name)?.clone();
+            Some(read_policy(policy, name, bindings, &environment))
+        });
+        let mut read = Self {
+            policies: policies.collect(),
+            webhooks: Vec::new(),
+            guard: None,
+        };
+        for configuration in webhooks {
+            let name = pointer_text(configuration, "/metadata/name");
+            for webhook in list(configuration, "/webhooks") {
+                read.webhooks.push(Webhook {
+                    judge: Judge {
+                        name: format!("ValidatingWebhookConfiguration/{name}"),
+                        when_dead: match pointer_text(webhook, "/failurePolicy") {
+                            "Ignore" => WhenDead::Admits,
+                            _ => WhenDead::Refuses,
+                        },
+                    },
+                    matcher: json!({
+                        "resourceRules": webhook.get("rules"), "namespaceSelector": webhook.get("namespaceSelector"),
+                        "objectSelector": webhook.get("objectSelector"),
+                    }),
+                    conditions: compile_all(list(webhook, "/matchConditions"), &environment),
+                });
+            }
+        }
+        read
+    }
+
+    pub(crate) fn with_guard(mut self, name: Option<&str>) -> Self {
+        self.guard = name.map(|name| Judge {
+            name: name.to_owned(),
+            when_dead: WhenDead::Holds,
+        });
+        self
+    }
+
+    /// Whether anything looks at creations of a resource. Most writes are judged by nothing.
+    pub(crate) fn judges(&self, group: &str, resource: &str) -> bool {
+        let mut matchers = self
+            .policies
+            .iter()
+            .map(|policy| &policy.matcher)
+            .chain(self.webhooks.iter().map(|webhook| &webhook.matcher));
+        matchers.any(|matcher| {
+            list(matcher, "/resourceRules")
+                .iter()
+                .any(|rule| has_resource(rule, group, resource))
+        })
+    }
+
+    /// What is said of a creation.
+    pub(crate) fn judge(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
+        let request = describe(write, by);
+        let inputs = Inputs {
+            object: &write.object,
+            request: &request,
+            namespace,
+            resource: Check::of_resource(
+                write.group,
+                write.resource,
+                write.subresource,
+                &write.namespace,
+                &write.name,
+            ),
+            may: by.may,
+        };
+        let mut unknown = Vec::new();
+        for policy in &self.policies {
+            if !matches(&policy.matcher, write, namespace) {
+                continue;
+            }
+            if !policy
+                .bindings
+                .iter()
+                .any(|binding| binding.is_null() || matches_binding(binding, write, namespace))
+            {
+                continue;
+            }
+            match policy.judge(&inputs) {
+                Some(true) => {}
+                Some(false) => return Verdict::Denied(policy.judge.clone()),
+                None => unknown.push(policy.judge.clone()),
+            }
+        }
+        for webhook in &self.webhooks {
+            if !matches(&webhook.matcher, write, namespace) {
+                continue;
+            }
+            let activation = Activation::of(&inputs, None);
+            let is_skipped = webhook
+                .conditions
+                .iter()
+                .any(|condition| activation.evaluate(condition) == Some(false));
+            if !is_skipped && !unknown.contains(&webhook.judge) {
+                unknown.push(webhook.judge.clone());
+            }
+        }
+        if write.resource == "namespaces" {
+            unknown.extend(self.guard.clone());
+        }
+        if unknown.is_empty() {
+            Verdict::Admitted
+        } else {
+            Verdict::Unknown(unknown)
+        }
+    }
+}
+
+impl Policy {
+    /// Whether the policy admits a request; nothing when that can't be computed.
+    fn judge(&self, inputs: &Inputs<'_>) -> Option<bool> {
+        let activation = Activation::of(inputs, Some(&self.variables));
+        let mut is_unknown = false;
+        for condition in &self.conditions {
+            match activation.evaluate(condition) {
+                Some(true) => {}
+                Some(false) => return Some(true),
+                None if self.ignores_failures => return Some(true),
+                None => is_unknown = true,
+            }
+        }
+        if is_unknown || self.has_parameters {
+            return None;
+        }
+        let mut admits = Some(true);
+        for validation in &self.validations {
+            match activation.evaluate(validation) {
+                Some(true) => {}
+                Some(false) => return Some(false),
+                None if self.ignores_failures => {}
+                None => admits = None,
+            }
+        }
+        admits
+    }
+}
+
+fn read_policy(policy: &Value, name: &str, bindings: Vec<Value>, environment: &Environment) -> Policy {
+    let variables = list(policy, "/spec/variables").iter().map(|variable| {
+        let name = pointer_text(variable, "/name").to_owned();
+        (name, compile(variable, environment))
+    });
+    Policy {
+        judge: Judge {
+            name: format!("ValidatingAdmissionPolicy/{name}"),
+            when_dead: WhenDead::Holds,
+        },
+        ignores_failures: pointer_text(policy, "/spec/failurePolicy") == "Ignore",
+        has_parameters: policy.pointer("/spec/paramKind").is_some_and(Value::is_object),
+        matcher: policy.pointer("/spec/matchConstraints").cloned().unwrap_or(Value::Null),
+        conditions: compile_all(list(policy, "/spec/matchConditions"), environment),
+        variables: variables.collect(),
+        validations: compile_all(list(policy, "/spec/validations"), environment),
+        bindings,
+    }
+}
+
+fn environment() -> Environment {
+    let mut environment = Environment::new();
+    for name in [
+        "object",
+        "oldObject",
+        "request",
+        "namespaceObject",
+        "params",
+        "variables",
+    ] {
+        environment = environment.with_variable(name, Type::Dyn);
+    }
+    environment
+        .with_variable("authorizer", Type::object("kubernetes.authorization.Authorizer"))
+        .with_variable(
+            "authorizer.requestResource",
+            Type::object("kubernetes.authorization.ResourceCheck"),
+        )
+}
+
+fn compile(expression: &Value, environment: &Environment) -> Result<Program, String> {
+    environment
+        .compile(pointer_text(expression, "/expression"))
+        .map_err(|error| error.to_string())
+}
+
+fn compile_all(expressions: &[Value], environment: &Environment) -> Vec<Result<Program, String>> {
+    expressions
+        .iter()
+        .map(|expression| compile(expression, environment))
+        .collect()
+}
+
+fn has_resource(rule: &Value, group: &str, resource: &str) -> bool {
+    let has = |pointer: &str, wanted: &str| {
+        let values = list(rule, pointer).iter().filter_map(Value::as_str);
+        values
+            .into_iter()
+            .any(|value| value == "*" || value == "*/*" || value == wanted)
+    };
+    let with_any_subresource = || {
+        resource.split_once('/').is_some_and(|(main, sub)| {
+            has("/resources", &format!("{main}/*")) || has("/resources", &format!("*/{sub}"))
+        })
+    };
+    has("/apiGroups", group) && (has("/resources", resource) || with_any_subresource())
+}
+
+fn has_creation(rule: &Value) -> bool {
+    let operations = list(rule, "/operations");
+    operations
+        .iter()
+        .filter_map(Value::as_str)
+        .any(|operation| operation == "*" || operation == "CREATE")
+}
+
+fn matches_rules(matcher: &Value, pointer: &str, write: &Write) -> bool {
+    let resource = write.resource_and_subresource();
+    list(matcher, pointer).iter().any(|rule| {
+        let names = list_texts(rule, "/resourceNames");
+        let is_in_scope = match pointer_text(rule, "/scope") {
+            "Cluster" => write.namespace.is_empty() || write.resource == "namespaces",
+            "Namespaced" => !write.namespace.is_empty() && write.resource != "namespaces",
+            _ => true,
+        };
+        has_creation(rule)
+            && has_resource(rule, write.group, &resource)
+            && is_in_scope
+            && (names.is_empty() || names.contains(&write.name))
+    })
+}
+
+/// Whether a policy or a webhook looks at a write.
+fn matches(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
+    matches_rules(matcher, "/resourceRules", write) && selects_objects(matcher, write, namespace)
+}
+
+fn matches_binding(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
+    let has_rules = !list(matcher, "/resourceRules").is_empty();
+    (!has_rules || matches_rules(matcher, "/resourceRules", write)) && selects_objects(matcher, write, namespace)
+}
+
+fn selects_objects(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
+    let nothing = json!({});
+    let labels = |object: &Value| object.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
+    let selector = |pointer: &str| matcher.pointer(pointer).filter(|selector| selector.is_object());
+    let of_namespace = match (write.resource, namespace) {
+        ("namespaces", _) => Some(named(labels(&write.object), &write.name)),
+        (_, Some(namespace)) => Some(named(labels(namespace), &write.namespace)),
+        _ => None,
+    };
+    let selects_namespace =
+        of_namespace.is_none_or(|labels| selects(selector("/namespaceSelector").unwrap_or(&nothing), &labels));
+    selects_namespace
+        && selects(selector("/objectSelector").unwrap_or(&nothing), &labels(&write.object))
+        && !matches_rules(matcher, "/excludeResourceRules", write)
+}
+
+/// The labels with the one that the API server sets on every namespace.
+fn named(mut labels: Value, name: &str) -> Value {
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
+    }
+    labels
+}
+
+fn describe(write: &Write, by: &Requester<'_>) -> Value {
+    let kind = json!({ "group": write.group, "version": write.version, "kind": write.kind });
+    let resource = json!({ "group": write.group, "version": write.version, "resource": write.resource });
+    json!({
+        "kind": kind, "resource": resource, "subResource": write.subresource,
+        "requestKind": kind, "requestResource": resource, "requestSubResource": write.subresource,
+        "name": write.name, "namespace": write.namespace, "operation": "CREATE", "dryRun": false, "options": {},
+        "userInfo": { "username": by.identity.user_name(), "uid": "", "groups": by.groups, "extra": {} },
+    })
+}
+
+struct Inputs<'a> {
+    object: &'a Value,
+    request: &'a Value,
+    namespace: Option<&'a Value>,
+    resource: Check,
+    may: &'a dyn Fn(&Check) -> bool,
+}
+
+struct Activation<'a> {
+    inputs: &'a Inputs<'a>,
+    variables: Option<&'a BTreeMap<String, Result<Program, String>>>,
+    known: RefCell<HashMap<String, Result<Cel<'a>, Failure>>>,
+    depth: Cell<u32>,
+}
+
+impl<'a> Activation<'a> {
+    fn of(inputs: &'a Inputs<'a>, variables: Option<&'a BTreeMap<String, Result<Program, String>>>) -> Self {
+        Self {
+            inputs,
+            variables,
+            known: RefCell::default(),
+            depth: Cell::default(),
+        }
+    }
+
+    /// What a condition says; nothing when it does not compile, fails, or is no truth value.
+    fn evaluate(&self, program: &Result<Program, String>) -> Option<bool> {
+        let program = program.as_ref().ok()?;
+        match program.evaluate(self, EXPRESSION_BUDGET).result {
+            Ok(Cel::Bool(value)) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Variables<'a> for Activation<'a> {
+    fn get(&self, name: &str) -> Option<Cel<'a>> {
+        Some(match name {
+            "object" => Cel::json(self.inputs.object),
+            "oldObject" => Cel::Null,
+            "request" => Cel::json(self.inputs.request),
+            "namespaceObject" => self.inputs.namespace.map_or(Cel::Null, Cel::json),
+            "authorizer" => Check::authorizer().into_value(),
+            "authorizer.requestResource" => self.inputs.resource.clone().into_value(),
+            _ => return None,
+        })
+    }
+
+    fn field(&self, variable: &str, field: &str) -> Option<Result<Cel<'a>, Failure>> {
+        if variable != "variables" {
+            return None;
+        }
+        let program = self.variables?.get(field)?;
+        if let Some(known) = self.known.borrow().get(field) {
+            return Some(known.clone());
+        }
+        let program = match program {
+            Ok(program) => program,
+            Err(problem) => return Some(Err(Failure::new(problem.clone()))),
+        };
+        if self.depth.get() >= DEEPEST {
+            return Some(Err(Failure::new("variables nest too deep".to_owned())));
+        }
+        self.depth.set(self.depth.get() + 1);
+        let value = program.evaluate(self, EXPRESSION_BUDGET).result;
+        self.depth.set(self.depth.get() - 1);
+        self.known.borrow_mut().insert(field.to_owned(), value.clone());
+        Some(value)
+    }
+
+    fn authorize(&self, check: &Check) -> Decision {
+        Decision {
+            allowed: (self.inputs.may)(check),
+            ..Decision::default()
+        }
+    }
+}

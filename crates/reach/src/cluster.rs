@@ -1,0 +1,588 @@
+//! A cluster as far as authority is concerned: read once from objects, with indexes for the search.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use kubernetes_cel::{Check, Stage};
+use serde_json::Value;
+
+use crate::admission::Admission;
+use crate::coverage::Coverage;
+use crate::kinds::{
+    ADMISSION, CONTROLLERS, LANE_BINDING, LANE_LABEL, LANE_PREFIX, LOCKDOWN_FLAG, POD_SECURITY_LABEL, RBAC,
+    SECRET_WRITER, TENANT_GROUP, TENANT_LABEL,
+};
+use crate::node::{ACCOUNTS_PREFIX, Identity, Scope};
+use crate::object::{annotation, group_of, is_true, label, list, list_texts, pointer_text};
+use crate::powers::{Granted, Power, list_powers};
+use crate::rules::{Asked, Names, Rule, covers_rule, is_aggregated};
+
+/// A Role or a ClusterRole.
+pub(crate) struct Role {
+    pub(crate) label: String,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) powers: Vec<Granted>,
+    /// Whether some of the powers need another right of the same identity.
+    pub(crate) combines_rights: bool,
+}
+
+/// A role that a subject has in a scope.
+pub(crate) struct Binding {
+    pub(crate) label: String,
+    pub(crate) role: usize,
+    pub(crate) scope: Scope,
+}
+
+/// Something that runs as a ServiceAccount.
+pub(crate) struct Runner {
+    pub(crate) label: String,
+    /// The name of its Pod; empty for workloads.
+    pub(crate) pod: String,
+    pub(crate) account: String,
+    pub(crate) is_privileged: bool,
+}
+
+/// A controller that acts for the authors of objects.
+pub(crate) struct Controller {
+    pub(crate) namespace: String,
+    pub(crate) account: String,
+    pub(crate) is_locked_down: bool,
+}
+
+/// A Tenant.
+#[derive(Default)]
+pub(crate) struct Tenant {
+    pub(crate) owners: Vec<Identity>,
+    pub(crate) namespaces: BTreeSet<String>,
+    pub(crate) uid: String,
+}
+
+/// An AccessProvider.
+pub(crate) struct Provider {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) patterns: Vec<String>,
+    pub(crate) tenants: Vec<String>,
+    pub(crate) writer: String,
+}
+
+/// What is known of the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nodes {
+    Unknown,
+    Missing,
+    /// Only workers: the control plane runs elsewhere.
+    Workers,
+    ControlPlane,
+}
+
+/// A cluster, ready for questions.
+pub struct Cluster {
+    pub(crate) roles: Vec<Role>,
+    pub(crate) role_index: HashMap<String, usize>,
+    pub(crate) bindings: BTreeMap<Identity, Vec<Binding>>,
+    pub(crate) namespaces: BTreeMap<String, Value>,
+    pub(crate) accounts: BTreeMap<String, BTreeSet<String>>,
+    /// ServiceAccounts that a binding or a Tenant names, and that do not exist; with the object that names each.
+    pub(crate) missing_accounts: BTreeMap<String, BTreeMap<String, String>>,
+    /// Namespaces that do not exist, and the object that names each.
+    pub(crate) missing_namespaces: BTreeMap<String, String>,
+    pub(crate) token_secrets: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) runners: BTreeMap<String, Vec<Runner>>,
+    pub(crate) tenants: BTreeMap<String, Tenant>,
+    pub(crate) controllers: BTreeMap<&'static str, Vec<Controller>>,
+    pub(crate) lanes: BTreeMap<String, BTreeSet<Identity>>,
+    pub(crate) providers: Vec<Provider>,
+    pub(crate) targets: Vec<String>,
+    pub(crate) custom_groups: Vec<String>,
+    pub(crate) nodes: Nodes,
+    pub(crate) admission: Admission,
+    pub(crate) unknown: BTreeSet<String>,
+}
+
+impl Cluster {
+    /// Reads objects of any kinds; kinds without authority are passed over, and so are values of Secrets.
+    #[must_use]
+    pub fn read(objects: &[Value], coverage: &Coverage) -> Self {
+        let by_kind = index_kinds(objects);
+        let of = |group: &'static str, kind: &'static str| {
+            by_kind.get(&(group, kind)).map(Vec::as_slice).unwrap_or_default()
+        };
+        let mut cluster = Self {
+            roles: Vec::new(),
+            role_index: HashMap::new(),
+            bindings: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+            missing_accounts: BTreeMap::new(),
+            missing_namespaces: BTreeMap::new(),
+            token_secrets: BTreeMap::new(),
+            runners: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            providers: Vec::new(),
+            targets: Vec::new(),
+            custom_groups: Vec::new(),
+            nodes: read_nodes(of("", "Node"), coverage),
+            admission: Admission::read(
+                of(ADMISSION, "ValidatingAdmissionPolicy"),
+                of(ADMISSION, "ValidatingAdmissionPolicyBinding"),
+                of(ADMISSION, "ValidatingWebhookConfiguration"),
+            )
+            .with_guard(coverage.guard.as_deref()),
+            unknown: coverage.unread.clone(),
+        };
+        cluster.read_roles(of(RBAC, "ClusterRole"), of(RBAC, "Role"));
+        for namespace in of("", "Namespace") {
+            let name = pointer_text(namespace, "/metadata/name");
+            cluster.namespaces.insert(name.to_owned(), keep_metadata(namespace));
+            cluster.add_account(name, "default");
+        }
+        for account in of("", "ServiceAccount") {
+            let namespace = pointer_text(account, "/metadata/namespace");
+            cluster.add_account(namespace, pointer_text(account, "/metadata/name"));
+        }
+        cluster.read_tenants(of(TENANT_GROUP, "Tenant"));
+        cluster.read_bindings(of(RBAC, "ClusterRoleBinding"), Scope::Cluster);
+        cluster.read_bindings(of(RBAC, "RoleBinding"), Scope::EveryNamespace);
+        cluster.read_secrets(of("", "Secret"));
+        cluster.read_runners(&by_kind);
+        for provider in of("tenure.dev", "AccessProvider") {
+            let writer = pointer_text(provider, "/spec/writerServiceAccountName");
+            cluster.providers.push(Provider {
+                name: pointer_text(provider, "/metadata/name").to_owned(),
+                namespace: pointer_text(provider, "/metadata/namespace").to_owned(),
+                patterns: list_texts(provider, "/spec/namespaces"),
+                tenants: list_texts(provider, "/spec/tenants"),
+                writer: if writer.is_empty() { SECRET_WRITER } else { writer }.to_owned(),
+            });
+        }
+        for target in of("tenure.dev", "FluxAccessTarget") {
+            cluster.targets.push(pointer_text(target, "/metadata/name").to_owned());
+        }
+        let custom = of("apiextensions.k8s.io", "CustomResourceDefinition");
+        let groups = custom
+            .iter()
+            .filter_map(|kind| pointer_text(kind, "/metadata/name").split_once('.'));
+        let groups: BTreeSet<String> = groups.map(|(_, group)| group.to_owned()).collect();
+        cluster.custom_groups = groups.into_iter().collect();
+        if coverage.has("serviceaccounts") && coverage.has("namespaces") {
+            cluster.find_missing();
+        }
+        cluster
+    }
+
+    fn add_account(&mut self, namespace: &str, name: &str) {
+        if let Some(accounts) = self.accounts.get_mut(namespace) {
+            accounts.insert(name.to_owned());
+        } else {
+            self.accounts
+                .insert(namespace.to_owned(), BTreeSet::from([name.to_owned()]));
+        }
+    }
+
+    fn read_roles(&mut self, cluster_roles: &[&Value], roles: &[&Value]) {
+        // A selector is compared with each ClusterRole once; an aggregate of aggregates is filled by Kubernetes' controller already.
+        for role in cluster_roles {
+            let name = pointer_text(role, "/metadata/name");
+            let mut rules: Vec<Rule> = list(role, "/rules").iter().map(Rule::read).collect();
+            let selectors = list(role, "/aggregationRule/clusterRoleSelectors");
+            if !selectors.is_empty() && rules.is_empty() {
+                let nothing = Value::Null;
+                let parts = cluster_roles
+                    .iter()
+                    .filter(|part| is_aggregated(selectors, part.pointer("/metadata/labels").unwrap_or(&nothing)));
+                rules = parts.flat_map(|part| list(part, "/rules")).map(Rule::read).collect();
+                rules.sort();
+                rules.dedup();
+            }
+            self.add_role(format!("ClusterRole/{name}"), rules);
+        }
+        for role in roles {
+            let namespace = pointer_text(role, "/metadata/namespace");
+            let name = pointer_text(role, "/metadata/name");
+            let rules = list(role, "/rules").iter().map(Rule::read).collect();
+            self.add_role(format!("Role/{namespace}/{name}"), rules);
+        }
+        // A name that no role has can't be bound.
+        let names: HashSet<String> = self
+            .role_index
+            .keys()
+            .filter_map(|label| Some(label.strip_prefix("Role/")?.split_once('/')?.1.to_owned()))
+            .collect();
+        let index = &self.role_index;
+        for granted in self.roles.iter_mut().flat_map(|role| &mut role.powers) {
+            match (granted.power, &mut granted.names) {
+                (Power::BindClusterRoles, Names::Some(bound)) => {
+                    bound.retain(|name| index.contains_key(&format!("ClusterRole/{name}")));
+                }
+                (Power::BindRoles, Names::Some(bound)) => bound.retain(|name| names.contains(name)),
+                _ => {}
+            }
+        }
+    }
+
+    fn add_role(&mut self, label: String, rules: Vec<Rule>) {
+        self.role_index.insert(label.clone(), self.roles.len());
+        let powers = list_powers(&rules);
+        self.roles.push(Role {
+            combines_rights: powers.iter().any(|granted| granted.power.needs_another()),
+            powers,
+            label,
+            rules,
+        });
+    }
+
+    fn read_bindings(&mut self, bindings: &[&Value], scope: Scope) {
+        for binding in bindings {
+            let name = pointer_text(binding, "/metadata/name");
+            let namespace = pointer_text(binding, "/metadata/namespace");
+            let (label, scope) = match scope {
+                Scope::Cluster => (format!("ClusterRoleBinding/{name}"), Scope::Cluster),
+                _ => (
+                    format!("RoleBinding/{namespace}/{name}"),
+                    Scope::of_namespace(namespace),
+                ),
+            };
+            let role = pointer_text(binding, "/roleRef/name");
+            let role = match pointer_text(binding, "/roleRef/kind") {
+                "Role" => format!("Role/{namespace}/{role}"),
+                _ => format!("ClusterRole/{role}"),
+            };
+            let subjects: BTreeSet<Identity> = list(binding, "/subjects")
+                .iter()
+                .filter_map(|subject| read_subject(subject, namespace))
+                .collect();
+            if name == LANE_BINDING && !self::label(binding, LANE_LABEL).is_empty() {
+                let is_lane = |identity: &&Identity| matches!(identity, Identity::Account { name, .. } if name.starts_with(LANE_PREFIX));
+                let lanes: Vec<Identity> = subjects.iter().filter(is_lane).cloned().collect();
+                self.lanes.entry(namespace.to_owned()).or_default().extend(lanes);
+            }
+            let Some(&role) = self.role_index.get(&role) else {
+                // The names stay taken: the role may come back.
+                for subject in subjects {
+                    self.bindings.entry(subject).or_default();
+                }
+                self.unknown.insert(format!("{role}, which {label} names"));
+                continue;
+            };
+            for subject in subjects {
+                self.bindings.entry(subject).or_default().push(Binding {
+                    label: label.clone(),
+                    role,
+                    scope: scope.clone(),
+                });
+            }
+        }
+    }
+
+    fn read_tenants(&mut self, tenants: &[&Value]) {
+        let mut labelled: HashMap<String, BTreeSet<String>> = HashMap::new();
+        for (name, namespace) in &self.namespaces {
+            let tenant = label(namespace, TENANT_LABEL);
+            if !tenant.is_empty() {
+                labelled.entry(tenant.to_owned()).or_default().insert(name.clone());
+            }
+        }
+        for tenant in tenants {
+            let name = pointer_text(tenant, "/metadata/name").to_owned();
+            let mut read = Tenant {
+                uid: pointer_text(tenant, "/metadata/uid").to_owned(),
+                ..Tenant::default()
+            };
+            for owner in list(tenant, "/spec/owners") {
+                let name = pointer_text(owner, "/name");
+                read.owners.push(match pointer_text(owner, "/kind") {
+                    "Group" => Identity::Group(name.to_owned()),
+                    _ => Identity::from_user_name(name),
+                });
+            }
+            // What a namespace says of itself counts only where no record was exported.
+            if tenant.get("status").is_some() {
+                read.namespaces = list_texts(tenant, "/status/namespaces").into_iter().collect();
+                let spaces = list(tenant, "/status/spaces").iter();
+                read.namespaces
+                    .extend(spaces.map(|space| pointer_text(space, "/name").to_owned()));
+            } else {
+                read.namespaces = labelled.remove(&name).unwrap_or_default();
+            }
+            self.tenants.insert(name, read);
+        }
+    }
+
+    fn read_secrets(&mut self, secrets: &[&Value]) {
+        for secret in secrets {
+            let account = annotation(secret, "kubernetes.io/service-account.name");
+            if !account.is_empty() {
+                self.token_secrets
+                    .entry(pointer_text(secret, "/metadata/namespace").to_owned())
+                    .or_default()
+                    .insert(pointer_text(secret, "/metadata/name").to_owned(), account.to_owned());
+            }
+        }
+    }
+
+    fn read_runners(&mut self, by_kind: &HashMap<(&str, &str), Vec<&Value>>) {
+        for (group, kind, pod) in [
+            ("", "Pod", ""),
+            ("", "ReplicationController", "/spec/template"),
+            ("apps", "Deployment", "/spec/template"),
+            ("apps", "ReplicaSet", "/spec/template"),
+            ("apps", "StatefulSet", "/spec/template"),
+            ("apps", "DaemonSet", "/spec/template"),
+            ("batch", "Job", "/spec/template"),
+            ("batch", "CronJob", "/spec/jobTemplate/spec/template"),
+        ] {
+            for object in by_kind.get(&(group, kind)).into_iter().flatten() {
+                let Some(spec) = object.pointer(&format!("{pod}/spec")) else {
+                    continue;
+                };
+                let namespace = pointer_text(object, "/metadata/namespace");
+                let name = pointer_text(object, "/metadata/name");
+                let account = match pointer_text(spec, "/serviceAccountName") {
+                    "" => "default",
+                    account => account,
+                };
+                self.read_controller(object, spec, namespace, account);
+                self.runners.entry(namespace.to_owned()).or_default().push(Runner {
+                    label: format!("{kind}/{namespace}/{name}"),
+                    pod: if kind == "Pod" { name.to_owned() } else { String::new() },
+                    account: account.to_owned(),
+                    is_privileged: is_privileged(spec),
+                });
+            }
+        }
+    }
+
+    fn read_controller(&mut self, object: &Value, spec: &Value, namespace: &str, account: &str) {
+        if pointer_text(object, "/kind") == "Pod" {
+            return;
+        }
+        let name = pointer_text(object, "/metadata/name");
+        let containers = list(spec, "/containers");
+        let runs = |controller: &str| {
+            name == controller
+                || label(object, "app.kubernetes.io/component") == controller
+                || containers
+                    .iter()
+                    .any(|container| image_name(pointer_text(container, "/image")) == controller)
+        };
+        let Some(&controller) = CONTROLLERS.iter().find(|controller| runs(controller)) else {
+            return;
+        };
+        let arguments = containers
+            .iter()
+            .flat_map(|container| list(container, "/args").iter().chain(list(container, "/command")))
+            .filter_map(Value::as_str);
+        let is_locked_down = arguments.into_iter().any(|argument| {
+            argument
+                .strip_prefix(LOCKDOWN_FLAG)
+                .is_some_and(|account| !account.is_empty())
+        });
+        self.controllers.entry(controller).or_default().push(Controller {
+            namespace: namespace.to_owned(),
+            account: account.to_owned(),
+            is_locked_down,
+        });
+    }
+
+    /// Finds names that something refers to and that do not exist: who makes the object inherits the rights of its name.
+    fn find_missing(&mut self) {
+        let mut accounts: Vec<(String, String, String)> = Vec::new();
+        let mut namespaces: Vec<(String, String)> = Vec::new();
+        for (identity, bindings) in &self.bindings {
+            let by = bindings.first().map_or("a binding", |binding| binding.label.as_str());
+            match identity {
+                Identity::Account { namespace, name } => {
+                    accounts.push((namespace.clone(), name.clone(), by.to_owned()))
+                }
+                Identity::Group(group) => {
+                    if let Some(namespace) = group.strip_prefix(ACCOUNTS_PREFIX) {
+                        namespaces.push((namespace.to_owned(), by.to_owned()));
+                    }
+                }
+                Identity::User(_) => {}
+            }
+        }
+        for (tenant, read) in &self.tenants {
+            for owner in &read.owners {
+                if let Identity::Account { namespace, name } = owner {
+                    accounts.push((namespace.clone(), name.clone(), format!("Tenant/{tenant}")));
+                }
+            }
+        }
+        accounts.sort();
+        for (namespace, name, by) in accounts {
+            if self.accounts.get(&namespace).is_some_and(|known| known.contains(&name)) {
+                continue;
+            }
+            if !self.namespaces.contains_key(&namespace) {
+                namespaces.push((namespace.clone(), by.clone()));
+            }
+            self.missing_accounts
+                .entry(namespace)
+                .or_default()
+                .entry(name)
+                .or_insert(by);
+        }
+        namespaces.sort();
+        for (namespace, by) in namespaces {
+            if !namespace.is_empty() && !self.namespaces.contains_key(&namespace) {
+                self.missing_namespaces.entry(namespace).or_insert(by);
+            }
+        }
+    }
+
+    /// Whether a binding gives rights that combine with others of the same identity.
+    pub(crate) fn combines_rights(&self, binding: &Binding) -> bool {
+        self.roles.get(binding.role).is_some_and(|role| role.combines_rights)
+    }
+
+    /// The bindings of an identity and of its groups, its own first.
+    pub(crate) fn list_bindings<'a>(&'a self, identity: &'a Identity, groups: &[String]) -> Vec<&'a Binding> {
+        let mut found: Vec<&Binding> = self.bindings.get(identity).into_iter().flatten().collect();
+        for group in groups {
+            let group = Identity::Group(group.clone());
+            if group != *identity {
+                found.extend(self.bindings.get(&group).into_iter().flatten());
+            }
+        }
+        found
+    }
+
+    /// Whether RBAC allows an identity something.
+    pub(crate) fn may(&self, identity: &Identity, groups: &[String], scope: &Scope, asked: &Asked<'_>) -> bool {
+        if groups.iter().any(|group| group == "system:masters") {
+            return true;
+        }
+        self.list_bindings(identity, groups).into_iter().any(|binding| {
+            let holds = match scope {
+                Scope::Namespace(namespace) => binding.scope.includes(namespace),
+                Scope::Cluster | Scope::EveryNamespace => binding.scope == Scope::Cluster,
+            };
+            holds
+                && self
+                    .roles
+                    .get(binding.role)
+                    .is_some_and(|role| role.rules.iter().any(|rule| rule.allows(asked)))
+        })
+    }
+
+    /// Whether an identity holds all rules of a role in a namespace.
+    pub(crate) fn covers(&self, bindings: &[&Binding], namespace: &str, role: &Role) -> bool {
+        let held: Vec<&Rule> = bindings
+            .iter()
+            .filter(|binding| binding.scope.includes(namespace))
+            .filter_map(|binding| self.roles.get(binding.role))
+            .flat_map(|role| &role.rules)
+            .collect();
+        role.rules.iter().all(|rule| covers_rule(&held, rule))
+    }
+
+    /// What the authorizer of an expression says.
+    pub(crate) fn answer_check(&self, identity: &Identity, groups: &[String], check: &Check) -> bool {
+        if check.stage != Stage::Resource {
+            return false;
+        }
+        let resource = if check.subresource.is_empty() {
+            check.resource.clone()
+        } else {
+            format!("{}/{}", check.resource, check.subresource)
+        };
+        let scope = if check.namespace.is_empty() {
+            Scope::Cluster
+        } else {
+            Scope::of_namespace(&check.namespace)
+        };
+        let asked = Asked {
+            verb: &check.verb,
+            group: &check.group,
+            resource: &resource,
+            name: &check.name,
+        };
+        match &check.service_account {
+            Some((namespace, name)) => {
+                let account = Identity::account(namespace, name);
+                self.may(&account, &account.list_groups(), &scope, &asked)
+            }
+            None => self.may(identity, groups, &scope, &asked),
+        }
+    }
+
+    /// The Pod Security level that keeps Pods of a namespace from its nodes, if the namespace has one.
+    pub(crate) fn find_pod_security(&self, namespace: &str) -> Option<&str> {
+        let level = label(self.namespaces.get(namespace)?, POD_SECURITY_LABEL);
+        matches!(level, "baseline" | "restricted").then_some(level)
+    }
+}
+
+fn index_kinds(objects: &[Value]) -> HashMap<(&str, &str), Vec<&Value>> {
+    let mut by_kind: HashMap<(&str, &str), Vec<&Value>> = HashMap::new();
+    for object in objects {
+        let kind = (group_of(object), pointer_text(object, "/kind"));
+        by_kind.entry(kind).or_default().push(object);
+    }
+    by_kind
+}
+
+fn read_nodes(nodes: &[&Value], coverage: &Coverage) -> Nodes {
+    if !coverage.has("nodes") {
+        return Nodes::Unknown;
+    }
+    let labels = |node: &&&Value| node.pointer("/metadata/labels").and_then(Value::as_object).cloned();
+    let is_control_plane = |node: &&Value| {
+        labels(&node).is_some_and(|labels| {
+            ["control-plane", "master", "etcd"]
+                .iter()
+                .any(|role| labels.contains_key(&format!("node-role.kubernetes.io/{role}")))
+        })
+    };
+    match nodes {
+        [] => Nodes::Missing,
+        nodes if nodes.iter().any(is_control_plane) => Nodes::ControlPlane,
+        _ => Nodes::Workers,
+    }
+}
+
+fn keep_metadata(object: &Value) -> Value {
+    let mut metadata = object.get("metadata").cloned().unwrap_or(Value::Null);
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    serde_json::json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
+}
+
+fn read_subject(subject: &Value, namespace: &str) -> Option<Identity> {
+    let name = pointer_text(subject, "/name");
+    match pointer_text(subject, "/kind") {
+        "User" => Some(Identity::from_user_name(name)),
+        "Group" => Some(Identity::Group(name.to_owned())),
+        "ServiceAccount" => {
+            let own = pointer_text(subject, "/namespace");
+            Some(Identity::account(if own.is_empty() { namespace } else { own }, name))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a Pod has its node: by a path of the host, its namespaces, or a privileged container.
+fn is_privileged(spec: &Value) -> bool {
+    let shares_host = ["/hostPID", "/hostNetwork", "/hostIPC"]
+        .iter()
+        .any(|pointer| is_true(spec, pointer));
+    let has_path = list(spec, "/volumes")
+        .iter()
+        .any(|volume| volume.get("hostPath").is_some());
+    let has_container = ["/containers", "/initContainers"]
+        .iter()
+        .flat_map(|pointer| list(spec, pointer))
+        .any(|container| is_true(container, "/securityContext/privileged"));
+    shares_host || has_path || has_container
+}
+
+/// The last part of an image's name, without tag and digest.
+fn image_name(image: &str) -> &str {
+    let image = image.split('@').next().unwrap_or_default();
+    let name = image.rsplit('/').next().unwrap_or_default();
+    name.split(':').next().unwrap_or_default()
+}

@@ -1,0 +1,49 @@
+//! Which kinds the objects of a cluster are complete for.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::kinds::{SOURCES, Source, is_custom};
+use crate::object::{group_of, pointer_text};
+
+/// Which kinds the objects are complete for.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    /// Kinds that could not be read, as `nodes` or `roles.rbac.authorization.k8s.io`.
+    pub unread: BTreeSet<String>,
+    /// The name of a guard inside the API server that validates what tenants write, if it has one.
+    pub guard: Option<String>,
+}
+
+impl Coverage {
+    /// The coverage of files: a kind without a single object may have been left out.
+    #[must_use]
+    pub fn of_files(objects: &[Value]) -> Self {
+        let found: BTreeSet<(&str, &str)> = objects
+            .iter()
+            .map(|object| (group_of(object), pointer_text(object, "/kind")))
+            .collect();
+        let missing = SOURCES
+            .iter()
+            .filter(|source| !is_custom(source) && !found.contains(&(source.group, source.kind)));
+        Self {
+            unread: missing.map(name_source).collect(),
+            guard: None,
+        }
+    }
+
+    pub(crate) fn has(&self, resource: &str) -> bool {
+        !self.unread.contains(resource)
+    }
+}
+
+/// The name of a kind in messages: `pods`, `roles.rbac.authorization.k8s.io`.
+#[must_use]
+pub fn name_source(source: &Source) -> String {
+    if source.group.is_empty() {
+        source.resource.to_owned()
+    } else {
+        format!("{}.{}", source.resource, source.group)
+    }
+}

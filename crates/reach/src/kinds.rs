@@ -1,0 +1,209 @@
+//! What the kinds of Kubernetes, Flux, Tenure and others let an account do, as data.
+
+/// A kind whose objects make Pods, or act as a ServiceAccount of their namespace.
+pub(crate) struct Deputy {
+    /// The API group.
+    pub(crate) group: &'static str,
+    /// The resource.
+    pub(crate) resource: &'static str,
+    /// What the objects do.
+    pub(crate) does: Does,
+}
+
+/// What the controller of a kind does for the author of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Does {
+    /// It creates Pods from a template, as any ServiceAccount of the namespace.
+    MakesPods,
+    /// It acts as the ServiceAccount of the namespace that the object names; without a name as the account of this controller, unless that is locked down.
+    ActsAs(&'static str),
+    /// It acts as the account of this controller, for objects in the controller's own namespace.
+    ActsInOwnNamespace(&'static str),
+}
+
+const fn makes_pods(group: &'static str, resource: &'static str) -> Deputy {
+    Deputy {
+        group,
+        resource,
+        does: Does::MakesPods,
+    }
+}
+
+/// The deputies.
+pub(crate) const DEPUTIES: &[Deputy] = &[
+    makes_pods("", "replicationcontrollers"),
+    makes_pods("apps", "deployments"),
+    makes_pods("apps", "replicasets"),
+    makes_pods("apps", "statefulsets"),
+    makes_pods("apps", "daemonsets"),
+    makes_pods("extensions", "deployments"),
+    makes_pods("extensions", "replicasets"),
+    makes_pods("extensions", "daemonsets"),
+    makes_pods("batch", "jobs"),
+    makes_pods("batch", "cronjobs"),
+    makes_pods("argoproj.io", "workflows"),
+    makes_pods("argoproj.io", "cronworkflows"),
+    makes_pods("argoproj.io", "rollouts"),
+    makes_pods("tekton.dev", "taskruns"),
+    makes_pods("tekton.dev", "pipelineruns"),
+    makes_pods("serving.knative.dev", "services"),
+    makes_pods("serving.knative.dev", "configurations"),
+    makes_pods("apps.kruise.io", "clonesets"),
+    makes_pods("apps.kruise.io", "statefulsets"),
+    makes_pods("apps.kruise.io", "daemonsets"),
+    makes_pods("batch.volcano.sh", "jobs"),
+    makes_pods("kubeflow.org", "pytorchjobs"),
+    makes_pods("kubeflow.org", "tfjobs"),
+    makes_pods("kubevirt.io", "virtualmachines"),
+    makes_pods("kubevirt.io", "virtualmachineinstances"),
+    makes_pods("monitoring.coreos.com", "prometheuses"),
+    makes_pods("monitoring.coreos.com", "alertmanagers"),
+    makes_pods("opentelemetry.io", "opentelemetrycollectors"),
+    makes_pods("ray.io", "rayclusters"),
+    makes_pods("ray.io", "rayjobs"),
+    makes_pods("sparkoperator.k8s.io", "sparkapplications"),
+    Deputy {
+        group: "kustomize.toolkit.fluxcd.io",
+        resource: "kustomizations",
+        does: Does::ActsAs("kustomize-controller"),
+    },
+    Deputy {
+        group: "helm.toolkit.fluxcd.io",
+        resource: "helmreleases",
+        does: Does::ActsAs("helm-controller"),
+    },
+    Deputy {
+        group: "tenure.dev",
+        resource: "surfaces",
+        does: Does::ActsAs(""),
+    },
+    Deputy {
+        group: "argoproj.io",
+        resource: "applications",
+        does: Does::ActsInOwnNamespace("argocd-application-controller"),
+    },
+];
+
+/// The names of the controllers that deputies have.
+pub(crate) const CONTROLLERS: &[&str] = &[
+    "kustomize-controller",
+    "helm-controller",
+    "argocd-application-controller",
+];
+
+/// The flag that locks a controller of Flux down: without a name, objects act as this account of their own namespace.
+pub(crate) const LOCKDOWN_FLAG: &str = "--default-service-account=";
+
+/// Groups whose objects a lane of Tenure reconciles.
+pub(crate) const LANE_GROUPS: &[(&str, &str)] = &[
+    ("kustomize.toolkit.fluxcd.io", "kustomizations"),
+    ("source.toolkit.fluxcd.io", "gitrepositories"),
+    ("source.toolkit.fluxcd.io", "ocirepositories"),
+    ("source.toolkit.fluxcd.io", "buckets"),
+    ("source.extensions.fluxcd.io", "artifactgenerators"),
+    ("tenure.dev", "surfaces"),
+];
+
+/// Label of the RoleBindings that give a lane its namespaces.
+pub(crate) const LANE_LABEL: &str = "tenure.dev/lane";
+/// How the RoleBinding of a lane is called.
+pub(crate) const LANE_BINDING: &str = "tenure:lane";
+/// How the ServiceAccounts of lanes begin.
+pub(crate) const LANE_PREFIX: &str = "tenure-lane-";
+/// The ServiceAccount that writes credentials unless an AccessProvider names another one.
+pub(crate) const SECRET_WRITER: &str = "tenure-secret-writer";
+/// The group of Tenants.
+pub(crate) const TENANT_GROUP: &str = "capsule.clastix.io";
+/// The label of a tenant's namespaces.
+pub(crate) const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
+/// The label by which Pod Security sets the level of a namespace.
+pub(crate) const POD_SECURITY_LABEL: &str = "pod-security.kubernetes.io/enforce";
+/// The RBAC group.
+pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
+/// The group of admission's configuration.
+pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
+
+/// A kind that `tenure reach` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The API group.
+    pub group: &'static str,
+    /// The version that it is known in.
+    pub version: &'static str,
+    /// The resource.
+    pub resource: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// Whether metadata is enough. Of Secrets nothing else may be read.
+    pub metadata_only: bool,
+}
+
+const fn version_of(group: &str) -> &'static str {
+    match group.as_bytes() {
+        b"capsule.clastix.io" => "v1beta2",
+        b"tenure.dev" => "v1alpha1",
+        _ => "v1",
+    }
+}
+
+const fn source(group: &'static str, resource: &'static str, kind: &'static str) -> Source {
+    Source {
+        group,
+        version: version_of(group),
+        resource,
+        kind,
+        metadata_only: false,
+    }
+}
+
+const fn metadata(group: &'static str, resource: &'static str, kind: &'static str) -> Source {
+    Source {
+        group,
+        version: version_of(group),
+        resource,
+        kind,
+        metadata_only: true,
+    }
+}
+
+/// All kinds that are read.
+pub const SOURCES: &[Source] = &[
+    source(RBAC, "clusterroles", "ClusterRole"),
+    source(RBAC, "clusterrolebindings", "ClusterRoleBinding"),
+    source(RBAC, "roles", "Role"),
+    source(RBAC, "rolebindings", "RoleBinding"),
+    metadata("", "namespaces", "Namespace"),
+    metadata("", "serviceaccounts", "ServiceAccount"),
+    metadata("", "secrets", "Secret"),
+    metadata("", "nodes", "Node"),
+    source("", "pods", "Pod"),
+    source("apps", "deployments", "Deployment"),
+    source("apps", "statefulsets", "StatefulSet"),
+    source("apps", "daemonsets", "DaemonSet"),
+    source("batch", "cronjobs", "CronJob"),
+    source(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+    source(
+        ADMISSION,
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+    ),
+    source(
+        ADMISSION,
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+    ),
+    source(TENANT_GROUP, "tenants", "Tenant"),
+    source("tenure.dev", "accessproviders", "AccessProvider"),
+    source("tenure.dev", "fluxaccesstargets", "FluxAccessTarget"),
+    metadata(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+    ),
+    metadata("apiregistration.k8s.io", "apiservices", "APIService"),
+];
+
+/// Kinds that exist only where their CustomResourceDefinition is installed: where these are absent, nothing is unknown.
+pub(crate) fn is_custom(source: &Source) -> bool {
+    matches!(source.group, TENANT_GROUP | "tenure.dev")
+}

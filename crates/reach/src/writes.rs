@@ -1,0 +1,78 @@
+//! The writes that an attack consists of, as objects for admission to judge.
+
+use serde_json::json;
+
+use crate::admission::Write;
+use crate::kinds::{RBAC, TENANT_GROUP, TENANT_LABEL};
+use crate::node::{Identity, Scope};
+
+pub(crate) fn token(namespace: &str, name: &str) -> Write {
+    Write {
+        group: "",
+        version: "v1",
+        kind: "TokenRequest",
+        resource: "serviceaccounts",
+        subresource: "token",
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        object: json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": { "name": name, "namespace": namespace },
+            "spec": { "audiences": [], "expirationSeconds": 3600 },
+        }),
+    }
+}
+
+/// A binding of a role, as `ClusterRole/admin` or `Role/a/b`, to a subject.
+pub(crate) fn binding(role: &str, scope: &Scope, subject: &Identity) -> Write {
+    let (kind, name) = role.split_once('/').unwrap_or(("ClusterRole", role));
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let subject = match subject {
+        Identity::User(name) => json!({ "apiGroup": RBAC, "kind": "User", "name": name }),
+        Identity::Group(name) => json!({ "apiGroup": RBAC, "kind": "Group", "name": name }),
+        Identity::Account { namespace, name } => {
+            json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name })
+        }
+    };
+    let namespace = scope.namespace();
+    let (binding, resource) = match namespace {
+        Some(_) => ("RoleBinding", "rolebindings"),
+        None => ("ClusterRoleBinding", "clusterrolebindings"),
+    };
+    let mut metadata = json!({ "name": "reach" });
+    if let (Some(metadata), Some(namespace)) = (metadata.as_object_mut(), namespace) {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    Write {
+        group: RBAC,
+        version: "v1",
+        kind: binding,
+        resource,
+        subresource: "",
+        namespace: namespace.unwrap_or_default().to_owned(),
+        name: "reach".to_owned(),
+        object: json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": binding, "metadata": metadata,
+            "roleRef": { "apiGroup": RBAC, "kind": kind, "name": name }, "subjects": [subject],
+        }),
+    }
+}
+
+/// A namespace of a tenant.
+pub(crate) fn namespace(name: &str, tenant: &str, uid: &str) -> Write {
+    Write {
+        group: "",
+        version: "v1",
+        kind: "Namespace",
+        resource: "namespaces",
+        subresource: "",
+        namespace: name.to_owned(),
+        name: name.to_owned(),
+        object: json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {
+                "name": name, "labels": { TENANT_LABEL: tenant, "kubernetes.io/metadata.name": name },
+                "ownerReferences": [{ "apiVersion": format!("{TENANT_GROUP}/v1beta2"), "kind": "Tenant", "name": tenant, "uid": uid }],
+            },
+        }),
+    }
+}

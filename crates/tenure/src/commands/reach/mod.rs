@@ -1,0 +1,160 @@
+//! `tenure reach`: the authority that a user, a ServiceAccount or a tenant can reach, with the paths. Owns what is read, with the rights of the caller, and how
+//! the answer is printed; what leads where is `kubernetes_reach`'s. Refuses to read the value of a Secret, and to pass over a kind that could not be read.
+
+mod read;
+mod write;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use kubernetes_reach::{Cluster, Coverage, Reach, Reached, Subject};
+use serde_json::Value;
+
+pub(crate) use self::read::read_cluster;
+use crate::connect::Connect;
+use crate::failure::Failure;
+use crate::output;
+
+/// Show what a user, a group, a ServiceAccount or a tenant can reach, step by step: identities, Secrets, nodes, cluster-admin.
+///
+/// It reads RBAC, ServiceAccounts, workloads, Tenants and admission's configuration with the rights of the caller, and of Secrets the metadata alone. A kind that
+/// can't be read is listed as unknown. Exit codes: 0 answered; 1 --as-admin or --on was asked, and can be reached; more than 1 it could not run.
+#[derive(Debug, Args)]
+pub(crate) struct ReachCommand {
+    /// The subject: `user NAME`, `group NAME`, `serviceaccount NAMESPACE:NAME` or `tenant NAME`; a tenant is its owners and the accounts of its namespaces.
+    #[arg(value_name = "KIND NAME", required = true, num_args = 1..=2)]
+    subject: Vec<String>,
+    /// Groups that the user is in, besides those that the API server adds.
+    #[arg(long = "group", value_name = "NAME")]
+    groups: Vec<String>,
+    /// Can the subject become an administrator of the cluster?
+    #[arg(long, conflicts_with = "on")]
+    as_admin: bool,
+    /// Can the subject read, write or delete this object? KIND/NAMESPACE/NAME, or KIND/NAME for a cluster-scoped one.
+    #[arg(long, value_name = "OBJECT")]
+    on: Option<String>,
+    /// What would these manifests add? A folder (built if it has a kustomization), or a file. Only what is new is printed.
+    #[arg(long, value_name = "DIR")]
+    with: Option<PathBuf>,
+    /// Read objects from a file or a folder instead of a cluster, such as the output of `tenure export` or `kubectl get -o yaml`.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Print the path to everything, not only to the worst.
+    #[arg(long)]
+    paths: bool,
+    /// How the answer is printed.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Table)]
+    output: Form,
+    #[command(flatten)]
+    connect: Connect,
+}
+
+/// How the answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people.
+    Table,
+    /// As data, with all paths, rights, and stopped edges.
+    Json,
+    /// As a graph for Graphviz.
+    Dot,
+}
+
+impl ReachCommand {
+    pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        self.answer().await.map_err(Failure::never_negative)
+    }
+
+    async fn answer(&self) -> Result<ExitCode, Failure> {
+        let subject: Subject = self.subject.join("/").parse().map_err(Failure::usage)?;
+        let subject = subject.with_groups(&self.groups);
+        let target = self.on.as_deref().map(read::read_target).transpose()?;
+        let (mut objects, coverage) = match &self.from {
+            Some(path) => {
+                let objects = read::read_manifests(path)?;
+                let coverage = Coverage::of_files(&objects);
+                (objects, coverage)
+            }
+            None => read_cluster(&self.connect.client().await?).await?,
+        };
+        let mut known = BTreeSet::new();
+        if let Some(folder) = &self.with {
+            let cluster = Cluster::read(&objects, &coverage);
+            // A subject that the manifests bring along reaches nothing before.
+            if let Ok(before) = Reach::search(&cluster, &subject) {
+                known = before.list_reached().into_iter().map(|reached| reached.node).collect();
+            }
+            replace(&mut objects, read::read_manifests(folder)?);
+        }
+        let cluster = Cluster::read(&objects, &coverage);
+        let reach = Reach::search(&cluster, &subject).map_err(|message| {
+            Failure::environment(message)
+                .hint("tenure get tenants lists them; reading them takes the verb list on tenants.capsule.clastix.io")
+        })?;
+        for unknown in reach.list_unknown() {
+            output::print_note(format!("unknown: {}", tenure_api::text::visible_line(&unknown)));
+        }
+        if let Some(target) = target {
+            let access = reach.find_access(&target);
+            write::print_access(&access, self.output == Form::Json)?;
+            return Ok(ExitCode::from(u8::from(!access.is_empty())));
+        }
+        if self.as_admin {
+            let admin = reach.find_cluster_admin().filter(|admin| !known.contains(&admin.node));
+            write::print_admin(&self.subject.join(" "), admin.as_ref(), self.output == Form::Json)?;
+            return Ok(ExitCode::from(u8::from(admin.is_some())));
+        }
+        let reached: Vec<Reached> = reach
+            .list_reached()
+            .into_iter()
+            .filter(|reached| !known.contains(&reached.node) && !reached.path.is_empty())
+            .collect();
+        match self.output {
+            Form::Json => write::print_json(&self.subject.join(" "), &reach, &reached)?,
+            Form::Dot => output::print_line(reach.write_dot().trim_end()),
+            Form::Table => write::print_table(&reach, &reached, self.paths, self.with.is_some()),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Adds objects, each in place of the one with its kind, namespace and name.
+fn replace(objects: &mut Vec<Value>, more: Vec<Value>) {
+    let key = |object: &Value| {
+        let text = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let api_version = text("/apiVersion");
+        let group = api_version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
+        (
+            group,
+            text("/kind"),
+            text("/metadata/namespace"),
+            text("/metadata/name"),
+        )
+    };
+    let replaced: BTreeSet<_> = more.iter().map(key).collect();
+    objects.retain(|object| !replaced.contains(&key(object)));
+    objects.extend(more);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_replaces_the_object_of_its_name() {
+        let role = |version: &str, name: &str, mark: u32| json!({"apiVersion": format!("a.b/{version}"), "kind": "Role", "metadata": {"name": name}, "mark": mark});
+        let mut objects = vec![role("v1", "x", 1), role("v1", "y", 2)];
+        replace(&mut objects, vec![role("v2", "x", 3)]);
+        assert_eq!(objects, [role("v1", "y", 2), role("v2", "x", 3)]);
+    }
+}
