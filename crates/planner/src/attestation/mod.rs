@@ -11,6 +11,7 @@ mod managed;
 mod namespaces;
 mod objects;
 mod parts;
+mod reach;
 pub mod remains;
 mod rights;
 mod scene;
@@ -22,6 +23,7 @@ use serde_json::Value;
 use tenure_tenancy::admission::Rule;
 
 pub use self::managed::list_managed_props;
+pub use self::reach::judge_reach;
 pub use self::scene::{CONTROLLER, Names, list_props, list_scene};
 pub use self::verdict::{Judged, Outcome, Report, Tried, judge};
 

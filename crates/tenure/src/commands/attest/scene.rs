@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kubernetes_reach::{Cluster, list_beyond};
 use serde_json::{Value, json};
 use tenure_api::Tenant;
 use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
 use tenure_planner::attestation::{
-    Ask, Attack, CONTROLLER, Names, Verb, Who, list_managed_props, list_props, list_scene, remains,
+    Ask, Attack, CONTROLLER, Judged, Names, Verb, Who, judge_reach, list_managed_props, list_props, list_scene, remains,
 };
 
+use super::super::reach::read_cluster;
 use super::{Cast, ask};
 use crate::failure::Failure;
 use crate::output;
@@ -99,6 +101,16 @@ impl Scene {
         }
         self.lay_out(&list_managed_props(&names)).await;
         Ok(names)
+    }
+
+    /// Searches what the tenant reaches by all rights of the cluster, while all of it is there.
+    pub(super) async fn judge_reach(&self, names: &Names) -> Result<Judged, Failure> {
+        let (objects, coverage) = read_cluster(&self.client).await?;
+        let cluster = Cluster::read(&objects, &coverage);
+        let beyond = list_beyond(&cluster, &names.tenant()).map_err(Failure::environment)?;
+        let beyond: Vec<String> = beyond.iter().map(ToString::to_string).collect();
+        let unread: Vec<String> = coverage.unread.into_iter().collect();
+        Ok(judge_reach(&beyond, &unread))
     }
 
     async fn create(&self, path: &str, object: &Value) -> Result<(), Failure> {

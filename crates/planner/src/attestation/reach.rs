@@ -1,0 +1,57 @@
+//! The last line of an attestation: what the tenant that was made reaches beyond its own namespaces, by all rights and rules that the cluster has.
+
+use super::verdict::{Judged, Outcome};
+
+/// The name of the line.
+const NAME: &str = "reach";
+/// How many findings the line quotes.
+const MOST_QUOTED: usize = 3;
+
+/// Judges what the search for the tenant's authority found: each finding is a path. `unknown` is what could not be read.
+#[must_use]
+pub fn judge_reach(beyond: &[String], unknown: &[String]) -> Judged {
+    let (outcome, said, remedy) = if !beyond.is_empty() {
+        let quoted: Vec<&str> = beyond.iter().take(MOST_QUOTED).map(String::as_str).collect();
+        let said = format!("{} beyond its own namespaces: {}", beyond.len(), quoted.join("; "));
+        let remedy = "take away the binding, or the name, that the path begins with: tenure reach tenant NAME --paths";
+        (Outcome::NotHeld, said, remedy)
+    } else if !unknown.is_empty() {
+        let said = format!("these could not be read: {}", unknown.join(", "));
+        (Outcome::NotTried, said, "attest with the rights of an administrator")
+    } else {
+        (Outcome::Held, "nothing beyond its own namespaces".to_owned(), "")
+    };
+    Judged {
+        name: NAME.to_owned(),
+        tries: "reaches authority outside its own namespaces, step by step".to_owned(),
+        stop: NAME.to_owned(),
+        outcome,
+        said,
+        remedy: remedy.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_out_does_not_hold_and_a_gap_says_nothing() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        for (beyond, unknown, outcome, said) in [
+            (vec![], vec![], Outcome::Held, "nothing beyond"),
+            (
+                texts(&["cluster-admin: a > b"]),
+                texts(&["nodes"]),
+                Outcome::NotHeld,
+                "1 beyond its own namespaces: cluster-admin",
+            ),
+            (vec![], texts(&["nodes"]), Outcome::NotTried, "nodes"),
+        ] {
+            let judged = judge_reach(&beyond, &unknown);
+            assert_eq!(judged.outcome, outcome, "{judged:?}");
+            assert!(judged.said.contains(said), "{judged:?}");
+            assert_eq!(judged.remedy.is_empty(), outcome == Outcome::Held);
+        }
+    }
+}
