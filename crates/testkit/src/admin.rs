@@ -25,6 +25,17 @@ pub enum AdminError {
     Json(#[from] serde_json::Error),
 }
 
+impl AdminError {
+    /// Whether the API server does not serve the kind.
+    pub(crate) fn is_unserved(&self) -> bool {
+        match self {
+            Self::Refused(kube::Error::Discovery(_)) => true,
+            Self::Refused(kube::Error::Api(status)) => status.code == 404,
+            _ => false,
+        }
+    }
+}
+
 /// The kinds of what a test leaves in a cluster and another test would meet: namespaces, and what somebody may in the whole cluster.
 pub(crate) const MARKED: [(&str, &str); 3] = [
     ("v1", "Namespace"),

@@ -9,6 +9,7 @@
 //! A [`NoticeServer`] is told of events.
 //! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
 //! A [`Canary`] is a secret that nobody may hear of, and listens for itself.
+//! [`check_reach`] is the invariant that no tenant reaches authority outside its namespaces.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
 
 mod admin;
@@ -19,6 +20,7 @@ mod front;
 mod kubelet;
 mod kubernetes;
 mod notices;
+mod reach;
 mod reduced;
 mod sentry;
 mod served;
@@ -34,6 +36,7 @@ pub use cluster::{Cluster, DISPOSABLE_LABEL, LANE_IMAGE, TEST_KUBECONFIG};
 pub use kubelet::Kubelet;
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
 pub use notices::{Manner, Notice, NoticeServer};
+pub use reach::check_reach;
 pub use reduced::{DiscoveryForm, Reductions};
 pub use served::{ReducedFront, ServedCluster};
 pub use trusting::TrustingFront;

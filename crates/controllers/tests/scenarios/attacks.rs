@@ -116,8 +116,11 @@ impl Scene {
         }
     }
 
-    /// Ends the controllers, and listens for the canary everywhere.
+    /// Ends the controllers, and listens for the canary everywhere. The attacks gave the tenant no authority outside its namespaces.
     async fn end(self) {
+        if let Err(paths) = tenure_testkit::check_reach(&self.stage.admin, &self.evil).await {
+            panic!("{paths}");
+        }
         self.stage.end().await;
     }
 
