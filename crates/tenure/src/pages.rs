@@ -77,8 +77,11 @@ pub(crate) async fn visit(
         ObjectView::of(&page)
             .read_text("/metadata/continue")
             .clone_into(&mut from);
-        let Some(Value::Array(objects)) = page.get_mut("items").map(Value::take) else {
-            return Err(Refusal::Failed("what the API server answered is no list".to_owned()));
+        let objects = match page.get_mut("items").map(Value::take) {
+            Some(Value::Array(objects)) => objects,
+            // A list of metadata without objects is written so.
+            Some(Value::Null) => Vec::new(),
+            _ => return Err(Refusal::Failed("what the API server answered is no list".to_owned())),
         };
         for object in objects {
             if shown >= most {
