@@ -11,6 +11,7 @@ use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardQuestion, GuardSurroundings, Review, Ruling};
 use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, Surroundings};
 use tenure_tenancy::admission::{collision, quota};
+use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex, MentioningKind};
 use tenure_tenancy::{
     Claim, Facts, HostClaim, HostLedger, IngressIndex, IngressRoutes, Ledger, NamespaceFacts, QuotaClaim, QuotaLedger,
     Settings, TenantFacts, Usages, ledger,
@@ -22,13 +23,17 @@ const TENANTS: Followed = ("capsule.clastix.io", "tenants");
 const NAMESPACES: Followed = ("", "namespaces");
 const QUOTAS: Followed = ("", "resourcequotas");
 const INGRESSES: Followed = ("networking.k8s.io", "ingresses");
-/// What is needed by what others say comes after these.
+/// Kinds that are followed besides those whose objects name namespaces. A kind that depends on another one comes after it.
 const FOLLOWED: [Followed; 4] = [TENANTS, NAMESPACES, QUOTAS, INGRESSES];
 
 /// Judges what is written to the embedded control plane.
 #[derive(Debug)]
 pub struct EmbeddedGuard {
     settings: Settings,
+    /// The kinds that the guard follows.
+    followed: Vec<Followed>,
+    /// The objects that name namespaces.
+    mentions: RwLock<MentionIndex>,
     /// Changed object by object; who still judges by what was known keeps it, and then what changes is made anew. Whoever writes passes here:
     /// nothing is parsed, judged or waited for under it, as how long that takes depends on objects and roles that tenants wrote.
     facts: RwLock<Arc<Facts>>,
@@ -93,7 +98,11 @@ impl EmbeddedGuard {
     /// A guard that knows nothing yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
+        let mentioning = MENTIONING_KINDS.iter().map(|kind| (kind.group, kind.plural));
+        let mentioning = mentioning.filter(|followed| !FOLLOWED.contains(followed));
         Self {
+            followed: FOLLOWED.into_iter().chain(mentioning).collect(),
+            mentions: RwLock::default(),
             facts: RwLock::new(Arc::new(Facts::new(settings.clone()))),
             ledgers: Mutex::default(),
             usages: RwLock::default(),
@@ -230,10 +239,17 @@ impl EmbeddedGuard {
 
 impl Guard for EmbeddedGuard {
     fn follows(&self) -> &[Followed] {
-        &FOLLOWED
+        &self.followed
     }
 
     fn learn(&self, resource: (&str, &str), place: GuardPlace<'_>, object: Option<&Value>) {
+        if let Some(kind) = MentioningKind::find(resource.0, resource.1) {
+            let mut mentions = self.mentions.write();
+            mentions.learn(&self.settings, kind, (place.namespace, place.name), object);
+        }
+        if !FOLLOWED.contains(&resource) {
+            return;
+        }
         if resource == QUOTAS {
             return self.learn_quota(place, object);
         }
@@ -269,6 +285,7 @@ impl Guard for EmbeddedGuard {
         *self.facts.write() = Arc::new(Facts::new(self.settings.clone()));
         *self.usages.write() = Usages::default();
         *self.ingresses.write() = IngressIndex::default();
+        *self.mentions.write() = MentionIndex::default();
     }
 
     fn needs(&self, followed: Followed) -> bool {
@@ -301,7 +318,7 @@ impl Guard for EmbeddedGuard {
             return Ruling::Deny("nobody knows what this request does to its object".to_owned());
         };
         let facts = self.known();
-        let decision = admission::decide(&facts, &request, &Server(surroundings));
+        let decision = admission::decide(&facts, &request, &Server(surroundings, &self.mentions));
         match decision {
             Decision::Deny(refusal) => Ruling::Deny(refusal.to_string()),
             Decision::Allow {
@@ -367,7 +384,7 @@ fn describe_unread(name: &str, metadata: Option<ObjectMeta>) -> TenantFacts {
 }
 
 /// The server, as rules ask it.
-struct Server<'a>(&'a dyn GuardSurroundings);
+struct Server<'a>(&'a dyn GuardSurroundings, &'a RwLock<MentionIndex>);
 
 /// A question as the server reads it.
 fn ask<'a>(question: &Question<'a>) -> GuardQuestion<'a> {
@@ -391,6 +408,10 @@ impl Surroundings for Server<'_> {
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.0.find(group, plural, namespace, name)
+    }
+
+    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+        Ok(self.1.read().find_outside(facts, tenant, namespace))
     }
 }
 

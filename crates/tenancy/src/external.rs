@@ -31,6 +31,11 @@ impl ExternalGrant {
         is_named && self.namespace.as_str() == namespace
     }
 
+    /// The namespace of what it is about.
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace.as_str()
+    }
+
     /// Whether an address is below the one that is allowed: the same in all that is allowed, and behind it a plain path that leads nowhere else.
     #[must_use]
     pub fn covers(&self, url: &str) -> bool {

@@ -294,6 +294,14 @@ impl Facts {
 
     /// A namespace by its name.
     #[must_use]
+    /// The Tenant that a namespace is named after: the one with the longest name that the namespace has, or begins with before a hyphen.
+    #[must_use]
+    pub fn find_namesake(&self, namespace: &str) -> Option<&TenantFacts> {
+        let hyphens = namespace.rmatch_indices('-').map(|(position, _)| position);
+        let mut beginnings = std::iter::once(namespace.len()).chain(hyphens);
+        beginnings.find_map(|end| self.find_tenant(namespace.get(..end)?))
+    }
+
     pub fn find_namespace(&self, name: &str) -> Option<&NamespaceFacts> {
         self.namespaces.get(name)
     }

@@ -55,6 +55,16 @@ impl ReferenceGrant {
         is_named && names_it && self.kind == kind && self.namespace.as_str() == namespace
     }
 
+    /// Whether a namespace is granted something, or is what others are granted. A grant to a tenant is that tenant's own.
+    pub(crate) fn names_namespace(&self, namespace: &str, tenant: &str) -> bool {
+        let from = match &self.from {
+            GrantedTo::Namespace(granted) => granted.as_str() == namespace,
+            GrantedTo::Everybody | GrantedTo::Tenant(_) => false,
+        };
+        let is_own = matches!(&self.from, GrantedTo::Tenant(granted) if granted.as_str() == tenant);
+        from || (!is_own && self.namespace.as_str() == namespace)
+    }
+
     /// What a namespace of a tenant may refer to by it, as `NAMESPACE/KIND/NAME`, if it is granted to that one.
     pub(crate) fn find_target(&self, (from, tenant): (&str, &str)) -> Option<String> {
         let is_named = match &self.from {

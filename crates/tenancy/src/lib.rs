@@ -17,6 +17,7 @@
 //!                                                │
 //!                                                ├──[admission::ledger]──▶ is there room for it, with what was let through just now?
 //!                                                ├──[admission::quota]──▶ the same, of what a Tenant's namespaces use together
+//!                                                ├──[mentions]──▶ does something outside the tenant name that namespace already?
 //!                                                └──[admission::collision]──▶ does another Ingress have its host and path?
 //! ```
 
@@ -36,6 +37,7 @@ pub mod ingresses;
 pub mod instance;
 pub mod inventory;
 pub mod lane;
+pub mod mentions;
 pub mod owner;
 pub mod quotas;
 pub mod reach;

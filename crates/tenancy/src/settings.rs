@@ -13,6 +13,64 @@ use crate::grant::ReferenceGrant;
 /// Namespaces in which platforms keep what is above their tenants: of Flux, Capsule and Cozystack.
 const PROTECTED: [&str; 3] = ["flux-system", "capsule-system", "cozy-*"];
 
+/// Namespaces of add-ons that clusters commonly run. Rights and webhooks that name them often outlive them, so that an owner creates none of these. A
+/// namespace that a tenant has already stays the tenant's.
+const RESERVED: [&str; 53] = [
+    "argo",
+    "argo-*",
+    "argocd",
+    "calico-*",
+    "capi-*",
+    "cattle-*",
+    "cdi",
+    "cert-manager",
+    "cert-manager-*",
+    "cilium",
+    "cilium-*",
+    "consul",
+    "crossplane-system",
+    "dex",
+    "elastic-system",
+    "external-dns",
+    "external-secrets",
+    "falco",
+    "fleet-*",
+    "gatekeeper-system",
+    "gitlab-agent*",
+    "gmp-*",
+    "gpu-operator",
+    "harbor",
+    "ingress-*",
+    "istio-*",
+    "jenkins",
+    "karpenter",
+    "keda",
+    "keycloak",
+    "knative-*",
+    "kubernetes-dashboard",
+    "kubevirt",
+    "kyverno",
+    "linkerd",
+    "linkerd-*",
+    "longhorn-system",
+    "metallb-system",
+    "monitoring",
+    "node-feature-discovery",
+    "olm",
+    "openebs",
+    "openshift",
+    "openshift-*",
+    "operators",
+    "prometheus",
+    "rook-*",
+    "sealed-secrets",
+    "spire*",
+    "tekton-*",
+    "tigera-*",
+    "vault*",
+    "velero",
+];
+
 /// What an administrator sets for the whole installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -28,6 +86,8 @@ pub struct Settings {
     pub external_grants: Vec<ExternalGrant>,
     /// Namespaces that no tenant gets, besides Kubernetes' own, `default` and the platform's: names, and beginnings of names with a `*` behind.
     pub protected_namespaces: Vec<String>,
+    /// Namespaces that no owner creates, besides those of common add-ons: names, and beginnings of names with a `*` behind.
+    pub reserved_namespaces: Vec<String>,
     /// Whether everything that is written in the cluster is judged by [`crate::admission`] first.
     pub is_guarded: bool,
     /// Whether policies of [`crate::admission::policy`] are kept in force in the cluster.
@@ -64,6 +124,38 @@ impl Settings {
                 .protected_namespaces
                 .iter()
                 .any(|pattern| is_meant(pattern, namespace))
+    }
+}
+
+impl Settings {
+    /// Whether only an administrator creates a namespace of this name.
+    #[must_use]
+    pub fn is_reserved(&self, namespace: &str) -> bool {
+        self.list_reserved().any(|pattern| is_meant(pattern, namespace))
+    }
+
+    /// The flag that names a namespace for others than a tenant, if one does.
+    pub(crate) fn find_flag_naming(&self, namespace: &str, tenant: &str) -> Option<&'static str> {
+        if self.default_service_accounts.contains_key(namespace) {
+            return Some("--default-service-account");
+        }
+        if self
+            .reference_grants
+            .iter()
+            .any(|grant| grant.names_namespace(namespace, tenant))
+        {
+            return Some("--allow-reference");
+        }
+        let mut external = self.external_grants.iter();
+        external
+            .any(|grant| grant.namespace() == namespace)
+            .then_some("--allow-external-artifact")
+    }
+
+    /// The patterns of [reserved](Self::is_reserved) names.
+    pub(crate) fn list_reserved(&self) -> impl Iterator<Item = &str> {
+        let added = self.reserved_namespaces.iter().map(String::as_str);
+        RESERVED.into_iter().chain(added)
     }
 }
 
@@ -115,6 +207,7 @@ impl Default for Settings {
             reference_grants: Vec::new(),
             external_grants: Vec::new(),
             protected_namespaces: PROTECTED.map(str::to_owned).to_vec(),
+            reserved_namespaces: Vec::new(),
             is_guarded: false,
             has_policies: false,
             leaves_kustomizations: false,
@@ -126,6 +219,54 @@ impl Default for Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reserved_names_are_common_addons_and_what_is_added() {
+        let settings = Settings {
+            reserved_namespaces: vec!["ops-*".to_owned()],
+            ..Settings::default()
+        };
+        for name in [
+            "argocd",
+            "istio-system",
+            "ingress-nginx",
+            "monitoring",
+            "velero",
+            "ops-a",
+        ] {
+            assert!(settings.is_reserved(name) && !settings.is_protected(name), "{name}");
+        }
+        for name in ["ops", "monitoring-two", "shop", "team-a"] {
+            assert!(!settings.is_reserved(name), "{name}");
+        }
+        assert!(!Settings::default().is_reserved("ops-a"));
+        for pattern in RESERVED {
+            assert_eq!(check_protected(pattern), Ok(()), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn flags_that_name_a_namespace_are_found() {
+        let settings = Settings {
+            default_service_accounts: [("deploys".to_owned(), "flux".to_owned())].into(),
+            reference_grants: ["team=shared/Bucket/x", "tenant:blue=own/Bucket/x"]
+                .map(|text| text.parse().unwrap())
+                .to_vec(),
+            external_grants: vec!["built/*=http://builder.example.org/x/".parse().unwrap()],
+            ..Settings::default()
+        };
+        for (name, expected) in [
+            ("deploys", Some("--default-service-account")),
+            ("team", Some("--allow-reference")),
+            ("shared", Some("--allow-reference")),
+            ("own", None),
+            ("built", Some("--allow-external-artifact")),
+            ("other", None),
+        ] {
+            assert_eq!(settings.find_flag_naming(name, "blue"), expected, "{name}");
+        }
+        assert_eq!(settings.find_flag_naming("own", "red"), Some("--allow-reference"));
+    }
 
     #[test]
     fn what_is_protected_is_told_by_name_and_by_beginning() {

@@ -17,6 +17,8 @@ use tenure_tenancy::{
 };
 use tokio::sync::watch as changing;
 
+use super::mentions::KnownMentions;
+
 /// How long a watch may be broken before what it told is too old to judge by.
 const BROKEN: Duration = Duration::from_secs(30);
 /// The same of what namespaces use, and what Ingresses have: less than what was let through is kept for, where it isn't proven who asks.
@@ -82,18 +84,22 @@ impl Followed {
 
 /// How a watch is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Health {
-    is_synced: bool,
-    broken_since: Option<Instant>,
+pub(super) struct Health {
+    pub(super) is_synced: bool,
+    pub(super) broken_since: Option<Instant>,
 }
 
 impl Health {
+    pub(super) fn is_broken_for(self, patience: Duration) -> bool {
+        self.broken_since.is_some_and(|since| since.elapsed() > patience)
+    }
+
     fn check(self, followed: Followed) -> Result<(), Unknown> {
         if !self.is_synced {
             return Err(Unknown::Unseen(followed.plural()));
         }
         let patience = followed.patience();
-        if self.broken_since.is_some_and(|since| since.elapsed() > patience) {
+        if self.is_broken_for(patience) {
             return Err(Unknown::Old(followed.plural(), patience.as_secs()));
         }
         Ok(())
@@ -116,22 +122,28 @@ struct State {
 
 /// What is known now. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct KnownFacts(Arc<RwLock<State>>);
+pub struct KnownFacts {
+    state: Arc<RwLock<State>>,
+    mentions: KnownMentions,
+}
 
 impl KnownFacts {
     /// Nothing is known yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self(Arc::new(RwLock::new(State {
-            facts: Arc::new(Facts::new(settings)),
-            usages: Usages::default(),
-            ingresses: IngressIndex::default(),
-            tenants: Health::default(),
-            namespaces: Health::default(),
-            quotas: Health::default(),
-            ingresses_health: Health::default(),
-            needs_ingresses: changing::Sender::new(false),
-        })))
+        Self {
+            mentions: KnownMentions::new(settings.clone()),
+            state: Arc::new(RwLock::new(State {
+                facts: Arc::new(Facts::new(settings)),
+                usages: Usages::default(),
+                ingresses: IngressIndex::default(),
+                tenants: Health::default(),
+                namespaces: Health::default(),
+                quotas: Health::default(),
+                ingresses_health: Health::default(),
+                needs_ingresses: changing::Sender::new(false),
+            })),
+        }
     }
 
     /// What is known, if that is enough to judge by.
@@ -139,7 +151,7 @@ impl KnownFacts {
     /// # Errors
     /// [`Unknown`].
     pub fn known(&self) -> Result<Arc<Facts>, Unknown> {
-        let state = self.0.read();
+        let state = self.state.read();
         state.namespaces.check(Followed::Namespaces)?;
         state.tenants.check(Followed::Tenants)?;
         Ok(Arc::clone(&state.facts))
@@ -150,7 +162,7 @@ impl KnownFacts {
     /// # Errors
     /// [`Unknown`].
     pub(super) fn add_up(&self, facts: &Facts, claim: &QuotaClaim) -> Result<Result<Sums, Refusal>, Unknown> {
-        let state = self.0.read();
+        let state = self.state.read();
         state.quotas.check(Followed::Quotas)?;
         Ok(quota::add_up(facts, &state.usages, claim))
     }
@@ -160,31 +172,37 @@ impl KnownFacts {
     /// # Errors
     /// [`Unknown`].
     pub(super) fn collide(&self, facts: &Facts, claim: &HostClaim) -> Result<Result<(), Refusal>, Unknown> {
-        let state = self.0.read();
+        let state = self.state.read();
         state.ingresses_health.check(Followed::Ingresses)?;
         Ok(collision::judge(facts, &state.ingresses, claim))
     }
 
+    /// The objects that name namespaces.
+    pub(super) fn mentions(&self) -> &KnownMentions {
+        &self.mentions
+    }
+
     /// Follows Tenants, namespaces, what they use and what Ingresses have until it is dropped, as whoever the client is.
     pub async fn follow(&self, client: Client) {
-        futures::future::join4(
+        futures::future::join5(
             self.follow_one(&client, Followed::Namespaces),
             self.follow_one(&client, Followed::Tenants),
             self.follow_one(&client, Followed::Quotas),
             self.follow_while_needed(&client),
+            self.mentions.follow(&client),
         )
         .await;
     }
 
     /// Follows Ingresses as long as a Tenant asks for them.
     async fn follow_while_needed(&self, client: &Client) {
-        let mut needed = self.0.read().needs_ingresses.subscribe();
+        let mut needed = self.state.read().needs_ingresses.subscribe();
         while needed.wait_for(|needed| *needed).await.is_ok() {
             tokio::select! {
                 () = self.follow_one(client, Followed::Ingresses) => {}
                 _no_more = needed.wait_for(|needed| !*needed) => {}
             }
-            let mut state = self.0.write();
+            let mut state = self.state.write();
             state.ingresses = IngressIndex::default();
             state.ingresses_health = Health::default();
         }
@@ -212,14 +230,14 @@ impl KnownFacts {
         match event {
             WatchEvent::Changed(seen) if matches!(followed, Followed::Quotas) => {
                 let quota = seen.read::<Value>().ok();
-                let usages = &mut self.0.write().usages;
+                let usages = &mut self.state.write().usages;
                 usages.learn(&seen.namespace, &seen.name, quota.as_ref());
             }
             WatchEvent::Changed(seen) if matches!(followed, Followed::Ingresses) => {
                 // One that can't be read is remembered as it was.
                 if let Ok(ingress) = seen.read::<Value>() {
                     let pairs = IngressRoutes::of(&ingress);
-                    let index = &mut self.0.write().ingresses;
+                    let index = &mut self.state.write().ingresses;
                     index.learn(&seen.namespace, &seen.name, Some(&pairs));
                 }
             }
@@ -231,14 +249,14 @@ impl KnownFacts {
             WatchEvent::Deleted { namespace, name, .. } => match followed {
                 Followed::Tenants => self.change(Change::TenantGone(name)),
                 Followed::Namespaces => {
-                    let mut state = self.0.write();
+                    let mut state = self.state.write();
                     state.usages.forget_namespace(&name);
                     state.ingresses.forget_namespace(&name);
                     drop(state);
                     self.change(Change::NamespaceGone(name));
                 }
-                Followed::Quotas => self.0.write().usages.learn(&namespace, &name, None),
-                Followed::Ingresses => self.0.write().ingresses.learn(&namespace, &name, None),
+                Followed::Quotas => self.state.write().usages.learn(&namespace, &name, None),
+                Followed::Ingresses => self.state.write().ingresses.learn(&namespace, &name, None),
             },
             WatchEvent::Synced { .. } => self.set_health(followed, |health| {
                 health.is_synced = true;
@@ -258,7 +276,7 @@ impl KnownFacts {
     }
 
     fn change(&self, change: Change) {
-        let mut state = self.0.write();
+        let mut state = self.state.write();
         change.make(Arc::make_mut(&mut state.facts));
         let needs = state.facts.needs_ingresses();
         state
@@ -267,7 +285,7 @@ impl KnownFacts {
     }
 
     fn set_health(&self, followed: Followed, set: impl FnOnce(&mut Health)) {
-        let mut state = self.0.write();
+        let mut state = self.state.write();
         set(match followed {
             Followed::Tenants => &mut state.tenants,
             Followed::Namespaces => &mut state.namespaces,

@@ -108,7 +108,7 @@ impl Judge {
         };
         let facts = self.look_up(&request).await?;
         let user = review.get("userInfo").unwrap_or(&Value::Null);
-        let mut answers = Answers::default();
+        let mut answers = Answers::new(self.known.mentions().clone());
         let mut rounds = 0..ROUNDS;
         let decision = loop {
             let decision = effort.work(|| admission::decide(&facts, &request, &answers)).await;

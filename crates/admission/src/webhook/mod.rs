@@ -22,6 +22,7 @@ mod door;
 mod facts;
 mod judge;
 mod ledgers;
+mod mentions;
 mod patch;
 mod questions;
 pub mod review;

@@ -14,7 +14,11 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_cluster::{Client, ClusterError};
 use tenure_tenancy::admission::{Question, Surroundings};
+use tenure_tenancy::mentions::Mention;
+use tenure_tenancy::{Facts, TenantFacts};
 use tokio::sync::Semaphore;
+
+use super::mentions::KnownMentions;
 
 /// How many answers are remembered, how long, and how long what was asked may be.
 const REMEMBERED: usize = 4096;
@@ -114,9 +118,10 @@ pub(super) struct Place {
 }
 
 /// The answers of one review, and what is still to be asked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Answers {
     rights: BTreeMap<Right, bool>,
+    mentions: KnownMentions,
     objects: BTreeMap<Place, Option<Arc<Value>>>,
     open_rights: Mutex<Vec<Right>>,
     open_objects: Mutex<Vec<Place>>,
@@ -124,6 +129,17 @@ pub(super) struct Answers {
 
 impl Answers {
     /// How much was asked so far.
+    /// Nothing is asked yet.
+    pub(super) fn new(mentions: KnownMentions) -> Self {
+        Self {
+            mentions,
+            rights: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            open_rights: Mutex::default(),
+            open_objects: Mutex::default(),
+        }
+    }
+
     pub(super) fn count(&self) -> usize {
         let (rights, objects) = (self.open_rights.lock(), self.open_objects.lock());
         self.rights.len() + self.objects.len() + rights.len() + objects.len()
@@ -198,6 +214,10 @@ impl Surroundings for Answers {
         None
     }
 }
+
+    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+        self.mentions.find_outside(facts, tenant, namespace)
+    }
 
 /// Asks the API server, as the controller.
 pub(super) struct Asker {

@@ -6,8 +6,9 @@ use kubernetes_cel::{Check, Decision as Authorized, OBJECT_BUDGET, Type, Value a
 use serde_json::{Value, json};
 use structured_merge::{FieldManager, Timestamp, Typing};
 use tenure_kinds::expressions::{Activation, Authorizer, Compiler, Conditions, Expression, Inputs, Match, Scope};
-use tenure_tenancy::Facts;
 use tenure_tenancy::admission::{self, Decision, Question, Request, Surroundings, policy};
+use tenure_tenancy::mentions::Mention;
+use tenure_tenancy::{Facts, TenantFacts};
 
 use crate::table::{Actor, Case, Object, Sent, Table, keep_managers};
 
@@ -342,6 +343,10 @@ impl Surroundings for Around<'_> {
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<std::sync::Arc<Value>> {
         let found = self.0.table.find(group, plural, namespace, name);
         found.cloned().map(std::sync::Arc::new)
+    }
+
+    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+        Ok(self.0.table.find_mention(facts, tenant, namespace))
     }
 }
 

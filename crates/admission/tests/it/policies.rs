@@ -343,6 +343,35 @@ fn where_policies_judge_alone_what_takes_other_objects_to_tell_is_refused() {
 }
 
 #[test]
+fn policies_alone_let_owners_create_only_names_after_their_tenant() {
+    let (beside, alone) = (World::make(), World::without_webhooks());
+    let ask = |world: &World, by: &str, name: &str| {
+        let actor = &world.table.actors[by];
+        let object = json!({ "metadata": { "name": name, "labels": { "capsule.clastix.io/tenant": "blue" } } });
+        let review = json!({
+            "operation": "CREATE", "resource": { "group": "", "version": "v1", "resource": "namespaces" },
+            "subResource": "", "namespace": name, "name": name,
+            "userInfo": { "username": actor.user, "groups": actor.groups }, "object": object
+        });
+        world.refuses(actor, &review)
+    };
+    for (name, is_refused) in [
+        ("blue-x", false),
+        ("blue", false),
+        ("blues", true),
+        ("x-blue", true),
+        ("ci", true),
+    ] {
+        assert_eq!(ask(&alone, "dev", name), is_refused, "{name}");
+        assert!(!ask(&beside, "dev", name), "webhooks look names up: {name}");
+        assert!(!ask(&alone, "admin", name), "{name}");
+    }
+    for world in [&alone, &beside] {
+        assert!(ask(world, "dev", "argocd") && !ask(world, "admin", "argocd"));
+    }
+}
+
+#[test]
 fn where_nobody_compares_hosts_an_ingress_keeps_those_that_it_has() {
     let world = World::without_webhooks();
     let one = |host: &str, path: &str, to: &str| {

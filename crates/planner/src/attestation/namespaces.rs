@@ -130,6 +130,13 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             own(),
         ),
         Attack::new(
+            "namespace-of-an-add-on",
+            "an owner creates a namespace with the name of a common add-on, which rights may name",
+            Stop::Rule(Rule::NamespaceMembership),
+            make(namespace(&format!("istio-{}", names.suffix), &tenant)),
+            own(),
+        ),
+        Attack::new(
             "namespace-without-the-prefix",
             "an owner makes a namespace whose name doesn't begin with the tenant's",
             Stop::Rule(Rule::NamespaceOptions),

@@ -53,6 +53,7 @@ use self::ledger::Claim;
 use crate::facts::Facts;
 use crate::realm::TenantFacts;
 
+use crate::mentions::Mention;
 /// What comes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -147,7 +148,8 @@ pub enum Rule {
     /// The controllers' own account makes nobody an administrator, and of what has Pods only lanes. Policies alone say so ([`policy::list_bounds`],
     /// [`policy::list_lane_bounds`]).
     ControllerRights,
-    /// The account that writes credentials writes nothing else, and nobody else has its tokens. Policies alone say so ([`policy::list_bounds`]).
+    /// The account that writes credentials writes nothing else, and nobody else has its tokens. Policies alone say so ([`policy::list_bounds`]). Only an
+    /// administrator binds Tenure's accounts in other namespaces.
     SecretWriter,
 }
 
@@ -258,6 +260,12 @@ pub trait Surroundings {
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
 
+
+    /// An object outside a Tenant that names a namespace ([`MentionIndex::find_outside`](crate::mentions::MentionIndex::find_outside)).
+    ///
+    /// # Errors
+    /// Why that can't be known now.
+    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String>;
 /// Judges one aspect of a request.
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 

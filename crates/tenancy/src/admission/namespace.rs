@@ -155,6 +155,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
     check_giveable(case.facts, name)?;
     check_claim(tenant, new)?;
     check_home(case.facts, tenant, name)?;
+    check_name(case, tenant, name)?;
     check_options(case, tenant, name)?;
     metadata::check_namespace(case, tenant)?;
     findings.claim = claim_place(case, tenant)?;
@@ -351,6 +352,57 @@ fn check_home(facts: &Facts, tenant: &TenantFacts, name: &str) -> Result<(), Ref
     }
 }
 
+/// A name is free for an owner if nothing outside the tenant names it. An administrator decides about the others.
+fn check_name(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
+    let is_generated = case.request.name.is_empty() && case.request.object.is_some_and(has_no_name);
+    if is_generated || case.may(&Question::about_tenant(ADOPT, &tenant.name)) {
+        return Ok(());
+    }
+    let remedy = || {
+        format!(
+            "take another name, or let an administrator create it (verb {ADOPT} on tenants/{})",
+            tenant.name
+        )
+    };
+    if case.facts.settings().is_reserved(name) && tenant.home() != name {
+        return refuse(
+            Rule::NamespaceMembership,
+            format!(
+                "namespace {name} has the name of an add-on's, which rights and webhooks may name (--reserved-namespaces)"
+            ),
+            remedy(),
+        );
+    }
+    if let Some(flag) = case.facts.settings().find_flag_naming(name, &tenant.name) {
+        return refuse(
+            Rule::NamespaceMembership,
+            format!("the installation's flag {flag} names namespace {name}"),
+            remedy(),
+        );
+    }
+    match case.surroundings.find_mention(case.facts, tenant, name) {
+        Ok(None) => Ok(()),
+        Ok(Some(mention)) => refuse(
+            Rule::NamespaceMembership,
+            format!("{mention} names namespace {name}, and what it gives would be the tenant's"),
+            remedy(),
+        ),
+        Err(why) => refuse(
+            Rule::NamespaceMembership,
+            format!("whether something names namespace {name} isn't known: {why}"),
+            "try again in a moment",
+        ),
+    }
+}
+
+/// Whether an object has no name yet: it is checked again once it has one.
+fn has_no_name(object: &serde_json::Value) -> bool {
+    object
+        .pointer("/metadata/name")
+        .and_then(serde_json::Value::as_str)
+        .is_none_or(str::is_empty)
+}
+
 /// What the Tenant says about its namespaces.
 fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let is_home = tenant.home() == name;
@@ -364,7 +416,10 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
     let has_prefix = name
         .strip_prefix(tenant.name.as_str())
         .is_some_and(|rest| rest.starts_with('-'));
-    if tenant.force_prefix && !has_prefix && !is_home {
+    if !tenant.force_prefix || is_home {
+        return Ok(());
+    }
+    if !has_prefix {
         return refuse(
             Rule::NamespaceOptions,
             format!(
@@ -374,7 +429,15 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
             format!("name it {}-{name}", tenant.name),
         );
     }
-    Ok(())
+    // Of Tenants `a` and `a-b`, the second has the names that begin with `a-b-`.
+    match case.facts.find_namesake(name) {
+        Some(other) if other.uid != tenant.uid => refuse(
+            Rule::NamespaceOptions,
+            format!("names that begin like {name} are those of another Tenant"),
+            format!("let it begin with {}- and go on otherwise", tenant.name),
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The place that a new namespace needs, if the Tenant has only so many; without a name, while that is still to be made.

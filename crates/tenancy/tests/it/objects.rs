@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenure_tenancy::Facts;
 use tenure_tenancy::admission::{self, Change, Decision, Question, Request, Surroundings};
+use tenure_tenancy::mentions::Mention;
+use tenure_tenancy::{Facts, TenantFacts};
 
 /// A cluster with one Tenant and some classes.
 struct Stage {
@@ -27,6 +28,10 @@ impl Surroundings for Stage {
         let mut found = self.classes.iter();
         let found = found.find(|(known, class)| *known == plural && class["metadata"]["name"] == name);
         found.map(|(_, class)| Arc::new(class.clone()))
+    }
+
+    fn find_mention(&self, _: &Facts, _: &TenantFacts, _: &str) -> Result<Option<Mention>, String> {
+        Ok(None)
     }
 }
 

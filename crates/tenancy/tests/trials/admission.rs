@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tenure_tenancy::admission::{self, Change, Decision, Question, Request, Surroundings};
-use tenure_tenancy::{Facts, Realm};
+use tenure_tenancy::mentions::Mention;
+use tenure_tenancy::{Facts, Realm, TenantFacts};
 
 use crate::table::{Actor, Allowed, Case, Object, Table, keep_managers};
 
@@ -53,6 +54,10 @@ impl Surroundings for Around<'_> {
 
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.1.find(group, plural, namespace, name).cloned().map(Arc::new)
+    }
+
+    fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
+        Ok(self.1.find_mention(facts, tenant, namespace))
     }
 }
 

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_tenancy::admission::make_owner_reference;
 use tenure_tenancy::admission::policy::{Mintable, Refusing};
-use tenure_tenancy::{Facts, Realm};
+use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex};
+use tenure_tenancy::{Facts, Realm, TenantFacts};
 use tenure_trials::name_of_line;
 
 #[derive(Deserialize)]
@@ -296,6 +297,29 @@ impl Table {
             mintable.add(facts, namespace, object["spec"]["serviceAccountName"].as_str());
         }
         mintable
+    }
+
+    /// An object of the table outside a Tenant that names a namespace.
+    pub(crate) fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
+        let mut index = MentionIndex::default();
+        let tenants = self.realm.tenants.iter().map(|tenant| {
+            let owners: Vec<Value> = tenant
+                .owners
+                .iter()
+                .map(|owner| json!({ "name": owner.name }))
+                .collect();
+            json!({ "kind": "Tenant", "metadata": { "name": tenant.name }, "spec": { "owners": owners } })
+        });
+        let tenants: Vec<Value> = tenants.collect();
+        for object in self.objects.iter().chain(&tenants) {
+            let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+            let mut kinds = MENTIONING_KINDS.iter();
+            if let Some(kind) = kinds.find(|kind| kind.kind == text("/kind")) {
+                let place = (text("/metadata/namespace"), text("/metadata/name"));
+                index.learn(&self.realm.settings, kind, place, Some(object));
+            }
+        }
+        index.find_outside(facts, tenant, namespace)
     }
 
     /// What the table's Kustomizations refuse, as policies read it.

@@ -12,11 +12,11 @@ use tenure_controllers::{
     RenderLimits, StageKind, Switches,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
-use tenure_tenancy::settings::check_protected;
 use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, ReferenceGrant};
 
 use super::budgets;
 use super::lane_place::{self, Circumstances, WhereLanesRun};
+use super::namespace_flags::{parse_default_accounts, parse_namespaces};
 use crate::failure::Failure;
 use crate::logging;
 use crate::quantity;
@@ -79,6 +79,10 @@ pub(crate) struct Flags {
         default_value = "flux-system,capsule-system,cozy-*"
     )]
     protected_namespaces: Vec<String>,
+    /// Namespaces that no owner creates, besides those of common add-ons: names, or beginnings of names with a * behind. An administrator may
+    /// create them for a Tenant, and what a Tenant has already stays.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    reserved_namespaces: Vec<String>,
     /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, and write on namespaces what they read. `tenure install --policies` gives
     /// the rights for it.
     #[arg(long)]
@@ -131,6 +135,8 @@ pub(crate) struct ControllerSettings {
     external_grants: Vec<ExternalGrant>,
     /// Protected namespaces: names, and prefixes that end in `*`.
     pub(crate) protected_namespaces: Vec<String>,
+    /// Namespaces that no owner creates, besides those of common add-ons.
+    reserved_namespaces: Vec<String>,
     /// Whether policies are kept in force.
     policies: bool,
     least_interval: Duration,
@@ -168,7 +174,8 @@ impl Flags {
             default_service_accounts: parse_default_accounts(&self.default_service_accounts)?,
             reference_grants: self.allowed_references.clone(),
             external_grants: self.allowed_external_artifacts.clone(),
-            protected_namespaces: parse_protected(&self.protected_namespaces)?,
+            protected_namespaces: parse_namespaces("--protected-namespaces", &self.protected_namespaces)?,
+            reserved_namespaces: parse_namespaces("--reserved-namespaces", &self.reserved_namespaces)?,
             policies: self.policies,
             least_interval: self.least_interval,
             guards: self.guards.guards(),
@@ -216,6 +223,7 @@ impl ControllerSettings {
             reference_grants: Vec::new(),
             external_grants: Vec::new(),
             protected_namespaces: tenure_tenancy::Settings::default().protected_namespaces,
+            reserved_namespaces: Vec::new(),
             policies: false,
             least_interval: LEAST_INTERVAL,
             guards: Guards::default(),
@@ -323,6 +331,7 @@ impl ControllerSettings {
             reference_grants: self.reference_grants.clone(),
             external_grants: self.external_grants.clone(),
             protected_namespaces: self.protected_namespaces.clone(),
+            reserved_namespaces: self.reserved_namespaces.clone(),
             has_policies: self.policies,
             leaves_kustomizations: !self.switches.is_on("Kustomization"),
             least_interval: self.least_interval,
@@ -463,31 +472,6 @@ fn parse_ranges(texts: &[String]) -> Result<Vec<Cidr>, Failure> {
             .map_err(|error| Failure::usage(format!("--cluster-range: {error}")))
     };
     texts.iter().map(parse).collect()
-}
-
-/// Reads who acts by default, by namespace.
-fn parse_default_accounts(texts: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    let parse = |text: &String| match text.split_once('=') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
-            Ok((namespace.to_owned(), name.to_owned()))
-        }
-        _ => Err(
-            Failure::usage(format!("--default-service-account {text:?}: NAMESPACE=NAME is wanted"))
-                .hint("such as tenure-system=platform-gitops"),
-        ),
-    };
-    texts.iter().map(parse).collect()
-}
-
-/// Reads which namespaces no tenant gets; an empty text is none.
-fn parse_protected(texts: &[String]) -> Result<Vec<String>, Failure> {
-    let named = texts.iter().filter(|text| !text.is_empty());
-    let parse = |text: &String| match check_protected(text) {
-        Ok(()) => Ok(text.clone()),
-        Err(why) => Err(Failure::usage(format!("--protected-namespaces {text:?}: {why}"))
-            .hint("a namespace's name, or how some begin with a * behind, such as ops,platform-*")),
-    };
-    named.map(parse).collect()
 }
 
 #[cfg(test)]

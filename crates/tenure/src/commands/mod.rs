@@ -25,6 +25,7 @@ pub(crate) mod lane_place;
 #[cfg(target_os = "linux")]
 pub(crate) mod lane_pod;
 pub(crate) mod man;
+mod namespace_flags;
 pub(crate) mod reach;
 pub(crate) mod reconcile;
 pub(crate) mod run;

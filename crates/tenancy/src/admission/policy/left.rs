@@ -45,6 +45,11 @@ pub const LEFT: [Left; 17] = [
         is_it: |_, refusal| refusal.why.ends_with("is being deleted"),
     },
     Left {
+        rule: Rule::NamespaceMembership,
+        why: "which objects name a namespace stands on none",
+        is_it: |_, refusal| refusal.why.contains(" names namespace "),
+    },
+    Left {
         rule: Rule::NamespaceOptions,
         why: SUM,
         is_it: |_, refusal| refusal.why.contains("of at most"),
@@ -52,7 +57,7 @@ pub const LEFT: [Left; 17] = [
     Left {
         rule: Rule::NamespaceOptions,
         why: "how names begin stands on no namespace",
-        is_it: |_, refusal| refusal.why.contains("begin with"),
+        is_it: |_, refusal| refusal.why.contains("begin with") || refusal.why.contains("that begin like"),
     },
     Left {
         rule: Rule::NamespaceOptions,

@@ -32,6 +32,59 @@ pub(super) fn is_protected(name: &str, settings: &Settings) -> String {
     parts.join(" || ")
 }
 
+/// Whether only an administrator creates a namespace of this name.
+fn is_reserved(name: &str, settings: &Settings) -> String {
+    let (beginnings, names): (Vec<&str>, Vec<&str>) = settings.list_reserved().partition(|name| name.ends_with('*'));
+    let list = |all: Vec<&str>| {
+        let quoted: Vec<String> = all.iter().map(|name| quote(name.trim_end_matches('*'))).collect();
+        quoted.join(", ")
+    };
+    format!(
+        "{name} in [{}] || [{}].exists(beginning, {name}.startsWith(beginning))",
+        list(names),
+        list(beginnings)
+    )
+}
+
+/// Names that an owner may not give to a namespace. An expression can't look up the objects that name one. So where policies decide alone, an owner's
+/// namespaces begin with the Tenant's name.
+fn list_name_checks(settings: &Settings) -> Vec<Validation> {
+    let tenant = "variables.newNames[0]";
+    let by_owner = format!(
+        "{IS_NEW} && variables.newNames.size() > 0 && variables.name != {tenant} && !variables.mayAdoptAll && !{}",
+        may(ADOPT, Some(tenant))
+    );
+    let remedy = || {
+        phrase(
+            &format!("take another name, or let an administrator create it (verb {ADOPT} on tenants/{{}})"),
+            &[tenant],
+        )
+    };
+    let mut checks = vec![Validation {
+        holds: format!("!({}) || !({by_owner})", is_reserved("variables.name", settings)),
+        rule: Rule::NamespaceMembership,
+        why: phrase(
+            "namespace {} has the name of an add-on's, which rights and webhooks may name (--reserved-namespaces)",
+            &["variables.name"],
+        ),
+        remedy: remedy(),
+    }];
+    if !settings.is_guarded {
+        checks.push(Validation {
+            holds: format!(
+                "variables.newNames.size() == 0 || variables.name.startsWith({tenant} + '-') || !({by_owner})"
+            ),
+            rule: Rule::NamespaceOptions,
+            why: phrase(
+                "names of namespaces of Tenant {} begin with {}-, where policies judge alone",
+                &[tenant, tenant],
+            ),
+            remedy: phrase("name it {}-{}", &[tenant, "variables.name"]),
+        });
+    }
+    checks
+}
+
 /// How many characters of annotations a tenant's namespace may bear besides facts: the API server takes 256 KiB, and facts have to find room.
 const ANNOTATIONS: usize = 32 << 10;
 
@@ -50,7 +103,11 @@ pub(super) fn namespaces(settings: &Settings) -> Policy {
         }],
         conditions: Vec::new(),
         variables: list_variables().into_iter().chain(list_denied_variables()).collect(),
-        validations: list_validations(settings).into_iter().chain(list_denials()).collect(),
+        validations: list_validations(settings)
+            .into_iter()
+            .chain(list_name_checks(settings))
+            .chain(list_denials())
+            .collect(),
     }
 }
 

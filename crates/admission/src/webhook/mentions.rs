@@ -1,0 +1,136 @@
+//! Which objects name a namespace, from one watch for each kind that may. A kind that the cluster does not serve names nothing. A watch that fails for
+//! long makes the answer unknown, and then no owner creates a namespace.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::RwLock;
+use serde_json::Value;
+use tenure_cluster::{Client, ClusterError, WatchEvent, watch};
+use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex, MentioningKind};
+use tenure_tenancy::{Facts, Settings, TenantFacts};
+
+use super::facts::Health;
+
+/// How long a watch may be broken before its answers are too old.
+const BROKEN: Duration = Duration::from_secs(30);
+/// How soon a kind is looked up again that the cluster does not serve.
+const UNSERVED: Duration = Duration::from_secs(30);
+/// The same after a failure of discovery.
+const FAILED: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+struct State {
+    index: MentionIndex,
+    health: HashMap<&'static str, Health>,
+}
+
+/// The index and the health of its watches. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct KnownMentions {
+    settings: Arc<Settings>,
+    state: Arc<RwLock<State>>,
+}
+
+impl KnownMentions {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings: Arc::new(settings),
+            state: Arc::default(),
+        }
+    }
+
+    /// An object outside a Tenant that names a namespace.
+    ///
+    /// # Errors
+    /// When a watch has not reported everything yet, or is broken for long.
+    pub(super) fn find_outside(
+        &self,
+        facts: &Facts,
+        tenant: &TenantFacts,
+        namespace: &str,
+    ) -> Result<Option<Mention>, String> {
+        let state = self.state.read();
+        for kind in &MENTIONING_KINDS {
+            let health = state.health.get(kind.plural).copied().unwrap_or_default();
+            if !health.is_synced {
+                return Err(format!("not all {} have been seen yet", kind.plural));
+            }
+            if health.is_broken_for(BROKEN) {
+                return Err(format!(
+                    "changes of {} have not been seen for more than {} seconds",
+                    kind.plural,
+                    BROKEN.as_secs()
+                ));
+            }
+        }
+        Ok(state.index.find_outside(facts, tenant, namespace))
+    }
+
+    /// Follows all kinds until it is dropped.
+    pub(super) async fn follow(&self, client: &Client) {
+        let all = MENTIONING_KINDS.iter().map(|kind| self.follow_kind(client, kind));
+        futures::future::join_all(all).await;
+    }
+
+    async fn follow_kind(&self, client: &Client, kind: &'static MentioningKind) {
+        let resource = loop {
+            match client.resource_in_any_version(&kind.api_version(), kind.kind).await {
+                Ok(resource) => break resource,
+                Err(ClusterError::NoKindMatch { .. }) => {
+                    self.set_unserved(kind);
+                    tokio::time::sleep(UNSERVED).await;
+                }
+                Err(_) => tokio::time::sleep(FAILED).await,
+            }
+        };
+        match watch(client, &resource, None, None, |event| self.take(kind, event)).await {}
+    }
+
+    fn take(&self, kind: &'static MentioningKind, event: WatchEvent) {
+        match event {
+            WatchEvent::Changed(seen) => {
+                // An object that can't be read is remembered as it was.
+                if let Ok(object) = seen.read::<Value>() {
+                    self.learn(kind, (&seen.namespace, &seen.name), Some(&object));
+                }
+            }
+            WatchEvent::Deleted { namespace, name, .. } => self.learn(kind, (&namespace, &name), None),
+            WatchEvent::Synced { .. } => self.set_health(kind, |health| {
+                health.is_synced = true;
+                health.broken_since = None;
+            }),
+            WatchEvent::Resumed | WatchEvent::Progress { .. } => {
+                self.set_health(kind, |health| health.broken_since = None);
+            }
+            // Its definition is gone, and its objects with it.
+            WatchEvent::Failed(error) if error.absent() => self.set_unserved(kind),
+            WatchEvent::Failed(error) => {
+                tracing::debug!(%error, "the watch of {} broke", kind.plural);
+                self.set_health(kind, |health| {
+                    health.broken_since.get_or_insert_with(Instant::now);
+                });
+            }
+            WatchEvent::Listing => {}
+        }
+    }
+
+    fn learn(&self, kind: &MentioningKind, place: (&str, &str), object: Option<&Value>) {
+        self.state.write().index.learn(&self.settings, kind, place, object);
+    }
+
+    fn set_unserved(&self, kind: &'static MentioningKind) {
+        let mut state = self.state.write();
+        state.index.forget_kind(kind);
+        let health = Health {
+            is_synced: true,
+            broken_since: None,
+        };
+        state.health.insert(kind.plural, health);
+    }
+
+    fn set_health(&self, kind: &'static MentioningKind, set: impl FnOnce(&mut Health)) {
+        set(self.state.write().health.entry(kind.plural).or_default());
+    }
+}
