@@ -18,7 +18,7 @@ use tenure_cluster::{Client, ClusterError, LaneAccess};
 use tenure_planner::artifact_address::ArtifactAddress;
 use tenure_planner::receiver::{Delivery, HookPath, Verdict};
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
-use tenure_tenancy::{Concerned, Ending, Identity, LaneAccount, Placement, identity};
+use tenure_tenancy::{Concerned, Ending, Holder, Identity, LaneAccount, Placement, identity};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -150,6 +150,11 @@ impl Hub {
     /// Whose a namespace is, by what is known.
     fn find_placement(&self, namespace: &str) -> Placement {
         self.known.place(namespace)
+    }
+
+    /// The tenant that has recorded a namespace.
+    pub(crate) fn find_holder(&self, namespace: &str) -> Holder {
+        self.known.find_holder(namespace)
     }
 
     /// The lane of a namespace; without one, the platform's.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use k8s_openapi::api::core::v1::Namespace;
 use tenure_api::{Tenant, TenantSpec};
 use tenure_planner::tenant::shares;
-use tenure_tenancy::{Concerned, Ending, Facts, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
+use tenure_tenancy::{Concerned, Ending, Facts, Holder, NamespaceFacts, Placement, Realm, Settings, TenantFacts};
 
 use crate::cache::Cache;
 
@@ -41,6 +41,11 @@ impl Known {
             self.placements().insert(namespace.to_owned(), kept);
         }
         placement
+    }
+
+    /// The tenant that has recorded a namespace.
+    pub(crate) fn find_holder(&self, namespace: &str) -> Holder {
+        self.read().find_holder(namespace)
     }
 
     /// What there is for one Tenant to be decided by.

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use tenure_api::names::NamespaceName;
 
 use crate::ending::{self, Ending};
-use crate::realm::{self, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantOwnerReference};
+use crate::realm::{
+    self, Holder, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantOwnerReference,
+};
 use crate::settings::Settings;
 
 /// Whom a change concerns: nobody else's placement, and no other Tenant's namespaces, are different after it.
@@ -292,8 +294,6 @@ impl Facts {
         self.tenants.get(name).map(Arc::as_ref)
     }
 
-    /// A namespace by its name.
-    #[must_use]
     /// The Tenant that a namespace is named after: the one with the longest name that the namespace has, or begins with before a hyphen.
     #[must_use]
     pub fn find_namesake(&self, namespace: &str) -> Option<&TenantFacts> {
@@ -302,6 +302,8 @@ impl Facts {
         beginnings.find_map(|end| self.find_tenant(namespace.get(..end)?))
     }
 
+    /// A namespace by its name.
+    #[must_use]
     pub fn find_namespace(&self, name: &str) -> Option<&NamespaceFacts> {
         self.namespaces.get(name)
     }
@@ -330,6 +332,13 @@ impl Facts {
     #[must_use]
     pub fn tenant_of(&self, namespace: &str) -> Option<&TenantFacts> {
         self.found.get(namespace).map(Arc::as_ref)
+    }
+
+    /// The tenant that has recorded a namespace.
+    #[must_use]
+    pub fn find_holder(&self, namespace: &str) -> Holder {
+        let facts = self.namespaces.get(namespace);
+        Holder::of(&self.settings, |name| self.find_tenant(name), facts)
     }
 
     /// How many namespaces are a tenant's, or say so, those that are being deleted included.

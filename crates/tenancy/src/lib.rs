@@ -63,7 +63,7 @@ pub use ingresses::{HostPath, IngressIndex, IngressRoutes};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
 pub use quotas::{QuotaItem, TenantQuotas, Usages};
-pub use realm::{Atlas, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantPlacement};
+pub use realm::{Atlas, Holder, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantPlacement};
 pub use record::{RecordState, check_takeable};
 pub use reference::Referrer;
 pub use settings::{LEAST_INTERVAL, Settings};

@@ -377,6 +377,14 @@ impl Realm {
         })
     }
 
+    /// The tenant that has recorded a namespace.
+    #[must_use]
+    pub fn find_holder(&self, namespace: &str) -> Holder {
+        let facts = self.namespaces.iter().find(|facts| facts.name == namespace);
+        let find_tenant = |name: &str| self.tenants.iter().find(|tenant| tenant.name == name);
+        Holder::of(&self.settings, find_tenant, facts)
+    }
+
     /// The names of a tenant's namespaces.
     #[must_use]
     pub fn namespaces_of(&self, tenant: &TenantFacts) -> BTreeSet<NamespaceName> {
@@ -447,6 +455,31 @@ pub(crate) fn place<'a>(
             Ok(placement) => Placement::Tenant(placement),
             Err(message) => Placement::Disputed { message },
         },
+    }
+}
+
+/// The tenant that has recorded a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// None: it is the platform's, or unassigned.
+    Nobody,
+    /// This one, which has recorded it.
+    Tenant(String),
+    /// It isn't known, or in dispute.
+    Unknown,
+}
+
+impl Holder {
+    pub(crate) fn of<'a>(
+        settings: &Settings,
+        find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
+        facts: Option<&NamespaceFacts>,
+    ) -> Self {
+        match facts.map(|facts| find_holder(settings, find_tenant, facts)) {
+            Some(Ok(Some(tenant))) if !tenant.deleting => Self::Tenant(tenant.name.clone()),
+            Some(Ok(None)) => Self::Nobody,
+            _ => Self::Unknown,
+        }
     }
 }
 

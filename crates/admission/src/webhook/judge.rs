@@ -19,7 +19,7 @@ use crate::counting;
 
 /// How many rounds a decision may take, and how much it may ask.
 const ROUNDS: usize = 8;
-const QUESTIONS: usize = 64;
+const QUESTIONS: usize = 96;
 /// How names of ServiceAccounts begin, as users.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 

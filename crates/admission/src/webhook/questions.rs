@@ -96,12 +96,13 @@ pub(super) struct Right {
 
 impl From<&Question<'_>> for Right {
     fn from(question: &Question<'_>) -> Self {
+        let (resource, subresource) = question.resource.split_once('/').unwrap_or((question.resource, ""));
         Self {
             account: None,
             verb: question.verb.to_owned(),
             group: question.group.to_owned(),
-            resource: question.resource.to_owned(),
-            subresource: String::new(),
+            resource: resource.to_owned(),
+            subresource: subresource.to_owned(),
             namespace: question.namespace.to_owned(),
             name: question.name.to_owned(),
         }
@@ -120,15 +121,14 @@ pub(super) struct Place {
 /// The answers of one review, and what is still to be asked.
 #[derive(Debug)]
 pub(super) struct Answers {
-    rights: BTreeMap<Right, bool>,
     mentions: KnownMentions,
+    rights: BTreeMap<Right, bool>,
     objects: BTreeMap<Place, Option<Arc<Value>>>,
     open_rights: Mutex<Vec<Right>>,
     open_objects: Mutex<Vec<Place>>,
 }
 
 impl Answers {
-    /// How much was asked so far.
     /// Nothing is asked yet.
     pub(super) fn new(mentions: KnownMentions) -> Self {
         Self {
@@ -140,6 +140,7 @@ impl Answers {
         }
     }
 
+    /// How much was asked so far.
     pub(super) fn count(&self) -> usize {
         let (rights, objects) = (self.open_rights.lock(), self.open_objects.lock());
         self.rights.len() + self.objects.len() + rights.len() + objects.len()
@@ -213,11 +214,11 @@ impl Surroundings for Answers {
         }
         None
     }
-}
 
     fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String> {
         self.mentions.find_outside(facts, tenant, namespace)
     }
+}
 
 /// Asks the API server, as the controller.
 pub(super) struct Asker {

@@ -466,7 +466,9 @@ impl Reconciler for ProviderReconciler {
                         None => return Err("whose namespace that is isn't known".to_owned()),
                     },
                 };
-                check_receiver(by, &reach, group, receiver, installation).map_err(|denial| denial.to_string())
+                let holder = self.desk.hub.find_holder(namespace);
+                check_receiver(by, &reach, group, (receiver, &holder), installation)
+                    .map_err(|denial| denial.to_string())
             },
         );
         // execute

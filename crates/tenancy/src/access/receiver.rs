@@ -2,6 +2,7 @@
 //!
 //! An agent's configuration, and what is asked for in the platform namespace, reach what an administrator gave the AccessProvider. A tenant's FluxAccess
 //! reaches the tenant's namespaces, whatever patterns say. Whoever asks elsewhere reaches its own namespace, and that only where the AccessProvider has it.
+//! A pattern reaches namespaces without a tenant, and those of tenants that the AccessProvider lists: a tenant chooses its namespaces' names.
 //! A group's credential opens what others put into the group later, so a namespace has to be listed, or labelled by who may approve for the group:
 //! a pattern alone would give it to whoever makes a namespace of a fitting name.
 //!
@@ -13,7 +14,7 @@ use tenure_api::access::{GROUP_LABEL_PREFIX, name_target};
 
 use super::pattern::NamespacePattern;
 use crate::denial::Denial;
-use crate::realm::Placement;
+use crate::realm::{Holder, Placement};
 use crate::settings::is_kubernetes_own;
 
 /// Who asks by an entry.
@@ -66,7 +67,7 @@ pub fn check_receiver(
     asker: Asker<'_>,
     provider: &ProviderReach,
     group: Option<u64>,
-    receiver: &ReceivingNamespace,
+    (receiver, holder): (&ReceivingNamespace, &Holder),
     installation: Installation<'_>,
 ) -> Result<(), Denial> {
     let name = receiver.name.as_str();
@@ -81,15 +82,30 @@ pub fn check_receiver(
         )));
     }
     let by_provider = |whose: &str| {
-        let is_given = provider
-            .namespaces
-            .iter()
-            .any(|pattern| pattern.matches(name, installation.platform));
-        match is_given {
-            true => Ok(()),
-            false => Err(Denial::access(format!(
+        let fits = |pattern: &&NamespacePattern| pattern.matches(name, installation.platform);
+        let mut fitting = provider.namespaces.iter().filter(fits).peekable();
+        if fitting.peek().is_none() {
+            return Err(Denial::access(format!(
                 "namespace {name} is not among those that an administrator gave {whose}: ask for it in spec.namespaces of AccessProvider {}, by its \
                  name where a platform lives in it",
+                provider.name
+            )));
+        }
+        // Only an administrator writes a whole name. A name that fits a pattern is chosen by the tenant that creates the namespace.
+        if fitting.any(NamespacePattern::is_name) {
+            return Ok(());
+        }
+        match holder {
+            Holder::Nobody => Ok(()),
+            Holder::Tenant(tenant) if lists_tenant(provider, tenant) => Ok(()),
+            Holder::Tenant(_) => Err(Denial::access(format!(
+                "namespace {name} fits a pattern, and belongs to a tenant that AccessProvider {} does not list: an administrator adds the tenant to \
+                 spec.tenants, or the namespace by its name to spec.namespaces",
+                provider.name
+            ))),
+            Holder::Unknown => Err(Denial::access(format!(
+                "namespace {name} fits a pattern, and whose it is isn't known yet: wait until its Tenant has recorded it, or let an administrator add \
+                 it by its name to spec.namespaces of AccessProvider {}",
                 provider.name
             ))),
         }
@@ -98,8 +114,7 @@ pub fn check_receiver(
         Asker::Agent => by_provider("the agent")?,
         Asker::Object(_, Placement::Platform { .. }) => by_provider("the platform namespace")?,
         Asker::Object(_, Placement::Tenant(tenant)) => {
-            let is_given = |given: &String| given == "*" || given == tenant.tenant.as_str();
-            if !provider.tenants.iter().any(is_given) {
+            if !lists_tenant(provider, tenant.tenant.as_str()) {
                 return Err(Denial::access(format!(
                     "tenant {} may not ask AccessProvider {} for anything: ask an administrator to add it to spec.tenants",
                     tenant.tenant, provider.name
@@ -146,6 +161,10 @@ pub fn check_receiver(
             provider.name
         )
     }))
+}
+
+fn lists_tenant(provider: &ProviderReach, tenant: &str) -> bool {
+    provider.tenants.iter().any(|given| given == "*" || given == tenant)
 }
 
 #[cfg(test)]
@@ -294,11 +313,58 @@ mod tests {
                 platform: "tenure-system",
                 judges_writes: judges,
             };
-            let answer = check_receiver(asker, &provider, group.then_some(42), &receiver, installation);
+            let answer = check_receiver(
+                asker,
+                &provider,
+                group.then_some(42),
+                (&receiver, &Holder::Nobody),
+                installation,
+            );
             match (answer, expected) {
                 (Ok(()), Ok(())) => {}
                 (Err(denial), Err(part)) if denial.message.contains(part) => {}
                 (answer, _) => panic!("{by} to {to}: {answer:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_reaches_no_namespace_of_an_unlisted_tenant() {
+        let provider = ProviderReach {
+            name: "work".to_owned(),
+            namespaces: ["shop-*", "shop-named"].map(|text| text.parse().unwrap()).to_vec(),
+            tenants: vec!["alpha".to_owned()],
+            ..ProviderReach::default()
+        };
+        let listed = Holder::Tenant("alpha".to_owned());
+        let other = Holder::Tenant("beta".to_owned());
+        let platform = place("tenure-system");
+        for asker in [Asker::Agent, Asker::Object("tenure-system", &platform)] {
+            for (name, holder, expected) in [
+                ("shop-a", &Holder::Nobody, None),
+                ("shop-a", &listed, None),
+                (
+                    "shop-evil",
+                    &other,
+                    Some("belongs to a tenant that AccessProvider work does not list"),
+                ),
+                ("shop-evil", &Holder::Unknown, Some("whose it is isn't known yet")),
+                ("shop-named", &other, None),
+            ] {
+                let receiver = ReceivingNamespace {
+                    name: name.to_owned(),
+                    ..ReceivingNamespace::default()
+                };
+                let installation = Installation {
+                    platform: "tenure-system",
+                    judges_writes: true,
+                };
+                let answer = check_receiver(asker, &provider, None, (&receiver, holder), installation);
+                let message = answer.err().map(|denial| denial.message);
+                match expected {
+                    None => assert_eq!(message, None, "{name} {holder:?}"),
+                    Some(part) => assert!(message.unwrap().contains(part), "{name} {holder:?}"),
+                }
             }
         }
     }

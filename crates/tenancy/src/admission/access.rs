@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use tenure_api::access::grant::DENIED;
 use tenure_api::access::{
     GROUP, GROUP_LABEL_PREFIX, LEAK_PREFIX, LONGEST_ORDER, REQUESTED_BY, ROTATE, ROTATE_PREFIX, name_target,
 };
@@ -19,7 +20,7 @@ use tenure_api::text;
 
 use super::kubernetes::{is_api_server_or_tenure, may_change};
 use super::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
-use super::{Case, Change, Findings, Operation, Question, Refusal, Rule};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, namespace, speaking};
 
 /// How names of people begin whom a host knows, and whom an account vouches for.
 pub const VOUCHED_PREFIX: &str = "gitlab:";
@@ -243,12 +244,25 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
             format!("let somebody do it who may (verb {verb} on fluxaccesstargets of that name)"),
         );
     }
+    let remedy = || format!("let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)");
+    let may_approve_own = || case.may(&Question::about_target(APPROVE_OWN, ""));
     let asked_by = text_at(request.object, "/spec/requestedBy");
-    if asked_by == user && !case.may(&Question::about_target(APPROVE_OWN, "")) {
-        return refuse(
-            format!("{user} asks for this access himself"),
-            format!("let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"),
-        );
+    if asked_by == user && !may_approve_own() {
+        return refuse(format!("{user} asks for this access himself"), remedy());
+    }
+    // People whom a host knows speak as no one here, and a refusal gives nothing.
+    let gives = !is_vouched && text_at(request.object, "/spec/decision") != DENIED;
+    if gives
+        && !asked_by.is_empty()
+        && !may_approve_own()
+        && let Some(why) = speaking::find_reason(case, asked_by)
+    {
+        return refuse(format!("{user} answers its own request: {why}"), remedy());
+    }
+    // By a standing grant for its own Tenant, an owner would approve all its requests.
+    let tenant = case.facts.find_tenant(text_at(request.object, "/spec/tenant"));
+    if tenant.is_some_and(|tenant| namespace::is_owner(case, tenant)) && !may_approve_own() {
+        return refuse(format!("{user} owns the Tenant that this grant is for"), remedy());
     }
     Ok(())
 }

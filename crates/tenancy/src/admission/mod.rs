@@ -14,6 +14,7 @@
 
 mod access;
 mod account;
+mod bindings;
 mod change;
 mod classes;
 pub mod collision;
@@ -36,6 +37,7 @@ pub mod quota;
 mod request;
 pub mod rights;
 mod service;
+mod speaking;
 mod tenant;
 mod volume;
 
@@ -51,9 +53,9 @@ use serde_json::Value;
 
 use self::ledger::Claim;
 use crate::facts::Facts;
+use crate::mentions::Mention;
 use crate::realm::TenantFacts;
 
-use crate::mentions::Mention;
 /// What comes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -258,19 +260,19 @@ pub trait Surroundings {
 
     /// An object by group, plural name, namespace and name, as it is stored when the request is judged.
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
-}
-
 
     /// An object outside a Tenant that names a namespace ([`MentionIndex::find_outside`](crate::mentions::MentionIndex::find_outside)).
     ///
     /// # Errors
     /// Why that can't be known now.
     fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String>;
+}
+
 /// Judges one aspect of a request.
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All that is judged, in an order in which whose a namespace is comes first.
-const RULES: [Judge; 14] = [
+const RULES: [Judge; 15] = [
     namespace::judge,
     tenant::judge,
     cordon::judge,
@@ -283,6 +285,7 @@ const RULES: [Judge; 14] = [
     ingress::judge,
     service::judge,
     package::judge,
+    bindings::judge,
     access::judge,
     managed::judge,
 ];
@@ -329,6 +332,7 @@ pub fn concerns(
             flux::is_judged(group, resource)
                 || package::is_judged(group, resource, namespace)
                 || access::is_judged(group, resource)
+                || bindings::is_judged(group, resource)
         }
     };
     // A surface's account writes anything, and everything is checked for being its own doing.

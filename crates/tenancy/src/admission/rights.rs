@@ -37,7 +37,7 @@ pub struct Question<'a> {
     pub verb: &'a str,
     /// Group of the resource.
     pub group: &'a str,
-    /// Plural name of the resource.
+    /// Plural name of the resource, and a subresource behind a slash.
     pub resource: &'a str,
     /// Namespace; empty for what has none.
     pub namespace: &'a str,

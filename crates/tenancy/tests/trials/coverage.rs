@@ -8,7 +8,7 @@ use tenure_tenancy::admission::Rule;
 use crate::table::{Case, Table};
 
 /// What a rule has nothing to refuse in, and why.
-const NOTHING_TO_REFUSE: [(Rule, &str, &str); 7] = [
+const NOTHING_TO_REFUSE: [(Rule, &str, &str); 6] = [
     (Rule::GitManaged, "CREATE", "nothing is Git's that isn't there yet"),
     (Rule::Minting, "UPDATE", "a token is only ever made"),
     (Rule::PriorityClasses, "UPDATE", "a Pod keeps its class"),
@@ -18,16 +18,11 @@ const NOTHING_TO_REFUSE: [(Rule, &str, &str); 7] = [
         "UPDATE",
         "what grows is shown with the sums: what_grows_counts_for_the_difference_and_what_shrinks_for_nothing",
     ),
-    // Policies of every installation keep these, and their tests are with them.
+    // Policies of every installation keep this one, and their tests are with them.
     (
         Rule::ControllerRights,
         "",
         "no request of this table is Tenure's own account's beyond its rights",
-    ),
-    (
-        Rule::SecretWriter,
-        "",
-        "no request of this table is the account's that writes credentials",
     ),
 ];
 

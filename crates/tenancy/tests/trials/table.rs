@@ -54,6 +54,10 @@ pub(crate) struct Object {
     pub(crate) ingress: Option<String>,
     pub(crate) deployment: Option<String>,
     pub(crate) cluster_role: Option<String>,
+    pub(crate) role_binding: Option<String>,
+    /// Of RoleBindings, each as `KIND NAMESPACE NAME`, or `KIND NAME`.
+    #[serde(default)]
+    pub(crate) subjects: Vec<String>,
     pub(crate) token_secret_for: Option<String>,
     /// Of a platform's packages: the names of a Package, a PackageSource and a PackageValues.
     pub(crate) package: Option<String>,
@@ -149,8 +153,14 @@ pub(crate) const PACKAGES: [(&str, &str); 3] = [
 /// Their API version.
 pub(crate) const PACKAGES_VERSION: &str = "cozystack.io/v1alpha1";
 
-/// Namespaces, Ingresses, volumes, and kinds of classes that Tenants allow: kind, API version, plural name.
-pub(crate) const CLASSES: [(&str, &str, &str); 7] = [
+/// Namespaces, Ingresses, volumes, bindings, and kinds of classes that Tenants allow: kind, API version, plural name.
+pub(crate) const CLASSES: [(&str, &str, &str); 9] = [
+    (
+        "ClusterRoleBinding",
+        "rbac.authorization.k8s.io/v1",
+        "clusterrolebindings",
+    ),
+    ("RoleBinding", "rbac.authorization.k8s.io/v1", "rolebindings"),
     ("Namespace", "v1", "namespaces"),
     ("Ingress", "networking.k8s.io/v1", "ingresses"),
     ("PersistentVolume", "v1", "persistentvolumes"),
@@ -289,16 +299,6 @@ impl Table {
         })
     }
 
-    /// Which accounts the table's Kustomizations name.
-    pub(crate) fn collect_mintable(&self, facts: &Facts) -> Mintable {
-        let mut mintable = Mintable::default();
-        for object in self.objects.iter().filter(|object| object["kind"] == "Kustomization") {
-            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-            mintable.add(facts, namespace, object["spec"]["serviceAccountName"].as_str());
-        }
-        mintable
-    }
-
     /// An object of the table outside a Tenant that names a namespace.
     pub(crate) fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
         let mut index = MentionIndex::default();
@@ -320,6 +320,16 @@ impl Table {
             }
         }
         index.find_outside(facts, tenant, namespace)
+    }
+
+    /// Which accounts the table's Kustomizations name.
+    pub(crate) fn collect_mintable(&self, facts: &Facts) -> Mintable {
+        let mut mintable = Mintable::default();
+        for object in self.objects.iter().filter(|object| object["kind"] == "Kustomization") {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            mintable.add(facts, namespace, object["spec"]["serviceAccountName"].as_str());
+        }
+        mintable
     }
 
     /// What the table's Kustomizations refuse, as policies read it.
@@ -364,6 +374,7 @@ impl Object {
             ("networking.k8s.io", "ingresses", &self.ingress),
             ("apps", "deployments", &self.deployment),
             ("rbac.authorization.k8s.io", "clusterroles", &self.cluster_role),
+            ("rbac.authorization.k8s.io", "rolebindings", &self.role_binding),
             ("", "secrets", &self.token_secret_for),
             ("cozystack.io", "packages", &self.package),
             ("cozystack.io", "packagesources", &self.package_source),
@@ -395,6 +406,16 @@ impl Object {
         }
         if let Some(data) = &self.data {
             object["data"] = data.clone();
+        }
+        if self.role_binding.is_some() {
+            let subjects = self.subjects.iter().map(|subject| {
+                let words: Vec<&str> = subject.split(' ').collect();
+                match words[..] {
+                    [kind, namespace, name] => json!({ "kind": kind, "namespace": namespace, "name": name }),
+                    _ => json!({ "kind": words[0], "name": words[1] }),
+                }
+            });
+            object["subjects"] = subjects.collect();
         }
         if let Some(rules) = &self.rules {
             object["rules"] = rules.clone();

@@ -134,7 +134,7 @@ pub struct GuardQuestion<'a> {
     pub verb: &'a str,
     /// Group of the resource.
     pub group: &'a str,
-    /// Its plural name.
+    /// Its plural name, and a subresource behind a slash.
     pub resource: &'a str,
     /// Namespace; empty for what has none.
     pub namespace: &'a str,
@@ -374,12 +374,13 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     fn authorize(&self, user: &UserInfo, question: &GuardQuestion<'_>) -> bool {
+        let (resource, subresource) = question.resource.split_once('/').unwrap_or((question.resource, ""));
         let wanted = authorization::Attributes {
             verb: question.verb.to_owned(),
             group: question.group.to_owned(),
             version: "*".to_owned(),
-            resource: question.resource.to_owned(),
-            subresource: String::new(),
+            resource: resource.to_owned(),
+            subresource: subresource.to_owned(),
             namespace: question.namespace.to_owned(),
             name: question.name.to_owned(),
             path: None,

@@ -112,7 +112,8 @@ pub fn list(seen: &Seen, request: &FluxAccessRequest) -> Looked<Vec<Receiver>> {
         let Some(reach) = reaches.get(request.spec.provider.as_str()) else {
             return Err(format!("there is no AccessProvider {}", request.spec.provider));
         };
-        check_receiver(asker, reach, group, receiver, installation).map_err(|denial| denial.message)
+        let holder = surrounding.realm.find_holder(namespace);
+        check_receiver(asker, reach, group, (receiver, &holder), installation).map_err(|denial| denial.message)
     };
     let all: BTreeSet<&str> = by_name.keys().copied().collect();
     let may_reach = |position: usize, _: &Claim<'_>, namespace: &str| match requests.get(position) {

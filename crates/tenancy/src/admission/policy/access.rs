@@ -1,6 +1,7 @@
 //! Who answers for access to hosts of repositories, and who keeps the records of it, by the authorizer alone. Where nobody writes who asks, a FluxAccess that
 //! doesn't say it rightly is refused.
 
+use tenure_api::access::grant::DENIED;
 use tenure_api::access::{
     GROUP, GROUP_LABEL_PREFIX, LEAK_PREFIX, LONGEST_ORDER, REQUESTED_BY, ROTATE, ROTATE_PREFIX, TARGETS,
 };
@@ -9,7 +10,8 @@ use super::kubernetes;
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::access::{MOST_TARGETS, OTHERS, RECORDS, VOUCHED_PREFIX};
-use crate::admission::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
+use crate::admission::rights::{APPROVE, APPROVE_OWN, OWN, RECORD, VOUCH};
+use crate::admission::speaking;
 
 /// Whether the one who asks may do something for a target, or for all.
 fn may(verb: &str, target: Option<&str>) -> String {
@@ -120,6 +122,142 @@ fn answers() -> Policy {
             vec![about(vec!["fluxaccessgrants", "fluxaccessstandinggrants"])],
         )
     }
+}
+
+/// Answers by users that can be the requester, as [`speaking`] decides it. One policy asks whether the approver can speak as the requester,
+/// another one the opposite, each in as many parts as a policy may ask for rights.
+fn answers_by_speakers(platform: &str) -> Vec<Policy> {
+    let account = |user: &str| format!("{user}.startsWith('system:serviceaccount:') && {user}.split(':').size() == 4");
+    let part = |user: &str, index: usize| format!("{user}.split(':')[{index}]");
+    let (by, asked) = ("variables.by", "variables.asked");
+    let base = || {
+        vec![
+            variable("by", USER),
+            variable("asked", "string(object.?spec.?requestedBy.orValue(''))"),
+            variable("byAccount", account(by)),
+            variable("askedAccount", account(asked)),
+            variable("mayApproveOwn", may(&quote(APPROVE_OWN), None)),
+        ]
+    };
+    let conditions = || {
+        vec![(
+            "approves",
+            format!(
+                "request.operation == 'CREATE' && object.?spec.?decision.orValue('') != {} && \
+                 !string(object.?spec.?approvedBy.orValue('')).startsWith({}) && string(object.?spec.?requestedBy.orValue('')) != ''",
+                quote(DENIED),
+                quote(VOUCHED_PREFIX)
+            ),
+        )]
+    };
+    let refuse = |holds: String| {
+        check(
+            format!("{holds} || variables.mayApproveOwn"),
+            (
+                "{} answers its own request: {} can be the same person",
+                &[USER, "variables.asked"],
+            ),
+            quote(&format!(
+                "let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"
+            )),
+        )
+    };
+    let mut policies = Vec::new();
+    for (direction, speaker, target) in [
+        ("requester", "authorizer".to_owned(), asked),
+        ("approver", reverse_speaker(asked), by),
+    ] {
+        for (index, ways) in speaking::WAYS.iter().enumerate() {
+            let mut variables = base();
+            let mut names = Vec::new();
+            for (number, pair) in ways.chunks(2).enumerate() {
+                let checks: Vec<String> = pair
+                    .iter()
+                    .map(|way| ask(&speaker, *way, (&part(target, 2), &part(target, 3))))
+                    .collect();
+                variables.push(variable(&format!("way{number}"), checks.join(" || ")));
+                names.push(format!("variables.way{number}"));
+            }
+            let applies = match direction {
+                "requester" => "variables.askedAccount",
+                _ => "(variables.askedAccount && variables.byAccount)",
+            };
+            policies.push(Policy {
+                conditions: conditions(),
+                variables,
+                validations: vec![refuse(format!("!{applies} || !({})", names.join(" || ")))],
+                ..policy(
+                    &format!("access-answers-{direction}-{index}"),
+                    vec![about(vec!["fluxaccessgrants"])],
+                )
+            });
+        }
+    }
+    let one_namespace = format!(
+        "!(variables.askedAccount && variables.byAccount) || {} != {}",
+        part(by, 2),
+        part(asked, 2)
+    );
+    let of_users = format!(
+        "variables.byAccount || variables.askedAccount || !authorizer.group('').resource('users').name({asked}).check('impersonate').allowed()"
+    );
+    let unknown = format!(
+        "variables.askedAccount || !variables.byAccount || {} == {}",
+        part(by, 2),
+        quote(platform)
+    );
+    policies.push(Policy {
+        conditions: conditions(),
+        variables: base(),
+        validations: [one_namespace, of_users, unknown]
+            .into_iter()
+            .map(|holds| refuse(format!("({holds})")))
+            .collect(),
+        ..policy("access-answers-users", vec![about(vec!["fluxaccessgrants"])])
+    });
+    let own = super::may(OWN, Some("variables.tenant"));
+    policies.push(Policy {
+        variables: vec![variable(
+            "tenant",
+            "object == null ? '' : string(object.?spec.?tenant.orValue(''))",
+        )],
+        validations: vec![check(
+            format!(
+                "request.operation != 'CREATE' || variables.tenant == '' || !{own} || {}",
+                may(&quote(APPROVE_OWN), None)
+            ),
+            ("{} owns the Tenant that this grant is for", &[USER]),
+            quote(&format!(
+                "let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"
+            )),
+        )],
+        ..policy("access-answers-owners", vec![about(vec!["fluxaccessstandinggrants"])])
+    });
+    policies
+}
+
+/// The requester's own authorizer, where it is a ServiceAccount.
+fn reverse_speaker(asked: &str) -> String {
+    format!("authorizer.serviceAccount({asked}.split(':')[2], {asked}.split(':')[3])")
+}
+
+/// Whether a user has a right to speak as an account.
+fn ask(speaker: &str, way: speaking::Way, (namespace, name): (&str, &str)) -> String {
+    let (resource, part) = way.resource.split_once('/').unwrap_or((way.resource, ""));
+    let part = if part.is_empty() {
+        String::new()
+    } else {
+        format!(".subresource('{part}')")
+    };
+    let name = if way.is_named {
+        format!(".name({name})")
+    } else {
+        String::new()
+    };
+    format!(
+        "{speaker}.group('{}').resource('{resource}'){part}.namespace({namespace}){name}.check('{}').allowed()",
+        way.group, way.verb
+    )
 }
 
 /// Requests, targets, and the statuses of all.
@@ -299,6 +437,8 @@ fn labels(platform: &str) -> Policy {
     }
 }
 
-pub(super) fn list_policies(platform: &str) -> [Policy; 5] {
-    [answers(), records(), orders(platform), askers(), labels(platform)]
+pub(super) fn list_policies(platform: &str) -> Vec<Policy> {
+    let mut policies = vec![answers(), records(), orders(platform), askers(), labels(platform)];
+    policies.extend(answers_by_speakers(platform));
+    policies
 }

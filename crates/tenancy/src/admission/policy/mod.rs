@@ -13,6 +13,7 @@
 
 mod access;
 mod account;
+mod bindings;
 mod bounds;
 mod cordon;
 mod credentials;

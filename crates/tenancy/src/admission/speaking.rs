@@ -1,0 +1,139 @@
+//! Whether two users can be one person. A user that can speak as another one is that one: by a token, by impersonation, or by a Pod that runs as it.
+//! An approver who can speak as the requester approves a request of its own.
+
+use super::request::SERVICE_ACCOUNT_PREFIX;
+use super::{Case, Question};
+
+/// A right by which a user speaks as any ServiceAccount of a namespace, or as the named one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) verb: &'static str,
+    pub(super) group: &'static str,
+    /// Plural name, and a subresource behind a slash.
+    pub(super) resource: &'static str,
+    /// Whether the right is for the account by its name.
+    pub(super) is_named: bool,
+}
+
+const fn named(verb: &'static str, resource: &'static str) -> Way {
+    Way {
+        verb,
+        group: "",
+        resource,
+        is_named: true,
+    }
+}
+
+const fn any(verb: &'static str, group: &'static str, resource: &'static str) -> Way {
+    Way {
+        verb,
+        group,
+        resource,
+        is_named: false,
+    }
+}
+
+/// Tokens, Secrets that hold tokens, Pods that run as the account, and rights that the user gives itself. Each list is asked by one policy: a policy
+/// may ask for only so many rights.
+pub(super) const WAYS: [&[Way]; 2] = [
+    &[
+        named("create", "serviceaccounts/token"),
+        named("impersonate", "serviceaccounts"),
+        any("get", "", "secrets"),
+        any("list", "", "secrets"),
+        any("create", "", "pods/exec"),
+        any("get", "", "pods/exec"),
+        any("create", "", "pods/attach"),
+        any("get", "", "pods/attach"),
+        any("create", "", "pods"),
+        any("create", "", "replicationcontrollers"),
+        any("create", "apps", "deployments"),
+        any("create", "apps", "replicasets"),
+        any("create", "apps", "statefulsets"),
+        any("create", "apps", "daemonsets"),
+        any("create", "batch", "jobs"),
+        any("create", "batch", "cronjobs"),
+        any("bind", "rbac.authorization.k8s.io", "roles"),
+        any("escalate", "rbac.authorization.k8s.io", "roles"),
+    ],
+    &[
+        any("patch", "", "pods/ephemeralcontainers"),
+        any("update", "", "pods/ephemeralcontainers"),
+        any("patch", "", "pods"),
+        any("update", "", "pods"),
+        any("patch", "", "replicationcontrollers"),
+        any("update", "", "replicationcontrollers"),
+        any("patch", "apps", "deployments"),
+        any("update", "apps", "deployments"),
+        any("patch", "apps", "replicasets"),
+        any("update", "apps", "replicasets"),
+        any("patch", "apps", "statefulsets"),
+        any("update", "apps", "statefulsets"),
+        any("patch", "apps", "daemonsets"),
+        any("update", "apps", "daemonsets"),
+        any("patch", "batch", "cronjobs"),
+        any("update", "batch", "cronjobs"),
+    ],
+];
+
+impl Way {
+    fn ask<'a>(self, (namespace, name): (&'a str, &'a str)) -> Question<'a> {
+        Question {
+            verb: self.verb,
+            group: self.group,
+            resource: self.resource,
+            namespace,
+            name: if self.is_named { name } else { "" },
+        }
+    }
+}
+
+/// A ServiceAccount by namespace and name, if a user is one.
+pub(super) fn read_account(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')
+}
+
+/// Why the user that sent the request can be the same person as another one. What can't be known counts as yes.
+pub(super) fn find_reason(case: Case<'_>, other: &str) -> Option<String> {
+    let user = case.request.actor.user;
+    let ways = || WAYS.iter().copied().flatten();
+    match (read_account(user), read_account(other)) {
+        (None, None) => {
+            let question = Question {
+                verb: "impersonate",
+                group: "",
+                resource: "users",
+                namespace: "",
+                name: other,
+            };
+            case.may(&question).then(|| format!("{user} may impersonate {other}"))
+        }
+        (Some((one, _)), Some((another, _))) if one == another => Some(format!(
+            "{user} and {other} are of one namespace: a user that creates Pods there is both"
+        )),
+        (own, Some(account)) => {
+            // All are asked at once, so that a shell fetches the answers together.
+            let found: Vec<_> = ways().filter(|way| case.may(&way.ask(account))).collect();
+            if let Some(way) = found.first() {
+                return Some(format!(
+                    "{user} can speak as {other}: it may {} {} in namespace {}",
+                    way.verb, way.resource, account.0
+                ));
+            }
+            let own = own?;
+            let back = |way: &&Way| case.surroundings.may_account(account, &way.ask(own));
+            let found: Vec<_> = ways().filter(back).collect();
+            let way = found.first()?;
+            Some(format!(
+                "{other} can speak as {user}: it may {} {} in namespace {}",
+                way.verb, way.resource, own.0
+            ))
+        }
+        // Which rights a user has that did not send the request isn't known.
+        (Some((namespace, _)), None) => {
+            let is_platforms = namespace == case.facts.settings().platform_namespace;
+            (!is_platforms)
+                .then(|| format!("{user} is a ServiceAccount of namespace {namespace}, as which {other} might speak"))
+        }
+    }
+}
