@@ -16,7 +16,8 @@ use tenure_api::workload::{LANE_AUTHORITY, LANE_SECRET};
 
 use super::own_account::{by_controller, refuse};
 use super::{
-    About, Policy, Validation, Where, bindings, credentials, lanes, minting, namespace, namespace_bounds, quote, variable,
+    About, Policy, Validation, Where, bindings, credentials, lanes, minting, namespace, namespace_bounds, quote,
+    variable,
 };
 use crate::admission::minting::OWN_ACCOUNTS;
 use crate::admission::rights::{EXTEND, OWN};
@@ -53,7 +54,14 @@ pub fn list_bounds(settings: &Settings) -> Vec<Value> {
 pub fn is_bound(name: &str) -> bool {
     let own = name.strip_prefix(super::POLICY_PREFIX);
     own.is_some_and(|own| {
-        [NAME, bindings::NAME, namespace_bounds::NAME, minting::ADMINISTRATORS, lanes::NAME].contains(&own)
+        [
+            NAME,
+            bindings::NAME,
+            namespace_bounds::NAME,
+            minting::ADMINISTRATORS,
+            lanes::NAME,
+        ]
+        .contains(&own)
             || credentials::NAMES.contains(&own)
     })
 }

@@ -28,7 +28,7 @@ const SUM: &str = "a sum";
 const COLLISION: &str = "a collision";
 
 /// All of it, in the order of the rules.
-pub const LEFT: [Left; 17] = [
+pub const LEFT: [Left; 18] = [
     Left {
         rule: Rule::NamespaceMembership,
         why: "which uid a Tenant has stands on no namespace",
