@@ -134,7 +134,6 @@ impl World {
 
     fn of(table: Table) -> Self {
         let facts = Facts::of(&table.realm);
-        let platform = &table.realm.settings.platform_namespace;
         let mut policies = policy::list_policies(&table.realm.settings);
         policies.extend(policy::list_bounds(&table.realm.settings));
         let (policies, bindings): (Vec<&Value>, Vec<&Value>) = policies
