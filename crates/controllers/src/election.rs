@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::lease_name::LeaseName;
 use crate::manager::{RunError, run};
 use crate::sharding::ShardBoard;
 
@@ -24,15 +25,6 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 const KIND: &str = "Lease";
 /// The field manager of what is written to it.
 const MANAGER: &str = "tenure-leader-election";
-
-/// A Lease, by namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
 
 /// Who leads, and who has to have ended before.
 #[derive(Clone, Debug)]

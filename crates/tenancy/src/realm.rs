@@ -11,15 +11,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
     GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, MINTABLE_ACCOUNTS, MINTABLE_FACT, SHARDING_KEY,
-    TENANT_GITOPS_SUFFIX, TENANT_LABEL,
+    TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::tenant::TenantSpace;
 use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 
 use crate::bounds::Bounds;
-use crate::denial::{Denial, DenialReason};
+use crate::denial::Denial;
 use crate::flux_account::{ActingKind, name_account};
+use crate::gitops_account::name_gitops_account;
 use crate::quotas::TenantQuotas;
 use crate::settings::{LEAST_INTERVAL, Settings};
 
@@ -562,41 +563,5 @@ fn placement_in(
         home,
         namespaces,
         default_service_account,
-    })
-}
-
-/// The ServiceAccount that a tenant's surfaces act as: the one ServiceAccount owner in the home namespace that an administrator
-/// named in the Tenant, else `<tenant>-gitops`.
-///
-/// # Errors
-/// When several ServiceAccount owners leave it open which, or the name is not one.
-pub fn name_gitops_account(tenant: &TenantFacts, home: &NamespaceName) -> Result<ServiceAccountName, Denial> {
-    let generated = format!("{}{TENANT_GITOPS_SUFFIX}", tenant.name);
-    let prefix = format!("system:serviceaccount:{home}:");
-    let accounts = tenant.owners.iter().filter(|owner| owner.kind == "ServiceAccount");
-    let named: BTreeSet<&str> = accounts
-        .filter_map(|owner| owner.name.strip_prefix(prefix.as_str()))
-        .collect();
-    let chosen = match named.len() {
-        0 => generated.as_str(),
-        1 => named.first().copied().unwrap_or(generated.as_str()),
-        _ if named.contains(generated.as_str()) => generated.as_str(),
-        _ => {
-            return Err(Denial::because(
-                DenialReason::IdentityMissing,
-                format!(
-                    "tenant {} has several ServiceAccount owners in its home namespace {home} ({}): an administrator must leave one, \
-                     or add {prefix}{generated}",
-                    tenant.name,
-                    named.into_iter().collect::<Vec<_>>().join(", "),
-                ),
-            ));
-        }
-    };
-    ServiceAccountName::new(chosen).map_err(|error| {
-        Denial::because(
-            DenialReason::IdentityMissing,
-            format!("tenant {}: {error}", tenant.name),
-        )
     })
 }

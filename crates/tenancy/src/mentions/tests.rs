@@ -1,3 +1,5 @@
+//! The index of names as data: which objects mention which namespaces.
+
 use serde_json::json;
 
 use super::*;
