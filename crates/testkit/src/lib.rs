@@ -10,10 +10,12 @@
 //! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
 //! A [`Canary`] is a secret that nobody may hear of, and listens for itself.
 //! [`check_reach`] is the invariant that no tenant reaches authority outside its namespaces.
+//! [`Chance`] draws input that follows from a seed.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
 
 mod admin;
 mod canary;
+mod chance;
 mod cluster;
 pub mod exchange;
 mod front;
@@ -32,6 +34,7 @@ use std::time::{Duration, Instant};
 
 pub use admin::{Admin, AdminError};
 pub use canary::{CANARY, Canary, HEARD};
+pub use chance::Chance;
 pub use cluster::{Cluster, DISPOSABLE_LABEL, LANE_IMAGE, TEST_KUBECONFIG};
 pub use kubelet::Kubelet;
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};

@@ -1,0 +1,111 @@
+//! Fresh servers, each with Tenure in one of the ways to run it, and a Git server beside it.
+
+use nix::sys::signal::Signal;
+use tenure_git_server::{GitServer, Options};
+
+use crate::api::User;
+use crate::process::free_port;
+use crate::world::{Cluster, Controllers, list_webhook_flags, wait_for_probe};
+
+/// The API server and the admission points of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// `tenure up`: the embedded control plane with its guard.
+    Embedded,
+    /// A real kube-apiserver with policies alone.
+    Policies,
+    /// A real kube-apiserver with webhooks.
+    Webhooks,
+    /// The same, with controllers that are killed halfway and restarted.
+    DyingWebhooks,
+}
+
+/// One world.
+pub(crate) struct Server {
+    pub(crate) mode: Mode,
+    pub(crate) admin: User,
+    pub(crate) git: GitServer,
+    pub(crate) cluster: Cluster,
+    controllers: Option<Controllers>,
+    flags: Vec<String>,
+    health: u16,
+    _git_folder: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts one and waits until it admits and reconciles. None if it needs a real control plane and there is none.
+    pub(crate) async fn start(mode: Mode, name: &str) -> Option<Self> {
+        let git_folder = tempfile::tempdir().unwrap();
+        let git = GitServer::start(git_folder.path().join(name), Options::default())
+            .await
+            .unwrap();
+        let allow = format!("--allow-source=http://{}", git.http_address());
+        let (port, health) = (free_port(), free_port());
+        let mut flags = vec![allow];
+        let cluster = match mode {
+            Mode::Embedded => Cluster::start_up(&[flags[0].as_str()]).await,
+            Mode::Policies => {
+                flags.push("--policies".to_owned());
+                Cluster::start_real(&["--policies"]).await?
+            }
+            Mode::Webhooks | Mode::DyingWebhooks => {
+                flags.extend(list_webhook_flags(port, health));
+                Cluster::start_real(&["--admission"]).await?
+            }
+        };
+        let mut server = Self {
+            mode,
+            admin: User::new(cluster.admin.0.clone()),
+            git,
+            cluster,
+            controllers: None,
+            flags,
+            health,
+            _git_folder: git_folder,
+        };
+        server.start_controllers().await;
+        Some(server)
+    }
+
+    async fn start_controllers(&mut self) {
+        if self.mode == Mode::Embedded {
+            return;
+        }
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        self.controllers = Some(Controllers::start(
+            &self.cluster.kubeconfig,
+            &self.cluster.data("run"),
+            &flags,
+        ));
+        if self.mode != Mode::Policies {
+            wait_for_probe(self.health, "/readyz", 200).await;
+        }
+        self.cluster.wait_until_in_force().await;
+    }
+
+    /// Kills the controllers, and with them what answers webhooks. Only where the mode says so.
+    pub(crate) fn kill_controllers(&mut self) {
+        if self.mode == Mode::DyingWebhooks
+            && let Some(mut controllers) = self.controllers.take()
+        {
+            controllers.signal(Signal::SIGKILL);
+        }
+    }
+
+    /// Starts killed controllers again.
+    pub(crate) async fn restart_controllers(&mut self) {
+        if self.controllers.is_none() {
+            self.start_controllers().await;
+        }
+    }
+
+    /// Becomes the bearer of a ServiceAccount's token.
+    pub(crate) async fn become_bearer(&self, token: &str) -> User {
+        let mut kubeconfig = kube::config::Kubeconfig::read_from(&self.cluster.kubeconfig).unwrap();
+        for named in &mut kubeconfig.auth_infos {
+            let bearer = serde_json::json!({ "token": token });
+            named.auth_info = Some(serde_json::from_value(bearer).unwrap());
+        }
+        User::new(crate::process::connect(kubeconfig).await)
+    }
+}
