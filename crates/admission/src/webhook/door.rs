@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_api::admission_webhooks::{SERVICE, WebhookPlace};
@@ -38,6 +39,8 @@ pub struct WebhookSettings {
 pub struct WebhookDoor {
     client: Client,
     known: KnownFacts,
+    /// Whether every watch has reported once. It stays so: a watch that opens later must not close the whole webhook.
+    has_started: AtomicBool,
     trust: Arc<TrustKeeper>,
     server: Arc<WebhookServer>,
     configurations: ConfigurationKeeper,
@@ -66,6 +69,7 @@ impl WebhookDoor {
             ),
             client,
             known,
+            has_started: AtomicBool::new(false),
             trust,
         }
     }
@@ -73,7 +77,15 @@ impl WebhookDoor {
     /// Whether reviews can be answered.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.known.known().is_ok() && self.trust.acceptor().is_some()
+        self.has_started() && self.known.known().is_ok() && self.trust.acceptor().is_some()
+    }
+
+    fn has_started(&self) -> bool {
+        if self.has_started.load(Ordering::Relaxed) {
+            return true;
+        }
+        let has_started = self.known.check_start().is_ok();
+        self.has_started.fetch_or(has_started, Ordering::Relaxed) || has_started
     }
 
     /// Answers on this listener, and keeps all that it takes, until it is dropped.

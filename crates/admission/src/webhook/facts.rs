@@ -94,6 +94,20 @@ impl Health {
         self.broken_since.is_some_and(|since| since.elapsed() > patience)
     }
 
+    /// Whether to wait no longer for the first report of a watch. One that has failed for long must not keep the others waiting: what needs
+    /// it is refused.
+    pub(super) fn has_started(self) -> bool {
+        self.is_synced || self.is_broken_for(BROKEN)
+    }
+
+    fn check_start(self, plural: &'static str) -> Result<(), Unknown> {
+        if self.has_started() {
+            Ok(())
+        } else {
+            Err(Unknown::Unseen(plural))
+        }
+    }
+
     fn check(self, followed: Followed) -> Result<(), Unknown> {
         if !self.is_synced {
             return Err(Unknown::Unseen(followed.plural()));
@@ -155,6 +169,21 @@ impl KnownFacts {
         state.namespaces.check(Followed::Namespaces)?;
         state.tenants.check(Followed::Tenants)?;
         Ok(Arc::clone(&state.facts))
+    }
+
+    /// Whether every watch has reported its objects, so that reviews can begin. A watch that has failed for 30 seconds is not waited for.
+    ///
+    /// # Errors
+    /// [`Unknown`].
+    pub fn check_start(&self) -> Result<(), Unknown> {
+        self.known()?;
+        let state = self.state.read();
+        state.quotas.check_start(Followed::Quotas.plural())?;
+        if state.facts.needs_ingresses() {
+            state.ingresses_health.check_start(Followed::Ingresses.plural())?;
+        }
+        drop(state);
+        self.mentions.check_start()
     }
 
     /// What was counted of what a claim is about.
@@ -220,6 +249,7 @@ impl KnownFacts {
                 }
                 Err(_) => {}
             }
+            self.set_broken(followed);
             tokio::time::sleep(ABSENT).await;
         };
         let sink = |event: WatchEvent| self.take(followed, event);
@@ -267,9 +297,7 @@ impl KnownFacts {
             }
             WatchEvent::Failed(error) => {
                 tracing::debug!(%error, "the watch of {} broke", followed.plural());
-                self.set_health(followed, |health| {
-                    health.broken_since.get_or_insert_with(Instant::now);
-                });
+                self.set_broken(followed);
             }
             WatchEvent::Listing => {}
         }
@@ -282,6 +310,12 @@ impl KnownFacts {
         state
             .needs_ingresses
             .send_if_modified(|needed| std::mem::replace(needed, needs) != needs);
+    }
+
+    fn set_broken(&self, followed: Followed) {
+        self.set_health(followed, |health| {
+            health.broken_since.get_or_insert_with(Instant::now);
+        });
     }
 
     fn set_health(&self, followed: Followed, set: impl FnOnce(&mut Health)) {

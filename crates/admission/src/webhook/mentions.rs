@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde_json::Value;
-use tenure_cluster::{Client, ClusterError, WatchEvent, watch};
+use tenure_cluster::{Client, ClusterError, Resource, WatchEvent, watch};
 use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex, MentioningKind};
 use tenure_tenancy::{Facts, Settings, TenantFacts};
+use tokio::sync::Notify;
 
-use super::facts::Health;
+use super::facts::{Health, Unknown};
 
 /// How long a watch may be broken before its answers are too old.
 const BROKEN: Duration = Duration::from_secs(30);
@@ -68,6 +69,18 @@ impl KnownMentions {
         Ok(state.index.find_outside(facts, tenant, namespace))
     }
 
+    /// Whether each kind was reported once. A kind that has failed for long is not waited for: then owners create no namespace.
+    ///
+    /// # Errors
+    /// [`Unknown::Unseen`].
+    pub(super) fn check_start(&self) -> Result<(), Unknown> {
+        let state = self.state.read();
+        let has_started =
+            |kind: &MentioningKind| state.health.get(kind.plural).is_some_and(|health| health.has_started());
+        let waiting = MENTIONING_KINDS.iter().find(|kind| !has_started(kind));
+        waiting.map_or(Ok(()), |kind| Err(Unknown::Unseen(kind.plural)))
+    }
+
     /// Follows all kinds until it is dropped.
     pub(super) async fn follow(&self, client: &Client) {
         let all = MENTIONING_KINDS.iter().map(|kind| self.follow_kind(client, kind));
@@ -75,17 +88,46 @@ impl KnownMentions {
     }
 
     async fn follow_kind(&self, client: &Client, kind: &'static MentioningKind) {
-        let resource = loop {
+        loop {
+            let resource = self.find_resource(client, kind).await;
+            self.begin(kind);
+            let gone = Notify::new();
+            let sink = |event: WatchEvent| {
+                let is_gone = matches!(event, WatchEvent::Failed(ClusterError::PathGone { .. }));
+                self.take(kind, event);
+                if is_gone {
+                    gone.notify_one();
+                }
+            };
+            tokio::select! {
+                never = watch(client, &resource, None, None, sink) => match never {},
+                // Discovery tells whether the kind is unserved now, or served in another version.
+                () = gone.notified() => tokio::time::sleep(FAILED).await,
+            }
+        }
+    }
+
+    async fn find_resource(&self, client: &Client, kind: &'static MentioningKind) -> Resource {
+        loop {
             match client.resource_in_any_version(&kind.api_version(), kind.kind).await {
-                Ok(resource) => break resource,
+                Ok(resource) => return resource,
                 Err(ClusterError::NoKindMatch { .. }) => {
                     self.set_unserved(kind);
                     tokio::time::sleep(UNSERVED).await;
                 }
-                Err(_) => tokio::time::sleep(FAILED).await,
+                Err(error) => {
+                    self.set_broken(kind, &error);
+                    tokio::time::sleep(FAILED).await;
+                }
             }
-        };
-        match watch(client, &resource, None, None, |event| self.take(kind, event)).await {}
+        }
+    }
+
+    /// Forgets an earlier watch of a kind: a new one reports no deletions from before it began.
+    fn begin(&self, kind: &'static MentioningKind) {
+        let mut state = self.state.write();
+        state.index.forget_kind(kind);
+        state.health.entry(kind.plural).or_default().is_synced = false;
     }
 
     fn take(&self, kind: &'static MentioningKind, event: WatchEvent) {
@@ -104,14 +146,7 @@ impl KnownMentions {
             WatchEvent::Resumed | WatchEvent::Progress { .. } => {
                 self.set_health(kind, |health| health.broken_since = None);
             }
-            // Its definition is gone, and its objects with it.
-            WatchEvent::Failed(error) if error.absent() => self.set_unserved(kind),
-            WatchEvent::Failed(error) => {
-                tracing::debug!(%error, "the watch of {} broke", kind.plural);
-                self.set_health(kind, |health| {
-                    health.broken_since.get_or_insert_with(Instant::now);
-                });
-            }
+            WatchEvent::Failed(error) => self.set_broken(kind, &error),
             WatchEvent::Listing => {}
         }
     }
@@ -128,6 +163,13 @@ impl KnownMentions {
             broken_since: None,
         };
         state.health.insert(kind.plural, health);
+    }
+
+    fn set_broken(&self, kind: &'static MentioningKind, error: &ClusterError) {
+        tracing::debug!(%error, "the watch of {} broke", kind.plural);
+        self.set_health(kind, |health| {
+            health.broken_since.get_or_insert_with(Instant::now);
+        });
     }
 
     fn set_health(&self, kind: &'static MentioningKind, set: impl FnOnce(&mut Health)) {

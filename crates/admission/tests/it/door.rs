@@ -160,7 +160,7 @@ impl Door {
             tokio::spawn(server.serve(listener, shown)),
             tokio::spawn(async move { following.follow(client).await }),
         ];
-        let known_now = || async { known.known().map(drop) };
+        let known_now = || async { known.check_start() };
         eventually(SOON, known_now).await.unwrap();
         Self {
             address,

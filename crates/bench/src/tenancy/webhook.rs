@@ -39,12 +39,12 @@ pub(super) async fn measure(tenants: usize, asked: usize, report: &mut Report) -
         async move { known.follow(client).await }
     });
     for _ in 0..6_000 {
-        if known.known().is_ok() {
+        if known.check_start().is_ok() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    known.known()?;
+    known.check_start()?;
     let uids = read_uids(&stage, tenants).await?;
     let many = format!("webhook, {tenants} Tenants stored, {CLIENTS} clients, 4 KB");
 

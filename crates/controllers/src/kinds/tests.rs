@@ -161,8 +161,12 @@ impl Reconciler for WidgetReconciler {
 fn installation() -> Vec<Value> {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let rules = json!([{ "apiGroups": ["example.com"], "resources": ["widgets", "widgets/status"], "verbs": ["*"] }]);
-    // Who sees it, and who keeps its books.
-    let subjects = [tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT, "tenure-lane-pool"].map(
+    // The controller watches the kind. The lane of namespace `default`, which is protected, writes its status.
+    let subjects = [
+        tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT,
+        "tenure-lane-protected-default",
+    ]
+    .map(
         |name| json!({ "kind": "ServiceAccount", "name": name, "namespace": tenure_api::metadata::PLATFORM_NAMESPACE }),
     );
     vec![

@@ -165,7 +165,7 @@ impl Manager {
             tracing::warn!(
                 kind,
                 api_version,
-                "the API server does not serve this kind: only what needs it stops, until it is served"
+                "the API server does not serve this kind, and only what needs it stops: `tenure install` makes it if it is Tenure's"
             );
         }
     }

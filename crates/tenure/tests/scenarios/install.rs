@@ -182,10 +182,17 @@ async fn a_definition_that_somebody_else_installed_stays_as_it_is() {
         let established = |found: &Value| found["status"]["conditions"].to_string().contains("Established");
         cluster.admin.wait_for(definition(plural), established).await;
     }
+    // The dry run lists all that goes: Tenure's definition does, and the other one does not.
+    let listed = cluster.check(
+        &["uninstall", "--delete-kinds", "--dry-run"],
+        0,
+        &["goes: CustomResourceDefinition packages.cozystack.io\n"],
+    );
+    assert!(!listed.contains("packagesources"), "{listed}");
     cluster.check(
         &["uninstall", "--delete-kinds", "--yes"],
         0,
-        &["0 Package, of all namespaces"],
+        &["CustomResourceDefinition packages.cozystack.io: deleted"],
     );
     cluster.admin.wait_until_gone(&definition("packages")).await;
     assert!(cluster.admin.find(&others).await.is_some());

@@ -171,7 +171,7 @@ async fn who_cannot_read_the_leases_is_not_ready() {
     wait_for_probe(port, "/readyz", 503).await;
 }
 
-/// A kind that isn't served is named, with what mends it: nothing begins before what may refer to what is known.
+/// The log names a kind that is not served. It stops only what needs it, until it is served.
 #[tokio::test]
 async fn a_kind_that_is_not_served_is_named() {
     let cluster = Cluster::start_own_installed().await;
@@ -185,13 +185,14 @@ async fn a_kind_that_is_not_served_is_named() {
     let _repository = prepare_shop(admin, &git).await;
     let allowed = format!("http://{}", git.http_address());
     let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--allow-source", &allowed]);
-    controllers.expect("`tenure install` makes it kind=\"Receiver\"");
+    controllers.expect("only what needs it stops: `tenure install` makes it if it is Tenure's kind=\"Receiver\"");
+    wait_for_greeting(admin, 1).await;
     cluster.check(
         &["install", "--without-deployment"],
         0,
         &["receivers.notification.toolkit.fluxcd.io"],
     );
-    wait_for_greeting(admin, 1).await;
+    controllers.expect("the API server serves this kind now kind=\"Receiver\"");
 }
 
 /// One that waits for the leader is ready to take over: a rolling update goes on.

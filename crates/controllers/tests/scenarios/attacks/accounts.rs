@@ -291,6 +291,7 @@ async fn a_stolen_controller_token_changes_no_tenant_and_no_account() {
     let owners = json!({ "spec": { "owners": [{ "kind": "User", "name": "thief", "clusterRoles": ["admin"] }] } });
     for (what, patch) in [
         ("owners", owners.clone()),
+        ("a deletion", json!({ "spec": { "preventDeletion": false } })),
         (
             "a home",
             json!({ "metadata": { "annotations": { "tenure.dev/home-namespace": ADMINS } } }),

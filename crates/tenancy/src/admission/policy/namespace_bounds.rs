@@ -104,6 +104,18 @@ fn list_namespace_bounds() -> Vec<Validation> {
     ]
 }
 
+/// Whether an attestation made the stored Tenant.
+const IS_ATTESTATIONS: &str = "variables.isAttestations";
+
+/// Whether an update of such a Tenant lets it be deleted, and changes nothing else of its spec: so the controller ends one that a killed attestation left.
+fn lets_delete() -> String {
+    format!(
+        "{IS_ATTESTATIONS} && variables.spec[?'preventDeletion'].orValue(true) == false && \
+         variables.spec.all(key, key == 'preventDeletion' || key in variables.oldSpec && variables.spec[key] == variables.oldSpec[key]) && \
+         variables.oldSpec.all(key, key == 'preventDeletion' || key in variables.spec)"
+    )
+}
+
 fn list_custom_bounds() -> Vec<Validation> {
     let kept = |path: &str, none: &str| format!("object.{path}.orValue({none}) == oldObject.{path}.orValue({none})");
     vec![
@@ -112,13 +124,7 @@ fn list_custom_bounds() -> Vec<Validation> {
             "an administrator creates these",
         ),
         refuse(
-            format!(
-                "variables.kind != 'tenants' || request.operation != 'DELETE' || variables.name.startsWith({}) && \
-                 variables.old.?metadata.?labels[?{}].orValue('') == 'true' && variables.old.?metadata.?annotations[?{}].hasValue()",
-                quote(ATTEST_PREFIX),
-                quote(ATTEST_LABEL),
-                quote(ATTEST_EXPIRES)
-            ),
+            format!("variables.kind != 'tenants' || request.operation != 'DELETE' || {IS_ATTESTATIONS}"),
             "the only Tenants that it deletes are those that an attestation made",
         ),
         refuse(
@@ -127,10 +133,11 @@ fn list_custom_bounds() -> Vec<Validation> {
         ),
         refuse(
             format!(
-                "variables.kind == 'namespaces' || request.operation != 'UPDATE' || {} && {} && {} && {} && \
+                "variables.kind == 'namespaces' || request.operation != 'UPDATE' || ({} || {}) && {} && {} && {} && \
                  object.?metadata.?finalizers.orValue([]).filter(finalizer, finalizer != {own}) == \
                  oldObject.?metadata.?finalizers.orValue([]).filter(finalizer, finalizer != {own})",
                 kept("?spec", "{}"),
+                lets_delete(),
                 kept("?metadata.?labels", "{}"),
                 kept("?metadata.?annotations", "{}"),
                 kept("?metadata.?ownerReferences", "[]"),
@@ -170,6 +177,18 @@ fn list_variables(settings: &Settings) -> Vec<(String, String)> {
         variable("oldLabel", label("oldLabels")),
         variable("isProtected", namespace::is_protected("variables.name", settings)),
         variable("isTenants", "variables.label != '' && !variables.isProtected"),
+        variable(
+            "isAttestations",
+            format!(
+                "variables.kind == 'tenants' && variables.name.startsWith({}) && variables.oldLabels[?{}].orValue('') == 'true' && \
+                 variables.oldAnnotations[?{}].hasValue()",
+                quote(ATTEST_PREFIX),
+                quote(ATTEST_LABEL),
+                quote(ATTEST_EXPIRES)
+            ),
+        ),
+        variable("spec", "variables.new.?spec.orValue(dyn({}))"),
+        variable("oldSpec", "variables.old.?spec.orValue(dyn({}))"),
         variable("level", level("labels")),
         variable("oldLevel", level("oldLabels")),
         variable(
