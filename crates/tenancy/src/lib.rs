@@ -31,7 +31,6 @@ pub mod external;
 pub mod facts;
 mod flux_account;
 pub mod foreign_token;
-pub mod gitops_account;
 pub mod grant;
 pub mod identity;
 pub mod ingresses;

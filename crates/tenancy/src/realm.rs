@@ -4,10 +4,13 @@
 //! ([`crate::record`]) agree: a label alone, a name, or a prefix of a name proves nothing, and what a namespace says of itself is a claim.
 //! Where they contradict each other, the namespace is nobody's and nothing acts in it; nor does it for a Tenant that is being deleted.
 
+mod gitops_account;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::gitops_account::name_gitops_account;
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
     GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, MINTABLE_ACCOUNTS, MINTABLE_FACT, SHARDING_KEY,
@@ -20,7 +23,6 @@ use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 use crate::bounds::Bounds;
 use crate::denial::Denial;
 use crate::flux_account::{ActingKind, name_account};
-use crate::gitops_account::name_gitops_account;
 use crate::quotas::TenantQuotas;
 use crate::settings::{LEAST_INTERVAL, Settings};
 

@@ -14,7 +14,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantStatus;
 use tenure_api::{ObjectId, ObjectView, Tenant, reason};
 use tenure_tenancy::access::readers::{MOST, OtherReader, Way};
-use tenure_tenancy::gitops_account::name_gitops_account;
+use tenure_tenancy::realm::name_gitops_account;
 use tenure_tenancy::{Realm, TenantFacts};
 
 use super::namespaces::Taken;

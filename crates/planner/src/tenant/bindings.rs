@@ -14,7 +14,7 @@ use tenure_api::tenant::TenantOwner;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_tenancy::TenantFacts;
 use tenure_tenancy::admission::policy::{has_room, list_owner_rights, list_tenant_rights, list_token_rights};
-use tenure_tenancy::gitops_account::name_gitops_account;
+use tenure_tenancy::realm::name_gitops_account;
 
 use super::namespaces::Taken;
 use super::{Snapshot, owner_reference};

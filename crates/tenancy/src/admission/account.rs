@@ -10,8 +10,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use super::request::{SERVICE_ACCOUNT_PREFIX, read_metadata};
 use super::{Case, Findings, Operation, Question, Refusal, Rule};
-use crate::gitops_account::name_gitops_account;
-use crate::realm::TenantFacts;
+use crate::realm::{TenantFacts, name_gitops_account};
 
 pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
     let speaks = find_spoken_for(case);

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use tenure_api::metadata::TENANT_GITOPS_SUFFIX;
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 
+use super::TenantFacts;
 use crate::denial::{Denial, DenialReason};
-use crate::realm::TenantFacts;
 
 /// The ServiceAccount that a tenant's surfaces act as: the one ServiceAccount owner in the home namespace that an administrator
 /// named in the Tenant, else `<tenant>-gitops`.
