@@ -140,7 +140,7 @@ async fn an_installation_that_is_cut_off_is_finished_or_taken_away_by_the_next_c
     // With the kinds, and with nearly everything.
     for told in [objects.len() / 4, objects.len() - 3] {
         cut_off_after(&cluster, told);
-        cluster.check(&["uninstall", "--yes"], 0, &[]);
+        cluster.check(&["uninstall", "--yes", "--with-protection"], 0, &[]);
         for object in objects.iter().filter(|object| goes(object)) {
             cluster.admin.wait_until_gone(object).await;
         }
