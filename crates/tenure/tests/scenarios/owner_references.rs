@@ -33,6 +33,8 @@ async fn owners_create_namespaces_where_owner_references_are_guarded_on_a_real_a
         conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
     };
     admin.wait_for(tenant.clone(), is_ready).await;
+    // A namespace that is created before that is recorded for no Tenant.
+    cluster.wait_until_in_force().await;
     let owner = cluster.become_user("guarded-owner", &[]).await;
     let started = Instant::now();
     loop {
