@@ -196,7 +196,7 @@ impl Admission {
         })
     }
 
-    /// What is said of a creation.
+    /// Judges a creation: whether a policy denies it, or a webhook might.
     pub(crate) fn judge(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
         let request = describe(write, by);
         let inputs = Inputs {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::node::{Identity, Node};
 
-/// Whose authority is asked for.
+/// The user, group, ServiceAccount or tenant whose authority is computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// An identity, with groups beyond those that the API server adds.

@@ -26,7 +26,7 @@ impl Topic {
         if let Some((name, expression)) = self.condition(audience) {
             conditions.push(condition(name, expression));
         }
-        // What exists is asked about, too, and goes on while nobody answers.
+        // Updates of existing objects are sent too, and pass while no webhook answers.
         let repairers = match self {
             Self::Objects | Self::Isolation => format!("{repairs} || ({})", write_update_by_kubernetes()),
             _ => repairs.clone(),

@@ -189,7 +189,7 @@ impl Wanting {
         dependents::release(self.binding.watched(), live, removed)
     }
 
-    /// What is said of a RoleBinding that other finalizers than the lane's hold.
+    /// Describes a deleted RoleBinding that finalizers other than the lane's hold.
     pub(super) fn describe_held(&self, snapshot: &Snapshot) -> Option<String> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
         let mut finalizers = ObjectView::of(live).list_texts("/metadata/finalizers");

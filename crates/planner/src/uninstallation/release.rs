@@ -8,7 +8,7 @@ use tenure_tenancy::admission::policy::FACTS_PREFIX;
 use super::leaving::GoingKinds;
 use super::{Action, SeenObject, Step, name};
 
-/// What is taken off an object, as one patch: nobody sees a part of it.
+/// The fields that are removed from an object, in one patch, so that no reader sees a part of it.
 pub(super) struct Release<'a> {
     object: &'a Value,
     metadata: serde_json::Map<String, Value>,

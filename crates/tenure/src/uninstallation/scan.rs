@@ -32,7 +32,7 @@ pub(super) struct Scan {
     pub(super) definitions: Vec<String>,
     /// The APIServices that the API server keeps for groups of these.
     pub(super) group_services: Vec<SeenObject>,
-    /// Those that have an owner.
+    /// The objects with an owner.
     pub(super) owned: Vec<SeenObject>,
     /// Those that Tenure wrote to bound the namespaces of Tenants.
     pub(super) bounds: Vec<SeenObject>,
