@@ -127,15 +127,12 @@ impl EmbeddedGuard {
 
     /// The same of a namespace: what its owner writes to it, how often ever, mostly concerns nobody.
     fn learn_namespace(&self, name: &str, namespace: Option<NamespaceFacts>) {
-        let owners: Vec<String> = match &namespace {
-            Some(namespace) => namespace.tenant_owners.iter().map(|owner| owner.uid.clone()).collect(),
-            None => Vec::new(),
-        };
         if self.facts.read().find_namespace(name) != namespace.as_ref() {
             let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_namespace(name, namespace);
         }
         // Only now: whoever claims a place meanwhile finds it kept, or the namespace among what is known.
-        for uid in owners {
+        let tenant = self.facts.read().tenant_of(name).map(|tenant| tenant.uid.clone());
+        if let Some(uid) = tenant {
             self.settle(&uid, name);
         }
     }

@@ -194,6 +194,9 @@ pub struct TenantStatus {
     /// Names of the tenant's namespaces, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
+    /// Namespaces that the controllers are about to create, so that they recognize them after a restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub creating: Vec<NamespaceIntent>,
     /// Generation that the status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -212,6 +215,17 @@ pub struct TenantStatus {
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
+}
+
+/// A namespace that the controllers are about to create.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct NamespaceIntent {
+    /// Name.
+    pub name: String,
+    /// Digest of the annotation `tenure.dev/creation-proof` that the namespace will bear.
+    pub proof_digest: String,
 }
 
 /// One namespace of a tenant.

@@ -7,7 +7,7 @@ use tenure_tenancy::Identity;
 
 use crate::execute::execute;
 use crate::hub::Hub;
-use crate::own::Own;
+use crate::own::{Own, Written};
 use crate::reconciled::Reconciled;
 
 /// Carries a plan out for an object. `take` gets the answers to its steps before anything else can fail.
@@ -22,6 +22,13 @@ pub(crate) async fn carry_out<R: Reconciled<Home = Hub>, I: Clone + Into<Identit
     if let Some(change) = &plan.finalizer {
         own.change_finalizer(hub, change).await?;
     }
+    // An intent that isn't stored has no effect.
+    if plan.status_first
+        && let Some(status) = &plan.status
+        && own.write_status(hub, status).await? == Written::Gone
+    {
+        return Ok(());
+    }
     if let Some(identity) = plan.identity.clone()
         && !plan.steps.is_empty()
     {
@@ -29,7 +36,7 @@ pub(crate) async fn carry_out<R: Reconciled<Home = Hub>, I: Clone + Into<Identit
         let answers = execute(&hub.means.clients, &client, &plan.steps, plan.deadline, None).await;
         answers.into_iter().for_each(take);
     }
-    if let Some(status) = &plan.status {
+    if let Some(status) = plan.status.as_ref().filter(|_| !plan.status_first) {
         own.write_status(hub, status).await?;
     }
     own.write_events(hub, said, &plan.events).await;

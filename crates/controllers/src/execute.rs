@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, DeleteOptions, Preconditions, Resource};
 use tenure_planner::answer::{Answer, DeleteAnswer, KindAnswer, Reason};
-use tenure_planner::plan::{Apply, Delete, KindReference, Release, TakeOver, Watched};
+use tenure_planner::plan::{Apply, Delete, KindReference, TakeOver, Watched};
 use tenure_planner::{Failure, Live, Object, Request, WriteAnswer};
 use tenure_tenancy::reach::Scope;
 use tokio::time::Instant;
@@ -103,6 +103,10 @@ pub(crate) fn fail(request: &Request, reason: Reason, message: &str) -> Vec<Answ
             take_over.target.id.clone(),
             WriteAnswer::Failed(failure()),
         )],
+        Request::Disown(disown) => vec![Answer::Disowned(
+            disown.target.id.clone(),
+            WriteAnswer::Failed(failure()),
+        )],
         Request::Release(release) => vec![Answer::Released(
             release.target.id.clone(),
             WriteAnswer::Failed(failure()),
@@ -169,11 +173,12 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
                 answers::read_write(answer, &Told::about(client, id)),
             )]
         }
+        Request::Disown(disown) => {
+            let answer = patch_metadata(client, &disown.target, &disown.patch).await;
+            vec![Answer::Disowned(disown.target.id.clone(), answer)]
+        }
         Request::Release(release) => {
-            let answer = match remove_finalizers(client, release).await {
-                Err(ClusterError::NotFound { .. }) => WriteAnswer::Done(Object(Value::Null)),
-                answer => answers::read_write(answer, &Told::about(client, &release.target.id)),
-            };
+            let answer = patch_metadata(client, &release.target, &release.patch).await;
             vec![Answer::Released(release.target.id.clone(), answer)]
         }
         Request::Delete(delete) => {
@@ -233,15 +238,18 @@ async fn patch(client: &Client, take_over: &TakeOver) -> Result<tenure_cluster::
         .await
 }
 
-/// Sends the patch as the controllers' own field manager: the objects are theirs.
-async fn remove_finalizers(client: &Client, release: &Release) -> Result<tenure_cluster::Applied, ClusterError> {
-    let target = &release.target;
-    let resource = client.resource(&target.api_version(), &target.id.kind).await?;
-    let object = (target.id.namespace.as_str(), target.id.name.as_str());
-    let manager = tenure_api::metadata::TENURE_CONTROLLER;
-    client
-        .merge_patch(&resource, object, None, manager, &release.patch)
-        .await
+/// Sends a merge patch as the controllers' own field manager: the objects are theirs. That an object is gone is no failure.
+async fn patch_metadata(client: &Client, target: &Watched, patch: &Value) -> WriteAnswer {
+    let send = async || {
+        let resource = client.resource(&target.api_version(), &target.id.kind).await?;
+        let object = (target.id.namespace.as_str(), target.id.name.as_str());
+        let manager = tenure_api::metadata::TENURE_CONTROLLER;
+        client.merge_patch(&resource, object, None, manager, patch).await
+    };
+    match send().await {
+        Err(ClusterError::NotFound { .. }) => WriteAnswer::Done(Object(Value::Null)),
+        answer => answers::read_write(answer, &Told::about(client, &target.id)),
+    }
 }
 
 async fn remove(client: &Client, delete: &Delete) -> Result<(), ClusterError> {

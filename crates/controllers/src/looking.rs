@@ -131,6 +131,7 @@ impl LookingRoom {
             Answer::Applied(id, answer) => Answer::Applied(id, self.admit_written(answer)),
             Answer::TakenOver(id, answer) => Answer::TakenOver(id, self.admit_written(answer)),
             Answer::Released(id, answer) => Answer::Released(id, self.admit_written(answer)),
+            Answer::Disowned(id, answer) => Answer::Disowned(id, self.admit_written(answer)),
             other @ (Answer::Kind(..) | Answer::Deleted(..)) => other,
         }
     }
@@ -201,6 +202,7 @@ impl LookingRoom {
             | Answer::Tried(_, answer)
             | Answer::Applied(_, answer)
             | Answer::TakenOver(_, answer)
+            | Answer::Disowned(_, answer)
             | Answer::Released(_, answer) => match answer {
                 WriteAnswer::Done(object) => Some(&object.0),
                 _ => None,

@@ -121,7 +121,13 @@ impl Preview<'_> {
                         let rendered = render_files(self.files, &request);
                         snapshot.take_rendered(rendered, Timestamp::now());
                     }
-                    Step::Ask(Request::Apply(_) | Request::TakeOver(_) | Request::Release(_) | Request::Delete(_)) => {
+                    Step::Ask(
+                        Request::Apply(_)
+                        | Request::TakeOver(_)
+                        | Request::Disown(_)
+                        | Request::Release(_)
+                        | Request::Delete(_),
+                    ) => {
                         return Err(PreviewError::WouldWrite);
                     }
                     Step::Ask(request) => requests.push(request),

@@ -108,6 +108,8 @@ pub enum Answer {
     Applied(ObjectId, WriteAnswer),
     /// To [`Request::TakeOver`](crate::Request::TakeOver).
     TakenOver(ObjectId, WriteAnswer),
+    /// To [`Request::Disown`](crate::Request::Disown). `Null` stands for an object that is gone.
+    Disowned(ObjectId, WriteAnswer),
     /// To [`Request::Release`](crate::Request::Release). `Null` stands for an object that is gone.
     Released(ObjectId, WriteAnswer),
     /// To [`Request::Delete`](crate::Request::Delete).

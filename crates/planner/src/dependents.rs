@@ -110,6 +110,9 @@ pub struct Attempt {
     /// Answers to deletes.
     #[serde(default)]
     pub deleted: BTreeMap<ObjectId, DeleteAnswer>,
+    /// Answers to removals of ownerReferences.
+    #[serde(default)]
+    pub disowned: BTreeMap<ObjectId, WriteAnswer>,
     /// Answers to removals of finalizers.
     #[serde(default)]
     pub released: BTreeMap<ObjectId, WriteAnswer>,
@@ -125,6 +128,7 @@ impl Attempt {
             requested_at: crate::ending::read_requested_at(metadata),
             applied: BTreeMap::new(),
             deleted: BTreeMap::new(),
+            disowned: BTreeMap::new(),
             released: BTreeMap::new(),
         }
     }
@@ -137,6 +141,17 @@ impl Attempt {
                 self.applied.insert(id.clone(), answer.clone());
                 let WriteAnswer::Done(object) = answer else { return None };
                 Some((id, Live::Present(object)))
+            }
+            Answer::Disowned(id, answer) => {
+                self.disowned.insert(id.clone(), answer.clone());
+                let WriteAnswer::Done(object) = answer else { return None };
+                Some((
+                    id,
+                    match object.0.is_null() {
+                        true => Live::Absent,
+                        false => Live::Present(object),
+                    },
+                ))
             }
             Answer::Released(id, answer) => {
                 self.released.insert(id.clone(), answer.clone());

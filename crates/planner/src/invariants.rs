@@ -52,6 +52,7 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
             Request::Read(target) => Some(&target.id),
             Request::DryRun(apply) | Request::Try(apply) | Request::Apply(apply) => Some(&apply.id),
             Request::TakeOver(take_over) => Some(&take_over.target.id),
+            Request::Disown(disown) => Some(&disown.target.id),
             Request::Release(release) => Some(&release.target.id),
             Request::Delete(delete) => Some(&delete.target.id),
             Request::ResolveKinds(_) => None,

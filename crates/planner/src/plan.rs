@@ -147,6 +147,8 @@ pub enum Request {
     Apply(Apply),
     /// JSON patch of managedFields that takes fields over from other managers. Answer: the attempt's `taken_over`.
     TakeOver(TakeOver),
+    /// Merge patch that removes ownerReferences. Answer: the attempt's `disowned`; the object also becomes its `live`.
+    Disown(Disown),
     /// Merge patch that removes finalizers. Answer: the attempt's `released`; the object also becomes its `live`.
     Release(Release),
     /// Delete. Answer: the attempt's `deleted`.
@@ -236,6 +238,16 @@ pub struct TakeOver {
     /// Managers whose fields are taken over.
     pub from: Vec<String>,
     /// A JSON patch (RFC 6902): replaces `metadata.managedFields`, and carries the resourceVersion that it was made from.
+    pub patch: Value,
+}
+
+/// A removal of ownerReferences, by which the garbage collector would delete an object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Disown {
+    /// Which object, and the version to patch it with.
+    pub target: Watched,
+    /// The merge patch. It carries uid and resourceVersion of the object that was examined.
     pub patch: Value,
 }
 
@@ -555,6 +567,11 @@ impl fmt::Display for Request {
                     take_over.from.join(", ")
                 )
             }
+            Self::Disown(disown) => write!(
+                formatter,
+                "remove ownerReferences to Tenants from {}",
+                disown.target.id.subject()
+            ),
             Self::Release(release) => write!(
                 formatter,
                 "remove finalizers {} from {}",

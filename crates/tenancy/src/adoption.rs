@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{OwnerReference, Tenant, condition, reason};
 
-use crate::admission::{make_owner_reference, read_metadata};
+use crate::admission::read_metadata;
 use crate::denial::Denial;
 use crate::realm::{NamespaceFacts, Realm, TenantFacts};
 use crate::record::RecordState;
@@ -65,7 +65,6 @@ pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Ado
         ));
     }
     let owners = facts.tenant_owners.as_slice();
-    let is_owned = matches!(owners, [only] if only.uid == tenant.uid && only.name == tenant.name);
     let is_labelled = facts.tenant_label.as_ref() == Some(&tenant.name);
     let mut said = Vec::new();
     if !is_labelled {
@@ -74,11 +73,8 @@ pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Ado
             None => "labelled for it".to_owned(),
         });
     }
-    if !is_owned {
-        said.push(match owners {
-            [] => "owned by it".to_owned(),
-            _ => "owned by it instead of a Tenant that is no more".to_owned(),
-        });
+    if !owners.is_empty() {
+        said.push("freed of its ownerReference, by which the garbage collector would delete it".to_owned());
     }
     let is_recorded = tenant.has_recorded(&facts);
     if !is_recorded {
@@ -87,7 +83,7 @@ pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Ado
     let references = metadata.owner_references.unwrap_or_default();
     Ok(Adoption {
         namespace: name.to_owned(),
-        patch: (!is_labelled || !is_owned).then(|| {
+        patch: (!is_labelled || !owners.is_empty()).then(|| {
             write_patch(
                 (&facts.uid, metadata.resource_version.as_deref().unwrap_or_default()),
                 &references,
@@ -112,8 +108,7 @@ fn write_patch((uid, version): (&str, &str), references: &[OwnerReference], tena
                 .is_some_and(|(group, _)| group == "capsule.clastix.io")
     };
     let others = references.iter().filter(|owner| !is_tenants(owner));
-    let mut owners: Vec<Value> = others.filter_map(|owner| serde_json::to_value(owner).ok()).collect();
-    owners.push(make_owner_reference(&tenant.name, &tenant.uid));
+    let owners: Vec<Value> = others.filter_map(|owner| serde_json::to_value(owner).ok()).collect();
     json!({ "metadata": {
         "uid": uid, "resourceVersion": version, "labels": { TENANT_LABEL: tenant.name }, "ownerReferences": owners
     }})
@@ -173,6 +168,7 @@ fn read_name(space: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::make_owner_reference;
     use crate::settings::Settings;
 
     fn tenant(status: Value) -> Tenant {
@@ -248,7 +244,7 @@ mod tests {
         }});
         let adoption = decide(&realm, &facts, &object).unwrap();
         let expected = json!({ "metadata": {
-            "uid": "n", "resourceVersion": "3", "labels": { TENANT_LABEL: "blue" }, "ownerReferences": [other, owner("blue", "t")]
+            "uid": "n", "resourceVersion": "3", "labels": { TENANT_LABEL: "blue" }, "ownerReferences": [other]
         }});
         assert_eq!(adoption.patch, Some(expected));
         assert!(

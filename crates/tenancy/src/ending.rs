@@ -24,7 +24,10 @@ impl Realm {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace)?;
         judge(
             facts,
-            |label| self.tenants.iter().any(|tenant| tenant.name == label),
+            |label| {
+                let mut tenants = self.tenants.iter();
+                tenants.any(|tenant| tenant.name == label && !tenant.deleting)
+            },
             |owner| {
                 self.tenants
                     .iter()

@@ -276,7 +276,7 @@ impl Facts {
         };
         ending::judge(
             self.namespaces.get(namespace)?,
-            |label| self.tenants.contains_key(label),
+            |label| self.find_tenant(label).is_some_and(|tenant| !tenant.deleting),
             is_there,
         )
     }

@@ -1,7 +1,8 @@
 //! Which namespace belongs to whom: the platform, one tenant, or nobody. Decided from the Tenants and the namespaces' metadata.
 //!
-//! A namespace is a tenant's only if its label, an ownerReference with the Tenant's **uid**, and the Tenant's record of its own uid
-//! ([`crate::record`]) agree: a label alone, a name, or a prefix of a name proves nothing, and what a namespace says of itself is a claim.
+//! A namespace is a tenant's only if its label names the Tenant, and the Tenant's record has the namespace's **uid**
+//! ([`crate::record`]): a label alone, a name, or a prefix of a name proves nothing, and what a namespace says of itself is a claim.
+//! An ownerReference to a Tenant proves nothing either, and must not contradict the label.
 //! Where they contradict each other, the namespace is nobody's and nothing acts in it; nor does it for a Tenant that is being deleted.
 
 mod gitops_account;
@@ -13,8 +14,8 @@ use std::time::Duration;
 pub use self::gitops_account::name_gitops_account;
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
-    GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, MINTABLE_ACCOUNTS, MINTABLE_FACT, SHARDING_KEY,
-    TENANT_LABEL,
+    CREATION_PROOF, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, MINTABLE_ACCOUNTS, MINTABLE_FACT,
+    SHARDING_KEY, TENANT_LABEL,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName, TenantName};
 use tenure_api::tenant::TenantSpace;
@@ -66,6 +67,9 @@ pub struct TenantFacts {
     /// The namespaces that its status has recorded as its: uids by names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub recorded: BTreeMap<String, String>,
+    /// The namespaces that the controllers were about to create for it: digests of their proofs by names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub intended: BTreeMap<String, String>,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -128,6 +132,12 @@ impl From<&Tenant> for TenantFacts {
                 .as_ref()
                 .map(|status| read_spaces(&status.spaces))
                 .unwrap_or_default(),
+            intended: tenant
+                .status
+                .iter()
+                .flat_map(|status| &status.creating)
+                .map(|intent| (intent.name.clone(), intent.proof_digest.clone()))
+                .collect(),
             deleting: tenant.metadata.deletion_timestamp.is_some(),
         }
     }
@@ -159,6 +169,9 @@ pub struct NamespaceFacts {
     /// Of which ServiceAccounts lanes ask for tokens there, where it is no tenant's: those that objects name, and an administrator.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub mintable: BTreeSet<String>,
+    /// The value by which the controllers recognize a namespace that they were creating ([`crate::record::is_intended`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation_proof: Option<String>,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -202,6 +215,11 @@ impl From<&ObjectMeta> for NamespaceFacts {
                 .collect(),
             shard: read_shard(metadata),
             mintable: read_mintable(metadata),
+            creation_proof: metadata
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(CREATION_PROOF))
+                .cloned(),
             deleting: metadata.deletion_timestamp.is_some(),
         }
     }
@@ -516,9 +534,13 @@ pub(crate) fn find_owner<'a>(
     }
     match (&facts.tenant_label, facts.tenant_owners.as_slice()) {
         (None, []) => Ok(None),
-        (Some(label), []) => Err(format!(
-            "namespace {namespace} is labelled for tenant {label}, but tenant {label} does not own it (yet): no ownerReference to it"
-        )),
+        // The label is the claim, and the Tenant's record decides. An ownerReference, as Capsule writes one, must not contradict it.
+        (Some(label), []) => match find_tenant(label) {
+            Some(tenant) if !tenant.uid.is_empty() => Ok(Some(tenant)),
+            _ => Err(format!(
+                "namespace {namespace} is labelled for tenant {label}, which does not exist"
+            )),
+        },
         (_, [_, _, ..]) => Err(format!(
             "namespace {namespace} has ownerReferences to more than one Tenant: remove all but one"
         )),

@@ -4,6 +4,7 @@
 //! Owns what the record says, since when it is one, and when a namespace that names a Tenant is taken into it. Refuses to believe a namespace by what stands on it alone,
 //! wherever nobody judged who wrote that.
 
+use sha2::{Digest as _, Sha256};
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{Tenant, condition};
 
@@ -44,6 +45,22 @@ impl TenantFacts {
     pub fn has_recorded(&self, namespace: &NamespaceFacts) -> bool {
         !namespace.uid.is_empty() && self.recorded.get(&namespace.name) == Some(&namespace.uid)
     }
+}
+
+/// Whether the controllers created this namespace for the Tenant and died before they recorded it.
+///
+/// The Tenant's status has the digest of the proof before the namespace exists, and the namespace bears the proof itself. Readers of the status
+/// can't compute a proof from its digest, so no other client can create the namespace in the controllers' place.
+#[must_use]
+pub fn is_intended(tenant: &TenantFacts, namespace: &NamespaceFacts) -> bool {
+    let proof = namespace.creation_proof.as_deref().filter(|proof| !proof.is_empty());
+    proof.is_some_and(|proof| tenant.intended.get(&namespace.name) == Some(&digest_proof(proof)))
+}
+
+/// The digest of a proof, as a Tenant's status records it.
+#[must_use]
+pub fn digest_proof(proof: &str) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(proof.as_bytes())))
 }
 
 /// Whether a namespace that names a Tenant by its label and with its uid is taken into the record now.

@@ -234,7 +234,8 @@ impl Judge {
                 },
             };
             let owners = found.tenant_owners.iter().map(|owner| owner.name.as_str());
-            for name in owners.filter(|name| known.find_tenant(name).is_none()).take(1) {
+            let named = owners.chain(found.tenant_label.as_deref());
+            for name in named.filter(|name| known.find_tenant(name).is_none()).take(1) {
                 let tenant = self.asker.find(&place("capsule.clastix.io", "tenants", name)).await?;
                 let tenant = tenant.and_then(|tenant| serde_json::from_value::<Tenant>(tenant).ok());
                 changes.extend(tenant.map(|tenant| Change::Tenant(TenantFacts::from(&tenant))));

@@ -82,15 +82,5 @@ mod tests {
             }],
             json!([{"op": "replace", "path": "/spec/serviceAccountName", "value": "x"}]),
         );
-        let owner = Change::AddTenantOwner {
-            name: "blue".to_owned(),
-            uid: "u".to_owned(),
-        };
-        let reference = tenure_tenancy::admission::make_owner_reference("blue", "u");
-        check(
-            json!({"metadata": {"ownerReferences": [{"kind": "Other"}]}}),
-            &[owner],
-            json!([{"op": "add", "path": "/metadata/ownerReferences/-", "value": reference}]),
-        );
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::Resource;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Serialize;
 use tenure_api::{ObjectId, Tenant};
 use tenure_cluster::{ClusterError, EventHistory};
@@ -91,6 +92,7 @@ impl TenantReconciler {
             realm: Arc::clone(&realm),
             live: BTreeMap::new(),
             witness: None,
+            creation_proof: make_proof(),
             attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
             memory: Memory::default(),
         });
@@ -98,6 +100,15 @@ impl TenantReconciler {
         snapshot.realm = realm;
         snapshot.live = live;
         snapshot
+    }
+}
+
+/// 128 random bits. Without randomness, no proof: a namespace whose record a kill prevents then waits for an administrator.
+fn make_proof() -> String {
+    let mut bytes = [0_u8; 16];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => hex::encode(bytes),
+        Err(_) => String::new(),
     }
 }
 

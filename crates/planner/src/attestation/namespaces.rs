@@ -82,10 +82,14 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             harmless(home.clone()),
         ),
         Attack::new(
-            "owner-stripped",
-            "an owner takes the ownerReference off a namespace",
+            "owner-added",
+            "an owner adds an ownerReference to another tenant to a namespace",
             membership,
-            change(Who::Owner, home.clone(), json!({ "ownerReferences": null })),
+            change(
+                Who::Owner,
+                home.clone(),
+                json!({ "ownerReferences": [make_owner_reference(&neighbour, &names.neighbour_uid)] }),
+            ),
             harmless(home.clone()),
         ),
         Attack::new(
@@ -233,12 +237,7 @@ fn list_tenants(names: &Names) -> Vec<Attack> {
 pub(super) fn list_quota(names: &Names) -> Vec<Attack> {
     let tenant = names.tenant();
     let make = |name: &str| {
-        let mut object = namespace(&format!("{tenant}-{name}"), &tenant);
-        // What is made beyond the quota is taken by nobody: it says itself with whom it goes.
-        if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
-            let owner = make_owner_reference(&tenant, &names.tenant_uid);
-            metadata.insert("ownerReferences".to_owned(), json!([owner]));
-        }
+        let object = namespace(&format!("{tenant}-{name}"), &tenant);
         Ask::new(Who::Owner, Verb::Create, NAMESPACES, object)
     };
     let stop = Stop::Rule(Rule::NamespaceOptions);

@@ -58,7 +58,7 @@ impl Attempt {
     pub fn take(&mut self, answer: Answer) -> Told {
         let (id, answer) = match answer {
             // Finalizers of what a repository holds are its own.
-            Answer::Kind(..) | Answer::Released(..) => return None,
+            Answer::Kind(..) | Answer::Released(..) | Answer::Disowned(..) => return None,
             Answer::Live(id, answer) => {
                 DeleteAnswer::look_again(&mut self.deleted, &id);
                 return Some((id, answer));

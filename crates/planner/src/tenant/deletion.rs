@@ -12,7 +12,7 @@ use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_api::{ObjectId, ObjectMeta, ObjectView, reason};
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
-use super::{Plan, RETRY_INTERVAL, Snapshot, labels, status};
+use super::{Plan, RETRY_INTERVAL, Snapshot, disowning, labels, status};
 use crate::dependents::Dependents;
 use crate::ending::{self, add_duration};
 use crate::plan::{Delete, EventKind, FinalizerChange, Next, Request};
@@ -38,17 +38,29 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         plan.next = Next::Forget;
         return plan;
     }
+    // Whatever bears an ownerReference to the Tenant would be collected with it. It loses that while the Tenant's finalizer holds the Tenant.
+    let mut disowning = Vec::new();
+    let steps = disowning::disown_namespaces(snapshot, facts, |_| false, &mut disowning);
+    if !steps.is_empty() {
+        plan.steps = steps;
+        plan.next = Next::Again;
+        return plan;
+    }
     let claims = snapshot.realm.claims_of(facts);
     let remaining: Vec<&NamespaceFacts> = claims
         .into_iter()
         .filter(|facts_of| facts.has_recorded(facts_of))
         .collect();
-    if remaining.is_empty() || has_finalizer(metadata, ORPHAN) {
+    let is_orphaning = has_finalizer(metadata, ORPHAN);
+    if disowning::is_any_owned(snapshot, facts) && !is_orphaning && remaining.is_empty() {
+        return tell_remaining(snapshot, &remaining, now, disowning, plan);
+    }
+    if remaining.is_empty() || is_orphaning {
         plan.finalizer = Some(FinalizerChange::Remove(TENURE_FINALIZER.to_owned()));
         plan.next = Next::Forget;
         return plan;
     }
-    let mut problems = Vec::new();
+    let mut problems = disowning;
     let steps = delete_namespaces(snapshot, &remaining, now, &mut plan, &mut problems);
     if !steps.is_empty() {
         plan.steps = steps;

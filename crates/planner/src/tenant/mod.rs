@@ -10,6 +10,7 @@ pub mod account;
 mod bindings;
 mod contents;
 mod deletion;
+mod disowning;
 mod labels;
 mod namespaces;
 mod owners;
@@ -68,6 +69,9 @@ pub struct Snapshot {
     /// What was seen of those who are, or could be, its account; none before it was looked.
     #[serde(default)]
     pub witness: Option<account::Witness>,
+    /// What a namespace bears that this process creates: random, and told to no other client before ([`tenure_tenancy::record::is_intended`]).
+    #[serde(default)]
+    pub creation_proof: String,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.
@@ -162,6 +166,9 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         .filter_map(|wanted| dependents.write(wanted, &mut problems))
         .collect();
     if !steps.is_empty() {
+        // The intent is stored before its effect: a process that begins after a kill recognizes what it finds.
+        plan.status = namespaces::write_intents(snapshot, &steps);
+        plan.status_first = plan.status.is_some();
         plan.steps = steps;
         plan.next = Next::Again;
         return plan;
@@ -192,6 +199,12 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     plan.watch = wanted.iter().map(Wanted::watched).collect();
     let mut dependents = self::dependents(snapshot, now, &mut plan.memory);
     let mut steps = namespaces::mark_namespaces(snapshot, &taken, &mut dependents, &mut problems);
+    steps.extend(disowning::disown_namespaces(
+        snapshot,
+        facts,
+        |name| taken.owned.keys().any(|owned| owned.as_str() == name),
+        &mut problems,
+    ));
     // What bounds somebody in a namespace of which nobody can tell whether it is the Tenant's stays there.
     // What is counted in one that is being deleted counts until it is gone.
     let is_counted = |id: &ObjectId| is_shared && id.kind == RESOURCE_QUOTA_KIND && taken.is_leaving(&id.namespace);

@@ -9,13 +9,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectMeta;
-use tenure_api::metadata::TENANT_LABEL;
+use tenure_api::metadata::{CREATION_PROOF, TENANT_LABEL};
 use tenure_api::names::NamespaceName;
-use tenure_tenancy::record::is_believed;
+use tenure_api::tenant::{NamespaceIntent, TenantStatus};
+use tenure_tenancy::record::{digest_proof, is_believed, is_intended};
 use tenure_tenancy::{NamespaceFacts, Realm, RecordState, TenantFacts, check_takeable};
 
 use super::labels::{self, Marks};
-use super::{Plan, Snapshot, owner_reference};
+use super::{Plan, Snapshot};
 use crate::answer::{Live, WriteAnswer};
 use crate::dependents::{Dependents, Memory, Wanted, failed};
 use crate::ending::add_duration;
@@ -88,7 +89,13 @@ fn sort_claims(
         named.insert(namespace.uid.clone());
         let is_recorded = facts.has_recorded(namespace);
         let is_made = memory.made.get(&namespace.name) == Some(&namespace.uid) && !namespace.uid.is_empty();
-        let is_its = is_recorded || is_made || is_believed(&realm.settings, facts, state, &namespace.name);
+        let is_proved = is_recorded || is_made || is_intended(facts, namespace);
+        if namespace.tenant_owners.is_empty() && !is_proved {
+            // Only its label names the Tenant: it is a candidate.
+            named.remove(&namespace.uid);
+            continue;
+        }
+        let is_its = is_proved || is_believed(&realm.settings, facts, state, &namespace.name);
         match (is_its, namespace.deleting) {
             (true, false) => {
                 taken.owned.insert(name, namespace.uid.clone());
@@ -178,16 +185,15 @@ pub(super) fn take_namespaces(
             } else if taken.unbelieved.contains(home.as_str()) {
                 problems.push(advise_adoption(facts, &format!("home namespace {home}"), home.as_str()));
             } else if existing.is_none() && !full(&format!("Namespace/{home}"), plan, problems) {
-                taken
-                    .wanted
-                    .push(namespace(snapshot, home.as_str(), &marks(home.as_str())));
+                taken.wanted.push(new_namespace(snapshot, &home, &marks(home.as_str())));
             }
             taken.home = Some(home);
         }
     }
     for candidate in &realm.namespaces {
         let labelled = candidate.tenant_label.as_deref() == Some(facts.name.as_str());
-        if !labelled || !candidate.tenant_owners.is_empty() || candidate.deleting {
+        let is_owned = taken.owned.keys().any(|owned| owned.as_str() == candidate.name);
+        if !labelled || is_owned || !candidate.tenant_owners.is_empty() || candidate.deleting {
             continue;
         }
         let subject = format!("Namespace/{}", candidate.name);
@@ -259,13 +265,47 @@ fn namespace(snapshot: &Snapshot, name: &str, marks: &Marks) -> Wanted {
         "labels".to_owned(),
         json!({ TENANT_LABEL: snapshot.tenant.metadata.name }),
     );
-    metadata.insert("ownerReferences".to_owned(), json!([owner_reference(&snapshot.tenant)]));
     marks.write(&mut metadata);
     Wanted {
         id: labels::identify(name),
         version: "v1",
         object: json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata }),
     }
+}
+
+/// A namespace that this process creates: it bears the proof of that until it is recorded.
+fn new_namespace(snapshot: &Snapshot, name: &NamespaceName, marks: &Marks) -> Wanted {
+    let mut wanted = namespace(snapshot, name.as_str(), marks);
+    let metadata = wanted.object.get_mut("metadata").and_then(Value::as_object_mut);
+    let annotations = metadata.map(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})));
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.insert(CREATION_PROOF.to_owned(), json!(snapshot.creation_proof));
+    }
+    wanted
+}
+
+/// The status that records which namespaces these steps create, before they do; none if it records them already.
+pub(super) fn write_intents(snapshot: &Snapshot, steps: &[Request]) -> Option<TenantStatus> {
+    let digest = digest_proof(&snapshot.creation_proof);
+    let mut status = snapshot.tenant.status.clone().unwrap_or_default();
+    let mut is_changed = false;
+    for step in steps {
+        let Request::Apply(apply) = step else { continue };
+        let proof = apply.object.view().find_annotation(CREATION_PROOF);
+        let intent = NamespaceIntent {
+            name: apply.id.name.clone(),
+            proof_digest: digest.clone(),
+        };
+        if proof.is_some_and(|proof| !proof.is_empty()) && !status.creating.contains(&intent) {
+            status.creating.retain(|other| other.name != intent.name);
+            status.creating.push(intent);
+            is_changed = true;
+        }
+    }
+    if status.state.is_empty() {
+        super::status::name_state(snapshot).clone_into(&mut status.state);
+    }
+    is_changed.then_some(status)
 }
 
 /// What is to be read and written so that the namespaces that are the tenant's bear what it says, and no more of it than it says.

@@ -27,7 +27,7 @@ const USUAL: [&str; 4] = [
 ];
 
 /// `Cordoned` where that is acted on.
-fn name_state(snapshot: &Snapshot) -> &'static str {
+pub(super) fn name_state(snapshot: &Snapshot) -> &'static str {
     let is_cordoned = snapshot.tenant.spec.cordoned.unwrap_or_default();
     let settings = &snapshot.realm.settings;
     match is_cordoned && (settings.is_guarded || settings.has_policies) {
@@ -165,6 +165,13 @@ pub(super) fn end_attempt(
     let mut status = TenantStatus {
         conditions: old.conditions.clone(),
         namespaces: taken.owned.keys().map(ToString::to_string).collect(),
+        // What is recorded needs no proof any more.
+        creating: old
+            .creating
+            .iter()
+            .filter(|intent| !taken.list_recorded().keys().any(|name| name.as_str() == intent.name))
+            .cloned()
+            .collect(),
         observed_generation: snapshot.tenant.metadata.generation,
         size: i64::try_from(taken.owned.len()).unwrap_or(i64::MAX),
         spaces: taken

@@ -30,6 +30,7 @@ mod tenant_account;
 mod tenant_bindings;
 mod tenant_contents;
 mod tenant_lingering;
+mod tenant_namespaces;
 mod tenant_record;
 mod tenant_shares;
 #[allow(dead_code, reason = "the scenarios use the rest")]

@@ -29,6 +29,7 @@ pub(crate) fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
         realm: realm(namespaces),
         live: std::collections::BTreeMap::new(),
         witness: None,
+        creation_proof: "proof-1".to_owned(),
         attempt: Attempt::begin(now(), &tenant.metadata),
         memory: Memory::default(),
         tenant,

@@ -209,11 +209,16 @@ fn plan_at(snapshot: &Snapshot, at: Timestamp) -> Plan {
     plan
 }
 
+/// A namespace that names the Tenant by its label alone, as Tenure leaves it.
+fn labelled(name: &str, uid: &str) -> Value {
+    json!({ "name": name, "uid": uid, "tenantLabel": "blue" })
+}
+
 /// A Tenant that is being deleted, with two namespaces as they are seen.
 fn going(finalizers: &[&str]) -> Snapshot {
     let mut snapshot = snapshot(
         json!({}),
-        json!([claim("blue", "n1"), claim("shop", "n2"), claim("forged", "n3")]),
+        json!([labelled("blue", "n1"), labelled("shop", "n2"), labelled("forged", "n3")]),
     );
     record(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
     for (name, uid) in [("blue", "n1"), ("shop", "n2"), ("forged", "n3")] {
@@ -259,9 +264,9 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
         [("blue", Some("n1"), Some("5")), ("shop", Some("n2"), Some("5"))]
     );
     // One of them hangs.
-    let mut terminating = claim("shop", "n2");
+    let mut terminating = labelled("shop", "n2");
     terminating["deleting"] = json!(true);
-    see(&mut snapshot, json!([terminating, claim("forged", "n3")]));
+    see(&mut snapshot, json!([terminating, labelled("forged", "n3")]));
     let waiting = plan_at(&snapshot, now());
     assert_eq!(
         (waiting.finalizer.clone(), waiting.next.clone()),
@@ -281,7 +286,7 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
     // The controllers were killed, and begin with what is there.
     snapshot.memory = tenure_planner::tenant::Memory::default();
     assert!(plan_at(&snapshot, now()).status.is_none());
-    see(&mut snapshot, json!([claim("forged", "n3")]));
+    see(&mut snapshot, json!([labelled("forged", "n3")]));
     let last = plan_at(&snapshot, now());
     assert_eq!(last.finalizer, Some(FinalizerChange::Remove(FINALIZER.to_owned())));
     assert_eq!(last.next, Next::Forget);

@@ -565,7 +565,7 @@ impl Player {
                 self.snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
                 self.watch();
             }
-            Step::Ask(Request::Release(_)) => panic!("a Kustomization removes no finalizers: {step}"),
+            Step::Ask(Request::Release(_) | Request::Disown(_)) => panic!("no step of a Kustomization: {step}"),
             Step::ReadHere(target) => {
                 let live = self.read_here(&target.id);
                 self.snapshot.here.insert(target.id.clone(), live);

@@ -28,13 +28,6 @@ pub enum Change {
         /// Value.
         value: Value,
     },
-    /// A Tenant owns it.
-    AddTenantOwner {
-        /// Name of the Tenant.
-        name: String,
-        /// Uid of the Tenant.
-        uid: String,
-    },
 }
 
 impl Change {
@@ -46,18 +39,6 @@ impl Change {
             Self::SpecField { key, value } => {
                 if let Some(spec) = enter(object, "spec") {
                     spec.insert((*key).to_owned(), value.clone());
-                }
-            }
-            Self::AddTenantOwner { name, uid } => {
-                let Some(metadata) = enter(object, "metadata") else {
-                    return;
-                };
-                let owners = metadata.entry("ownerReferences").or_insert(Value::Null);
-                if !owners.is_array() {
-                    *owners = Value::Array(Vec::new());
-                }
-                if let Some(owners) = owners.as_array_mut() {
-                    owners.push(make_owner_reference(name, uid));
                 }
             }
         }

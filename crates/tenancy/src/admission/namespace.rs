@@ -143,6 +143,16 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
             check_giveable(case.facts, name)?;
             match case.facts.find_tenant(named) {
                 Some(tenant) => tenant,
+                // The garbage collector would delete it at once, as of an owner that doesn't exist.
+                None if !new.tenant_owners.is_empty() && case.may(&Question::about_tenant(OWN, named)) => {
+                    return refuse(
+                        Rule::NamespaceMembership,
+                        format!(
+                            "namespace {name} has an ownerReference to Tenant {named}, which doesn't exist: the garbage collector would delete the namespace"
+                        ),
+                        "leave the ownerReference away: the label is enough",
+                    );
+                }
                 // Before its Tenant is: it is taken once that has come, from whoever may decide it.
                 None if case.may(&Question::about_tenant(OWN, named)) => return Ok(()),
                 None => return refuse_stranger(case, name, named),
@@ -165,19 +175,16 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
             value: tenant.name.clone(),
         });
     }
-    if new.tenant_owners.is_empty() {
-        findings.changes.push(Change::AddTenantOwner {
-            name: tenant.name.clone(),
-            uid: tenant.uid.clone(),
-        });
-    }
     Ok(())
 }
 
 fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Result<(), Refusal> {
     let name = name_of(case, new);
     let (before, after) = (names_of(old), names_of(new));
-    if !after.is_empty() {
+    // What an earlier time left on a protected namespace can be taken back part by part.
+    let gains_owner = new.tenant_owners.iter().any(|owner| !old.tenant_owners.contains(owner));
+    let gains_label = new.tenant_label.is_some() && new.tenant_label != old.tenant_label;
+    if gains_owner || gains_label {
         check_giveable(case.facts, name)?;
     }
     for named in before.union(&after) {
@@ -324,7 +331,7 @@ fn check_claim(tenant: &TenantFacts, new: &NamespaceFacts) -> Result<(), Refusal
                 "an ownerReference to Tenant {} has another uid than the Tenant",
                 tenant.name
             ),
-            "leave the ownerReference away: it is added",
+            "leave the ownerReference away: the label is enough",
         );
     }
     if tenant.deleting {

@@ -77,6 +77,7 @@ impl Dice {
             tenant_owners,
             shard: None,
             mintable: BTreeSet::new(),
+            creation_proof: None,
             deleting: self.below(6) == 0,
         }
     }
@@ -143,8 +144,16 @@ fn a_change_concerns_whom_it_says_and_nobody_else() {
 /// The Tenant that a namespace names in both places, found by looking at all.
 fn look_for_tenant<'a>(realm: &'a Realm, name: &str) -> Option<&'a TenantFacts> {
     let namespace = realm.namespaces.iter().find(|namespace| namespace.name == name)?;
-    let [owner] = namespace.tenant_owners.as_slice() else {
-        return None;
+    let owner = match namespace.tenant_owners.as_slice() {
+        [owner] => owner,
+        // The label alone is a claim, too.
+        [] => {
+            let label = namespace.tenant_label.as_ref()?;
+            let tenant = realm.tenants.iter().find(|tenant| tenant.name == *label)?;
+            let is_takeable = !tenant.uid.is_empty() && !realm.settings.is_protected(name);
+            return is_takeable.then_some(tenant);
+        }
+        _ => return None,
     };
     let is_named = namespace.tenant_label.as_ref() == Some(&owner.name) && !owner.uid.is_empty();
     let mut tenants = realm.tenants.iter();

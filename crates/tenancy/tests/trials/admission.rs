@@ -169,17 +169,12 @@ const FIELDS: [&str; 6] = [
 
 fn is_as_told(changes: &[Change], allowed: &Allowed) -> bool {
     let label = |key: &'static str, value: &Option<String>| value.clone().map(|value| Change::Label { key, value });
-    let owner = allowed
-        .owner
-        .clone()
-        .map(|(name, uid)| Change::AddTenantOwner { name, uid });
     let account = allowed.account.clone().map(|value| Change::SpecField {
         key: "serviceAccountName",
         value: Value::from(value),
     });
     let told = [
         label("capsule.clastix.io/tenant", &allowed.label),
-        owner,
         label("sharding.fluxcd.io/key", &allowed.shard),
         account,
     ];

@@ -206,7 +206,6 @@ pub(crate) struct Allowed {
     #[serde(default)]
     pub(crate) marks: Vec<String>,
     pub(crate) label: Option<String>,
-    pub(crate) owner: Option<(String, String)>,
     pub(crate) account: Option<String>,
     pub(crate) shard: Option<String>,
     pub(crate) warning: Option<String>,

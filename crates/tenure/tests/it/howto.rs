@@ -146,10 +146,10 @@ fn namespaces_that_are_there_already_become_a_tenants() {
     let folder = tempfile::tempdir().unwrap();
     let said = run_script(folder.path(), &script, |_| ());
     for words in [
-        "namespace/apples: labelled for it, owned by it, recorded (dry run)",
+        "namespace/apples: labelled for it, recorded (dry run)",
         "namespace kube-system can't become tenant orchard's",
         "namespace default can't become tenant orchard's",
-        "namespace/apples: labelled for it, owned by it, recorded\n",
+        "namespace/apples: labelled for it, recorded\n",
         r#"["apples","orchard"]"#,
         "the namespaces in status.spaces are the Tenant's",
         "namespaces \"apples\" not found",

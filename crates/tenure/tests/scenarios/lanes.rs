@@ -481,7 +481,7 @@ async fn a_namespace_moves_from_lane_to_lane() {
     cluster.check(
         &["adopt", "blue", "shop"],
         0,
-        &["namespace/shop: labelled for it, owned by it, recorded"],
+        &["namespace/shop: labelled for it, recorded"],
     );
     wait_until("the tenant's lane has it, and the pool's has ended", async || {
         (list() == ["tenant/blue"]).then_some(())

@@ -110,7 +110,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         let message = hub.delete(kind, ("kube-system", name)).await.unwrap_err().to_string();
         assert!(message.contains("(controller-rights)"), "{message}");
     }
-    // A namespace that no Tenant owns, and one that says so in one place only. Where that is judged, the other one would be added.
+    // A namespace that is labelled for no Tenant, with an ownerReference to one, too. Where that is judged, the other one would be added.
     stage.send_guard_away();
     let tenant = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "bounds-tenant" }, "spec": { "owners": [] } });
     let tenant = admin.apply(tenant).await.unwrap();
@@ -126,18 +126,16 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         }
         object
     };
-    for (name, is_labelled, is_owned) in [
-        ("bounds-plain", false, false),
-        ("bounds-labelled", true, false),
-        ("bounds-owned", false, true),
-    ] {
+    for (name, is_labelled, is_owned) in [("bounds-plain", false, false), ("bounds-owned", false, true)] {
         admin.apply(namespace(name, is_labelled, is_owned)).await.unwrap();
         let refused = hub.delete(NAMESPACE, ("", name)).await;
         let message = refused.expect_err(name).to_string();
         assert!(message.contains("(controller-rights)"), "{name}: {message}");
     }
-    admin.apply(namespace("bounds-both", true, true)).await.unwrap();
-    hub.delete(NAMESPACE, ("", "bounds-both")).await.unwrap();
+    for (name, is_owned) in [("bounds-labelled", false), ("bounds-both", true)] {
+        admin.apply(namespace(name, true, is_owned)).await.unwrap();
+        hub.delete(NAMESPACE, ("", name)).await.unwrap();
+    }
     // And it keeps the policies that it is to keep, not this one.
     for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
         let kind = ("admissionregistration.k8s.io/v1", kind);

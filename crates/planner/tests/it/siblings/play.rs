@@ -310,7 +310,7 @@ impl Play {
             Step::Survey(request) => party.survey = Some(request.clone()),
             Step::ReadHere(_)
             | Step::OrderToken(_)
-            | Step::Ask(Request::Try(_) | Request::TakeOver(_) | Request::Release(_)) => {
+            | Step::Ask(Request::Try(_) | Request::TakeOver(_) | Request::Release(_) | Request::Disown(_)) => {
                 panic!("{step}")
             }
         }

@@ -273,7 +273,9 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         two(IS_NEW),
         membership(
             format!(
-                "!({IS_NEW} || {IS_CHANGE}) || variables.newNames.size() == 0 || !({})",
+                "!({IS_NEW} || {IS_CHANGE}) || variables.newNames.size() == 0 || \
+                 (variables.newLabel.all(label, label in variables.oldLabel) && \
+                 variables.newOwners.all(owner, variables.oldOwners.exists(old, old.name == owner.name && old.uid == owner.uid))) || !({})",
                 is_protected("variables.name", settings)
             ),
             phrase(
@@ -342,7 +344,16 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
                 "an ownerReference to Tenant {} has another uid than the Tenant",
                 &["variables.newNames[0]"],
             ),
-            quote("leave the ownerReference away: it is added"),
+            quote("leave the ownerReference away: the label is enough"),
+        ),
+        // Which uid a Tenant has stands nowhere that a policy sees, and the garbage collector deletes by another one.
+        membership(
+            format!("!({IS_NEW}) || variables.newOwners.size() == 0"),
+            phrase(
+                "namespace {} can't be made with an ownerReference to a Tenant: the garbage collector would delete the namespace with it",
+                &["variables.name"],
+            ),
+            quote("leave the ownerReference away: the label is enough"),
         ),
         membership(
             "request.operation != 'UPDATE' || (sets.equivalent(variables.oldFacts, variables.newFacts) && \

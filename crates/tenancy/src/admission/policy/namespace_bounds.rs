@@ -94,12 +94,8 @@ fn list_namespace_bounds() -> Vec<Validation> {
             "it writes no finalizer of a Namespace",
         ),
         refuse(
-            format!(
-                "{other_kind} || request.operation != 'DELETE' || !variables.isProtected && variables.label != '' && \
-                 variables.old.?metadata.?ownerReferences.orValue([]).exists(owner, owner.kind == 'Tenant' && \
-                 owner.apiVersion.startsWith('capsule.clastix.io/') && owner.name == variables.label)"
-            ),
-            "the only namespaces that it deletes are those that a Tenant owns",
+            format!("{other_kind} || request.operation != 'DELETE' || !variables.isProtected && variables.label != ''"),
+            "the only namespaces that it deletes are those that are labelled for a Tenant",
         ),
     ]
 }

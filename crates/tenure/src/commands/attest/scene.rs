@@ -257,9 +257,24 @@ impl Scene {
                     None => {}
                 }
             }
-            // Those that were made last may not have been recorded: the garbage collector takes them, by their owner.
+            // Those that were made last may not have been recorded, and nothing deletes an unrecorded namespace. The names are this attestation's own.
+            let are_tenants_gone = left.is_empty();
             for namespace in namespaces.list(&of_both).await? {
-                left.push(format!("namespace {}", namespace.metadata.name.unwrap_or_default()));
+                let name = namespace.metadata.name.unwrap_or_default();
+                if are_tenants_gone && namespace.metadata.deletion_timestamp.is_none() {
+                    let exactly = DeleteParams {
+                        preconditions: Some(Preconditions {
+                            uid: namespace.metadata.uid,
+                            resource_version: None,
+                        }),
+                        ..DeleteParams::default()
+                    };
+                    match namespaces.delete(&name, &exactly).await {
+                        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
+                        deleted => drop(deleted?),
+                    }
+                }
+                left.push(format!("namespace {name}"));
             }
             Ok((!left.is_empty()).then(|| format!("{} is still there", left.join(", "))))
         })

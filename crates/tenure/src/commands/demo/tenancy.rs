@@ -68,7 +68,7 @@ pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Ac
             };
             match until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, recorded).await {
                 Ok(uid) => Seen::Held(format!(
-                    "its label and ownerReference were added, and the Tenant's status has its uid {uid}"
+                    "its label was added, and the Tenant's status has its uid {uid}"
                 )),
                 Err(seen) => Seen::Missing(seen),
             }

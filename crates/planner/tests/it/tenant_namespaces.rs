@@ -1,0 +1,362 @@
+//! A Tenant's namespaces outlive what is deleted beside them, and a process that is killed between two writes loses none of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tenure_api::{ObjectId, ObjectMeta};
+use tenure_planner::answer::{Answer, DeleteAnswer};
+use tenure_planner::plan::FinalizerChange;
+use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
+use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
+use tenure_tenancy::{NamespaceFacts, TenantFacts};
+
+use crate::tenant::{now, record, snapshot};
+
+/// A server that holds the namespaces and the Tenant, and a process that may be killed after any write.
+struct World {
+    snapshot: Snapshot,
+    namespaces: BTreeMap<String, Value>,
+    objects: BTreeMap<ObjectId, Value>,
+    /// What this attempt's reads answered.
+    answers: BTreeMap<ObjectId, Live>,
+    writes: usize,
+    /// The write after which the process is killed.
+    killed_after: Option<usize>,
+    processes: usize,
+}
+
+impl World {
+    fn new(snapshot: Snapshot) -> Self {
+        Self {
+            snapshot,
+            namespaces: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            writes: 0,
+            killed_after: None,
+            processes: 1,
+        }
+    }
+
+    fn put(&mut self, name: &str, metadata: Value) {
+        let mut metadata = metadata;
+        metadata["name"] = json!(name);
+        if metadata["uid"].is_null() {
+            metadata["uid"] = json!(format!("uid-{name}"));
+        }
+        metadata["resourceVersion"] = json!("1");
+        self.namespaces.insert(name.to_owned(), json!({ "metadata": metadata }));
+    }
+
+    fn observe(&mut self) {
+        let realm = Arc::make_mut(&mut self.snapshot.realm);
+        realm.namespaces = self
+            .namespaces
+            .values()
+            .map(|found| {
+                let metadata: ObjectMeta = serde_json::from_value(found["metadata"].clone()).unwrap();
+                NamespaceFacts::from(&metadata)
+            })
+            .collect();
+        realm.tenants = vec![TenantFacts::from(&self.snapshot.tenant)];
+        self.snapshot.live = self.answers.clone();
+        let objects = self.objects.iter();
+        let present = objects.map(|(id, object)| (id.clone(), Live::Present(Object(object.clone()))));
+        self.snapshot.live.extend(present);
+        for (name, found) in &self.namespaces {
+            let id = format!("_{name}__Namespace").parse().unwrap();
+            self.snapshot.live.insert(id, Live::Present(Object(found.clone())));
+        }
+    }
+
+    /// Counts a write. True: the process dies of it, before it hears the answer.
+    fn dies(&mut self) -> bool {
+        self.writes += 1;
+        let dies = self.killed_after == Some(self.writes);
+        if dies {
+            self.processes += 1;
+            self.snapshot.creation_proof = format!("proof-{}", self.processes);
+            self.snapshot.memory = Memory::default();
+        }
+        dies
+    }
+
+    fn store_status(&mut self, plan: &Plan) -> bool {
+        let Some(status) = &plan.status else { return false };
+        self.snapshot.tenant.status = Some(status.clone());
+        self.dies()
+    }
+
+    fn perform(&mut self, step: &Request) -> Answer {
+        match step {
+            Request::Read(target) => {
+                let found = self.snapshot.live.get(&target.id).cloned();
+                Answer::Live(target.id.clone(), found.unwrap_or(Live::Absent))
+            }
+            Request::Apply(apply) => {
+                let mut object = apply.object.0.clone();
+                if apply.id.kind == "Namespace" {
+                    let old = self.namespaces.get(&apply.id.name).cloned();
+                    let mut metadata = old.map_or(json!({}), |old| old["metadata"].clone());
+                    for field in ["labels", "annotations"] {
+                        for (key, value) in object["metadata"][field].as_object().into_iter().flatten() {
+                            metadata[field][key] = value.clone();
+                        }
+                    }
+                    self.put(&apply.id.name, metadata);
+                    object = self.namespaces[&apply.id.name].clone();
+                } else {
+                    self.objects.insert(apply.id.clone(), object.clone());
+                }
+                Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)))
+            }
+            Request::Disown(disown) => {
+                let name = &disown.target.id.name;
+                let found = self.namespaces.get_mut(name).unwrap();
+                assert_eq!(found["metadata"]["uid"], disown.patch["metadata"]["uid"]);
+                found["metadata"]["ownerReferences"] = disown.patch["metadata"]["ownerReferences"].clone();
+                Answer::Disowned(disown.target.id.clone(), WriteAnswer::Done(Object(found.clone())))
+            }
+            Request::Delete(delete) => {
+                let name = &delete.target.id.name;
+                if delete.target.id.kind == "Namespace" {
+                    assert_eq!(self.namespaces[name]["metadata"]["uid"].as_str(), delete.uid.as_deref());
+                    self.namespaces.remove(name);
+                } else {
+                    self.objects.remove(&delete.target.id);
+                }
+                Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Accepted)
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Processes, one after the other, until there is nothing to do. False: the Tenant is gone.
+    fn run(&mut self) -> bool {
+        'processes: for _ in 0..40 {
+            self.answers.clear();
+            self.observe();
+            self.snapshot.attempt = Attempt::begin(now(), &self.snapshot.tenant.metadata);
+            for _ in 0..20 {
+                self.observe();
+                let plan = plan(&self.snapshot, now());
+                assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
+                self.snapshot.memory = plan.memory.clone();
+                if let Some(FinalizerChange::Remove(_)) = plan.finalizer {
+                    return false;
+                }
+                if plan.status_first && self.store_status(&plan) {
+                    continue 'processes;
+                }
+                let mut answers = Vec::new();
+                for step in &plan.steps {
+                    answers.push(self.perform(step));
+                    if !matches!(step, Request::Read(_)) && self.dies() {
+                        continue 'processes;
+                    }
+                }
+                for answer in answers {
+                    if let Some((id, Live::Absent)) = self.snapshot.attempt.take(answer) {
+                        self.answers.insert(id, Live::Absent);
+                    }
+                }
+                if !plan.status_first && self.store_status(&plan) {
+                    continue 'processes;
+                }
+                match plan.next {
+                    Next::Again => {}
+                    Next::Done(_) if plan.status.is_some() => continue 'processes,
+                    Next::Done(_) => return true,
+                    Next::Restart => continue 'processes,
+                    other => panic!("{other:?}"),
+                }
+            }
+            panic!("it never ends");
+        }
+        panic!("it comes to no rest: {:?}", self.snapshot.tenant.status);
+    }
+
+    fn recorded(&self) -> Vec<String> {
+        let status = self.snapshot.tenant.status.clone().unwrap_or_default();
+        let spaces = status.spaces.into_iter();
+        spaces
+            .map(|space| format!("{}={}", space.name, space.uid.unwrap_or_default()))
+            .collect()
+    }
+
+    fn ready(&self) -> String {
+        let status = self.snapshot.tenant.status.clone().unwrap_or_default();
+        let mut conditions = status.conditions.into_iter();
+        let ready = conditions.find(|found| found.type_ == "Ready").expect("Ready");
+        format!("{} {}", ready.status.as_str(), ready.message)
+    }
+
+    fn owners(&self, name: &str) -> Value {
+        self.namespaces[name]["metadata"]["ownerReferences"].clone()
+    }
+}
+
+fn owner(uid: &str) -> Value {
+    json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue", "uid": uid, "controller": true })
+}
+
+fn labels() -> Value {
+    json!({ "capsule.clastix.io/tenant": "blue" })
+}
+
+fn guarded(mut snapshot: Snapshot) -> Snapshot {
+    Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
+    snapshot
+}
+
+#[test]
+fn a_kill_after_any_write_leaves_no_namespace_unrecorded() {
+    for is_known in [false, true] {
+        let begin = || {
+            let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
+            let mut snapshot = snapshot(spec, json!([]));
+            // Its home was deleted, and is made again.
+            if is_known {
+                record(&mut snapshot, &[("blue", "earlier")]);
+            }
+            World::new(snapshot)
+        };
+        let mut whole = begin();
+        whole.run();
+        assert!(whole.writes > 4, "{}", whole.writes);
+        for after in 1..=whole.writes {
+            let mut world = begin();
+            world.killed_after = Some(after);
+            world.run();
+            assert_eq!(
+                world.recorded(),
+                ["blue=uid-blue"],
+                "killed after {after}, known before: {is_known}"
+            );
+            assert!(world.ready().starts_with("True"), "{after}: {}", world.ready());
+            let status = world.snapshot.tenant.status.clone().unwrap();
+            assert!(status.creating.is_empty(), "{status:?}");
+        }
+    }
+}
+
+#[test]
+fn a_namespace_with_a_forged_proof_is_not_taken() {
+    let mut world = World::new(snapshot(json!({}), json!([])));
+    record(&mut world.snapshot, &[]);
+    let digest = tenure_tenancy::record::digest_proof("proof-1");
+    let status = world.snapshot.tenant.status.as_mut().unwrap();
+    status.creating = serde_json::from_value(json!([{ "name": "blue", "proofDigest": digest }])).unwrap();
+    // An owner reads the digest in the status, and is faster.
+    for proof in [digest.as_str(), "proof-2", ""] {
+        world.put(
+            "blue",
+            json!({ "labels": labels(), "annotations": { "tenure.dev/creation-proof": proof } }),
+        );
+        world.run();
+        assert_eq!(world.recorded(), Vec::<String>::new(), "{proof}");
+        assert!(world.ready().contains("tenure adopt blue blue"), "{}", world.ready());
+    }
+    // The control.
+    world.put(
+        "blue",
+        json!({ "labels": labels(), "annotations": { "tenure.dev/creation-proof": "proof-1" } }),
+    );
+    world.run();
+    assert_eq!(world.recorded(), ["blue=uid-blue"]);
+}
+
+#[test]
+fn no_namespace_keeps_an_owner_reference_to_its_tenant() {
+    for is_guarded in [false, true] {
+        let mut snapshot = snapshot(json!({}), json!([]));
+        record(&mut snapshot, &[("blue", "uid-blue"), ("shop", "uid-shop")]);
+        let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
+        let other = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c" });
+        world.put("blue", json!({ "labels": labels(), "ownerReferences": [owner("t")] }));
+        world.put(
+            "shop",
+            json!({ "labels": labels(), "ownerReferences": [other, owner("t")] }),
+        );
+        for name in ["cozy-system", "flux-system", "strange"] {
+            world.put(name, json!({ "ownerReferences": [owner("t")] }));
+        }
+        world.put(
+            "cozy-labelled",
+            json!({ "labels": labels(), "ownerReferences": [owner("t")] }),
+        );
+        world.run();
+        assert_eq!(world.owners("shop"), json!([other]));
+        for name in ["blue", "cozy-system", "cozy-labelled", "flux-system", "strange"] {
+            assert_eq!(world.owners(name), json!([]), "{name}");
+        }
+        assert_eq!(world.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+    }
+}
+
+#[test]
+fn a_deleted_tenant_takes_what_it_recorded_and_nothing_else() {
+    for is_guarded in [false, true] {
+        for killed_after in [None, Some(1), Some(2), Some(3), Some(4)] {
+            let mut snapshot = snapshot(json!({}), json!([]));
+            record(&mut snapshot, &[("blue", "uid-blue"), ("shop", "uid-shop")]);
+            let metadata = &mut snapshot.tenant.metadata;
+            metadata.finalizers = Some(vec!["tenure.dev/finalizer".to_owned(), "foregroundDeletion".to_owned()]);
+            metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+            let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
+            world.killed_after = killed_after;
+            world.put("blue", json!({ "labels": labels() }));
+            world.put("shop", json!({ "labels": labels(), "ownerReferences": [owner("t")] }));
+            for name in ["cozy-system", "flux-system", "strange"] {
+                world.put(name, json!({ "labels": labels(), "ownerReferences": [owner("t")] }));
+            }
+            world.put("labelled", json!({ "labels": labels() }));
+            let mut is_there = true;
+            for _ in 0..5 {
+                is_there = world.run();
+                if !is_there {
+                    break;
+                }
+            }
+            assert!(!is_there, "{killed_after:?}");
+            let left: Vec<&str> = world.namespaces.keys().map(String::as_str).collect();
+            assert_eq!(
+                left,
+                ["cozy-system", "flux-system", "labelled", "strange"],
+                "{killed_after:?}"
+            );
+            for name in left {
+                assert!(world.owners(name).as_array().is_none_or(Vec::is_empty), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_restored_namespace_and_a_restored_tenant_find_each_other() {
+    // The namespace first: it bears an earlier Tenant's label and no ownerReference.
+    let mut judged = World::new(guarded(snapshot(json!({}), json!([]))));
+    judged.put("blue", json!({ "labels": labels() }));
+    judged.put("shop", json!({ "labels": labels() }));
+    judged.run();
+    assert_eq!(judged.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+    // Where nothing is judged, an administrator says so, and nothing is lost meanwhile.
+    let mut unjudged = World::new(snapshot(json!({}), json!([])));
+    unjudged.put("blue", json!({ "labels": labels() }));
+    unjudged.run();
+    assert!(
+        unjudged.ready().contains("tenure adopt blue blue"),
+        "{}",
+        unjudged.ready()
+    );
+    assert!(unjudged.namespaces.contains_key("blue"));
+    // The Tenant first, then its namespace again, with another uid.
+    let mut again = guarded(snapshot(json!({}), json!([])));
+    record(&mut again, &[("blue", "uid-blue"), ("shop", "before")]);
+    let mut again = World::new(again);
+    again.put("blue", json!({ "labels": labels() }));
+    again.put("shop", json!({ "labels": labels() }));
+    again.run();
+    assert_eq!(again.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+}
