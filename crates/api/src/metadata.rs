@@ -125,6 +125,8 @@ pub const WEBHOOK_LABELS: [&str; 5] = [
 pub const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 /// Annotation on a namespace: proves that the controllers created it, until its Tenant's status records it.
 pub const CREATION_PROOF: &str = "tenure.dev/creation-proof";
+/// How names of RoleBindings begin by which owners of a Tenant, and its GitOps account, get their rights in a namespace.
+pub const GRANTING_BINDINGS: [&str; 2] = ["capsule:managed:", "tenure:gitops"];
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
 pub const HOME_NAMESPACE: &str = "tenure.dev/home-namespace";
 /// Annotation on a Tenant: finalizers of other controllers that stay on what Tenure manages in the Tenant's namespaces, separated by commas; a `*` at

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
+use tenure_api::condition::{self, ConditionStatus, POLICIES_IN_FORCE};
 use tenure_api::enforcement::{ENFORCEMENT, EnforcementStatus};
 use tenure_planner::enforcement::{Part, Standing, note};
 use tenure_tenancy::Settings;
@@ -14,6 +15,24 @@ const API_VERSION: &str = "tenure.dev/v1alpha1";
 const KIND: &str = "Enforcement";
 /// How often a race may be lost: there are two parts, and few processes for each.
 const TRIES: usize = 16;
+
+/// Whether policies are in force, as the process that keeps them has reported last: a request has met them as they are.
+///
+/// # Errors
+/// The API server refuses the read, or doesn't answer.
+pub async fn read_policies_in_force(client: &Client) -> Result<bool, ClusterError> {
+    let resource = match client.resource(API_VERSION, KIND).await {
+        Ok(resource) => resource,
+        Err(ClusterError::NoKindMatch { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let found = client.find(&resource, "", ENFORCEMENT).await?;
+    let status = found.and_then(|found| found.get("status").cloned());
+    let status = status.and_then(|status| serde_json::from_value::<EnforcementStatus>(status).ok());
+    let status = status.unwrap_or_default();
+    let reported = condition::find(&status.conditions, POLICIES_IN_FORCE);
+    Ok(reported.is_some_and(|reported| reported.status == ConditionStatus::True))
+}
 
 /// Says how a part is. Writes nothing where that has been said.
 ///

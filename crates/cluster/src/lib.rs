@@ -39,7 +39,7 @@ pub use client::{Applied, ApplyOptions, Client, DeleteOptions, Preconditions};
 pub use connection::{Connection, ConnectionError};
 pub use discovery::Resource;
 pub use elsewhere::{AskRoom, HeldRoom, Terms};
-pub use enforcement::report_enforcement;
+pub use enforcement::{read_policies_in_force, report_enforcement};
 pub use error::ClusterError;
 pub use events::{EventHistory, EventKind, EventRecorder, ObjectEvent};
 pub use health::ControllerHealth;

@@ -79,6 +79,8 @@ pub(crate) struct Hub {
     pub(crate) refusing: Mutex<BTreeSet<(String, String)>>,
     /// Something that policies follow from, or one of them, may have changed.
     pub(crate) policy_news: Arc<Notify>,
+    /// Whether a request has met the policies as they are now.
+    policies_in_force: AtomicBool,
     /// What is bound in the whole cluster, as it was read for a Tenant.
     pub(crate) wide_rights: tokio::sync::Mutex<Option<Arc<WideRights>>>,
     /// The lane that has its rights, by namespace.
@@ -128,6 +130,7 @@ impl Hub {
             policy_bindings: Cache::default(),
             refusing: Mutex::default(),
             policy_news: Arc::default(),
+            policies_in_force: AtomicBool::new(false),
             wide_rights: tokio::sync::Mutex::default(),
             admitted: Mutex::default(),
             kinds,

@@ -261,6 +261,10 @@ impl Manager {
             let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
             self.tasks
                 .spawn(async move { end.run_until_cancelled(policies::keep(hub)).await.map(drop) });
+        } else if self.hub.means.settings.has_policies {
+            let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
+            self.tasks
+                .spawn(async move { end.run_until_cancelled(policies::follow(hub)).await.map(drop) });
         }
         if let Some(board) = board.filter(|_| !self.estates.is_all()) {
             let grounds: Arc<dyn Grounds> = Arc::new(self.clone());

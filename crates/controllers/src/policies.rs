@@ -14,7 +14,8 @@ use tenure_api::access::AccessProvider;
 use tenure_api::metadata::{HAND_EDITS, MINTABLE_FACT, SURFACE_LABEL, TENURE_CONTROLLER};
 use tenure_api::{Kustomization, ObjectMeta, ObjectView, Surface, reason};
 use tenure_cluster::{
-    Client, ClusterError, DeleteOptions, EventHistory, EventRecorder, Preconditions, report_enforcement,
+    Client, ClusterError, DeleteOptions, EventHistory, EventRecorder, Preconditions, read_policies_in_force,
+    report_enforcement,
 };
 use tenure_planner::enforcement::{Part, Standing};
 use tenure_planner::policies::{Plan, Probe, SeenNamespace, Snapshot, Target, Write, plan};
@@ -75,6 +76,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             }
             complaint = failure;
         }
+        hub.set_policies_in_force(standing.is_in_force);
         // After what puts them back: that comes first.
         if hub.means.settings.has_policies {
             meeting.report(&hub, &standing).await;
@@ -97,6 +99,16 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
                 }
             } => {}
         }
+    }
+}
+
+/// Follows whether policies are in force, in an instance that doesn't keep them: as the cluster's Enforcement reports it.
+pub(crate) async fn follow(hub: Arc<Hub>) {
+    loop {
+        let are_in_force = read_policies_in_force(&hub.means.controller).await.unwrap_or_default();
+        hub.set_policies_in_force(are_in_force);
+        let pause = if are_in_force { PAUSES.1 } else { ASKED_AGAIN };
+        tokio::time::sleep(pause).await;
     }
 }
 

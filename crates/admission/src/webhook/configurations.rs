@@ -10,15 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{CONFIGURATION, Surroundings, WebhookPlace, configurations};
-use tenure_api::condition::{self, POLICIES_IN_FORCE};
-use tenure_api::enforcement::{ENFORCEMENT, EnforcementStatus};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::reason;
-use tenure_api::{ConditionStatus, ObjectView};
 use tenure_cluster::{
     Client, ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource, WatchEvent,
-    report_enforcement, watch,
+    read_policies_in_force, report_enforcement, watch,
 };
 use tenure_planner::enforcement::{Part, Standing};
 use tenure_tenancy::Settings;
@@ -214,17 +212,7 @@ impl ConfigurationKeeper {
         if !self.settings.has_policies {
             return Ok(false);
         }
-        let resource = match self.client.resource("tenure.dev/v1alpha1", "Enforcement").await {
-            Ok(resource) => resource,
-            Err(ClusterError::NoKindMatch { .. }) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let found = self.client.find(&resource, "", ENFORCEMENT).await?;
-        let status = found.and_then(|found| found.get("status").cloned());
-        let status = status.and_then(|status| serde_json::from_value::<EnforcementStatus>(status).ok());
-        let status = status.unwrap_or_default();
-        let said = condition::find(&status.conditions, POLICIES_IN_FORCE);
-        Ok(said.is_some_and(|said| said.status == ConditionStatus::True))
+        read_policies_in_force(&self.client).await
     }
 
     async fn write(&self, resource: &Resource, found: Option<&Value>, wanted: &Value) -> Result<bool, ClusterError> {

@@ -9,6 +9,7 @@ use tenure_api::Tenant;
 use tenure_tenancy::{Concerned, Facts, Placement, Realm, TenantFacts};
 
 use super::Hub;
+use crate::reconciled::Reconciled as _;
 
 /// How long changes of Tenants and namespaces are gathered before those whom they concern are told.
 const GATHERED: Duration = Duration::from_millis(10);
@@ -52,6 +53,18 @@ impl Hub {
     pub(crate) fn take_tenant(&self, name: &str) {
         let concerned = self.known.take_tenant(name, &self.caches.of::<Tenant>());
         self.tell_concerned(concerned);
+    }
+
+    /// Whether a request has met the policies as they are now.
+    pub(crate) fn are_policies_in_force(&self) -> bool {
+        self.policies_in_force.load(Ordering::Acquire)
+    }
+
+    /// Sets whether policies are in force. Tenants wait for it: their owners get no rights in new namespaces before.
+    pub(crate) fn set_policies_in_force(&self, are_in_force: bool) {
+        if self.policies_in_force.swap(are_in_force, Ordering::AcqRel) != are_in_force && are_in_force {
+            self.means.mailboxes.wake_where(|key| key.kind == Tenant::KIND);
+        }
     }
 
     /// Everything that depends on whose a namespace is has to look again, once: everything is known.

@@ -93,11 +93,13 @@ impl TenantReconciler {
             live: BTreeMap::new(),
             witness: None,
             creation_proof: make_proof(),
+            are_policies_in_force: false,
             attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
             memory: Memory::default(),
         });
         snapshot.tenant = tenant.clone();
         snapshot.realm = realm;
+        snapshot.are_policies_in_force = self.hub.are_policies_in_force();
         snapshot.live = live;
         snapshot
     }
@@ -160,7 +162,9 @@ impl Reconciler for TenantReconciler {
         let (Some(tenant), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        snapshot.is_overtaken(&tenant, &self.hub.extract_realm(&tenant)) || self.answered.has_news(&self.labelled())
+        snapshot.are_policies_in_force != self.hub.are_policies_in_force()
+            || snapshot.is_overtaken(&tenant, &self.hub.extract_realm(&tenant))
+            || self.answered.has_news(&self.labelled())
     }
 
     fn forget(&mut self) {

@@ -211,8 +211,8 @@ async fn policies_hold_with_what_is_written_for_them() {
         .unwrap();
     until_answered(&stage, owner, maps, &map, None).await;
 
-    // No owner makes one that has no room for what policies read. One that has none all the same costs its own tenant alone: its owner is
-    // refused there, and all else goes on.
+    // No owner makes one that has no room for what policies read. One that has none all the same costs its own tenant alone: its owner gets no
+    // rights there, and all else goes on.
     let mut large = labelled("policed-blue-x", "policed-blue");
     large["metadata"]["annotations"] = json!({ "example.org/large": "x".repeat(40 << 10) });
     until_answered(&stage, owner, namespaces, &large, Some("characters of annotations")).await;
@@ -230,7 +230,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         "policed-full-owner",
         maps_of_full,
         &map,
-        Some("hasn't written on it whose it is"),
+        Some("cannot create resource"),
     )
     .await;
     put_back(&stage).await;

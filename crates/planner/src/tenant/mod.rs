@@ -11,6 +11,7 @@ mod bindings;
 mod contents;
 mod deletion;
 mod disowning;
+mod judged;
 mod labels;
 mod namespaces;
 mod owners;
@@ -31,6 +32,7 @@ use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
 
 use self::contents::{Contents, RESOURCE_QUOTA_KIND};
 pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
+use self::namespaces::Taken;
 use self::shares::Uncounted;
 use crate::answer::{Live, WriteAnswer};
 use crate::attestation::remains;
@@ -72,6 +74,9 @@ pub struct Snapshot {
     /// What a namespace bears that this process creates: random, and told to no other client before ([`tenure_tenancy::record::is_intended`]).
     #[serde(default)]
     pub creation_proof: String,
+    /// Whether a request has met the policies as they are now.
+    #[serde(default)]
+    pub are_policies_in_force: bool,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// What the last plan left.
@@ -192,9 +197,12 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         true => shares::list_uncounted(snapshot, &taken),
         false => Uncounted::default(),
     };
+    let unjudged = list_unjudged_by(snapshot, &taken, &wanted);
     wanted.retain(|wanted| {
-        let is_early = bindings::gives_rights(&wanted.id) && uncounted.new.contains(&wanted.id.namespace);
-        !is_early || matches!(snapshot.live.get(&wanted.id), Some(Live::Present(_)))
+        let namespace = &wanted.id.namespace;
+        let is_early =
+            bindings::gives_rights(&wanted.id) && (uncounted.new.contains(namespace) || unjudged.contains(namespace));
+        !is_early || is_bound(snapshot, wanted)
     });
     plan.watch = wanted.iter().map(Wanted::watched).collect();
     let mut dependents = self::dependents(snapshot, now, &mut plan.memory);
@@ -229,11 +237,25 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     if settings.is_guarded || settings.has_policies {
         problems.extend(facts.bounds.list_problems());
     }
-    let mut plan = status::end_attempt(snapshot, facts, now, (&taken, &uncounted), (problems, plan));
+    let mut plan = status::end_attempt(snapshot, facts, now, (&taken, &uncounted, &unjudged), (problems, plan));
     if let (Next::Done(at), Some(until)) = (&mut plan.next, held_until) {
         *at = Some(at.map_or(until, |at| at.min(until)));
     }
     plan
+}
+
+/// Whether an object is there already.
+fn is_bound(snapshot: &Snapshot, wanted: &Wanted) -> bool {
+    matches!(snapshot.live.get(&wanted.id), Some(Live::Present(_)))
+}
+
+/// The namespaces without the Tenant's rules in force, where a binding is still to be made: only then is it looked.
+fn list_unjudged_by(snapshot: &Snapshot, taken: &Taken, wanted: &[Wanted]) -> BTreeSet<String> {
+    let is_new = |wanted: &&Wanted| bindings::gives_rights(&wanted.id) && !is_bound(snapshot, wanted);
+    match wanted.iter().any(|wanted| is_new(&wanted)) {
+        true => judged::list_unjudged(snapshot, taken),
+        false => BTreeSet::new(),
+    }
 }
 
 /// Whether an object that isn't wanted stays all the same.

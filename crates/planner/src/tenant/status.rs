@@ -158,7 +158,7 @@ pub(super) fn end_attempt(
     snapshot: &Snapshot,
     facts: &TenantFacts,
     now: Timestamp,
-    (taken, uncounted): (&Taken, &Uncounted),
+    (taken, uncounted, unjudged): (&Taken, &Uncounted, &BTreeSet<String>),
     (problems, mut plan): (Vec<String>, Plan),
 ) -> Plan {
     let old = snapshot.tenant.status.clone().unwrap_or_default();
@@ -242,6 +242,12 @@ pub(super) fn end_attempt(
             note.push_str(&format!(
                 "; nobody gets rights before the ResourceQuotas are counted, which kube-controller-manager does, in {}",
                 list(&uncounted.new)
+            ));
+        }
+        if !unjudged.is_empty() {
+            note.push_str(&format!(
+                "; owners get rights once policies keep the Tenant's rules in {}",
+                list(unjudged)
             ));
         }
         if !uncounted.leaving.is_empty() {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tenure_planner::answer::{Answer, DeleteAnswer, Failure, Reason};
 use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
-use tenure_tenancy::Realm;
+use tenure_tenancy::admission::policy::{Mintable, Refusing, describe_namespace};
+use tenure_tenancy::{Facts, Realm};
 
 pub(crate) fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
@@ -30,6 +31,7 @@ pub(crate) fn snapshot(spec: Value, namespaces: Value) -> Snapshot {
         live: std::collections::BTreeMap::new(),
         witness: None,
         creation_proof: "proof-1".to_owned(),
+        are_policies_in_force: false,
         attempt: Attempt::begin(now(), &tenant.metadata),
         memory: Memory::default(),
         tenant,
@@ -350,7 +352,8 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
         told_of(&spec, (false, true)),
         format!(
             "{kept}, spec.serviceOptions.additionalMetadata, spec.namespaceOptions.forbiddenLabels; refused, since no policy can tell what these \
-             would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope"
+             would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope; owners get rights once \
+             policies keep the Tenant's rules in blue"
         )
     );
     assert_eq!(
@@ -437,4 +440,74 @@ fn what_an_attestation_made_ends_at_its_time_and_nothing_else_does() {
         waits.steps.is_empty() && matches!(waits.next, Next::Done(Some(at)) if at > now()),
         "{waits:?}"
     );
+}
+
+/// The live namespace `blue`, with these annotations.
+fn see_namespace(snapshot: &mut Snapshot, annotations: &Value) {
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "blue", "uid": "n1", "annotations": annotations } });
+    let id = "_blue__Namespace".parse().unwrap();
+    snapshot.live.insert(id, Live::Present(Object(object)));
+}
+
+#[test]
+fn owners_are_bound_once_policies_know_the_namespace() {
+    let spec = json!({
+        "owners": [{ "kind": "User", "name": "alice" }],
+        "containerRegistries": { "allowed": ["docker.io"] }, "nodeSelector": { "pool": "blue" }
+    });
+    let namespaces: Value = serde_json::from_str(OWNED).unwrap();
+    let check = |annotations: &dyn Fn(&Snapshot) -> Value, are_in_force: bool, bound: bool| {
+        let mut snapshot = snapshot(spec.clone(), namespaces.clone());
+        let realm = Arc::make_mut(&mut snapshot.realm);
+        realm.settings.has_policies = true;
+        realm.tenants = vec![tenure_tenancy::TenantFacts::from(&snapshot.tenant)];
+        snapshot.are_policies_in_force = are_in_force;
+        let annotations = annotations(&snapshot);
+        see_namespace(&mut snapshot, &annotations);
+        let (steps, plan) = settle(&mut snapshot);
+        let is_bound = steps
+            .iter()
+            .any(|step| step.contains("RoleBinding/blue/capsule:managed:"));
+        assert_eq!(is_bound, bound, "{annotations}: {steps:?}");
+        let is_early = steps.iter().any(|step| step.contains("RoleBinding/blue/tenure:gitops"));
+        assert_eq!(is_early, bound, "{steps:?}");
+        let waits = "owners get rights once policies keep the Tenant's rules in blue";
+        assert_eq!(plan.to_string().contains(waits), !bound, "{plan}");
+    };
+    let facts = |snapshot: &Snapshot| {
+        let facts = Facts::of(&snapshot.realm);
+        let mut written = json!(describe_namespace(
+            &facts,
+            (&Refusing::default(), &Mintable::default()),
+            "blue"
+        ));
+        written["scheduler.alpha.kubernetes.io/node-selector"] = json!("pool=blue");
+        written
+    };
+    let with = |key: &'static str, value: Value| {
+        move |snapshot: &Snapshot| {
+            let mut written = facts(snapshot);
+            match value.is_null() {
+                true => drop(written.as_object_mut().unwrap().remove(key)),
+                false => written[key] = value.clone(),
+            }
+            written
+        }
+    };
+    check(&|_| json!({}), true, false);
+    check(&facts, true, true);
+    check(&facts, false, false);
+    // Facts of a time when it was nobody's, or of a Tenant that allowed more.
+    check(&|_| json!({ "facts.tenure.dev/tenant": "" }), true, false);
+    check(&with("facts.tenure.dev/container-registries", Value::Null), true, false);
+    check(&with("facts.tenure.dev/wildcard-hostnames", json!("true")), true, false);
+    // What another controller obeys is not on it yet.
+    check(
+        &with("scheduler.alpha.kubernetes.io/node-selector", Value::Null),
+        true,
+        false,
+    );
+    // Other namespaces, and what follows from Kustomizations, are waited for by no owner.
+    check(&with("facts.tenure.dev/namespaces", json!("blue,gone")), true, true);
+    check(&with("facts.tenure.dev/refusing", json!("blue/x ")), true, true);
 }

@@ -19,7 +19,7 @@ use crate::facts::Facts;
 use crate::flux_account::{ActingKind, name_account};
 use crate::realm::TenantFacts;
 use crate::settings::Settings;
-use tenure_api::metadata::{MINTABLE_FACT, TENANT_LABEL};
+use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, GRANTING_BINDINGS, MINTABLE_FACT, TENANT_LABEL};
 
 /// How the keys of these annotations begin.
 pub const FACTS_PREFIX: &str = tenure_api::metadata::FACTS_PREFIX;
@@ -106,7 +106,10 @@ fn describe_membership(
         written.insert(format!("{FACTS_PREFIX}{key}"), value);
     };
     let Some(tenant) = facts.tenant_of(namespace) else {
-        write(TENANT, String::new());
+        // A namespace that names an existing Tenant may become that Tenant's: it gets no fact before, and policies refuse writes there.
+        if !may_become_a_tenants(facts, namespace) {
+            write(TENANT, String::new());
+        }
         return written;
     };
     let account = account_of(tenant)
@@ -157,6 +160,32 @@ fn describe_membership(
     written
 }
 
+/// Whether a namespace is labelled for a Tenant that exists.
+fn may_become_a_tenants(facts: &Facts, namespace: &str) -> bool {
+    let label = facts
+        .find_namespace(namespace)
+        .and_then(|known| known.tenant_label.as_deref());
+    label.is_some_and(|label| facts.find_tenant(label).is_some())
+}
+
+/// Whether a tenant's namespace bears the facts that policies need, by its annotations. Facts that follow from other objects than the Tenant and the
+/// namespace aren't compared, nor is the list of the Tenant's namespaces: an old list allows nothing that is another tenant's.
+#[must_use]
+pub fn has_facts<'a>(facts: &Facts, namespace: &str, annotations: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+    let is_compared = |key: &str| {
+        let fact = key.strip_prefix(FACTS_PREFIX);
+        fact.is_some_and(|fact| fact != NAMESPACES && fact != REFUSING) && key != MINTABLE_FACT
+    };
+    let mut wanted = describe_membership(facts, namespace, &mut BTreeMap::new());
+    wanted.retain(|key, _| is_compared(key));
+    let borne: BTreeMap<&str, &str> = annotations.filter(|(key, _)| is_compared(key)).collect();
+    facts.tenant_of(namespace).is_some()
+        && wanted.len() == borne.len()
+        && wanted
+            .iter()
+            .all(|(key, value)| borne.get(key.as_str()) == Some(&value.as_str()))
+}
+
 /// All of the tenant's namespaces.
 fn list_namespaces(facts: &Facts, tenant: &TenantFacts) -> String {
     let mut names: Vec<&str> = facts.list_namespaces(tenant).map(|known| known.name.as_str()).collect();
@@ -188,18 +217,62 @@ pub(super) fn read_of(annotations: &str, key: &str) -> String {
     format!("{annotations}[?{}].orValue('')", quote(&format!("{FACTS_PREFIX}{key}")))
 }
 
-/// The policy for a namespace that is labelled for a tenant and has no facts yet: only Tenure and users who may adopt the Tenant write there. Kubernetes' controllers update what exists, and create what every namespace has.
-pub(super) fn unwritten(settings: &Settings) -> Policy {
-    let mut variables = namespace_facts();
-    let label = format!("namespaceObject.metadata.labels[{}]", quote(TENANT_LABEL));
-    variables.push(variable("label", label));
-    let is_known = format!(
+/// The label by which a namespace names its Tenant, as a variable. Policies for tenants' namespaces select by that label, so it is there.
+pub(super) fn label_variable() -> (String, String) {
+    variable(
+        "label",
+        format!("namespaceObject.metadata.labels[{}]", quote(TENANT_LABEL)),
+    )
+}
+
+/// The Tenant that a Namespace is labelled for, as an expression; empty where there is none.
+pub(super) fn find_label(namespace: &str) -> String {
+    format!(
+        "{namespace} == null ? '' : string({namespace}.?metadata.?labels[?{}].orValue(''))",
+        quote(TENANT_LABEL)
+    )
+}
+
+/// Whether the facts of the namespace are written, and belong to the Tenant that it is labelled for.
+pub(super) fn are_known() -> String {
+    format!(
         "{} in variables.facts && variables.tenant in ['', variables.label]",
         quote(&format!("{FACTS_PREFIX}{TENANT}"))
+    )
+}
+
+/// What every policy for tenants' namespaces requires first: without facts it refuses all that it protects. So no policy that an API server learns of
+/// late, and no namespace that it knows from earlier, lets through what the others would refuse. An update that changes nothing of what policies
+/// look at goes on.
+pub(super) fn require_facts() -> Validation {
+    let same = |path: &str| format!("object.?{path}.orValue({{}}) == oldObject.?{path}.orValue({{}})");
+    let is_unchanged = format!(
+        "(request.operation == 'UPDATE' && object.?spec.hasValue() && {} && {} && {})",
+        same("spec"),
+        same("metadata.?labels"),
+        same("metadata.?annotations")
     );
+    Validation {
+        holds: format!(
+            "({}) || {is_unchanged} || {} || {}",
+            are_known(),
+            kubernetes::write_upkeep(),
+            may(ADOPT, Some("variables.label"))
+        ),
+        rule: Rule::NamespaceMembership,
+        why: phrase(
+            "{} may write nothing in namespace {} yet: Tenure hasn't written on it whose it is",
+            &[USER, "request.namespace"],
+        ),
+        remedy: quote("try again in a moment, or let an administrator see whether Tenure runs"),
+    }
+}
+
+/// Policy for a namespace that is labelled for a tenant but bears no facts yet: only users with the verb `adopt`, Tenure, and
+/// Kubernetes' own controllers in what they keep in order, may write.
+pub(super) fn unwritten(settings: &Settings) -> Policy {
     let mut conditions = vec![("no-event", "request.resource.resource != 'events'".to_owned())];
     conditions.extend(kubernetes::not_api_server_or_tenure(&settings.platform_namespace));
-    conditions.push(("not-kubernetes-upkeep", format!("!({})", kubernetes::write_upkeep())));
     Policy {
         name: "namespace-facts".to_owned(),
         action: super::Action::Deny,
@@ -210,15 +283,43 @@ pub(super) fn unwritten(settings: &Settings) -> Policy {
             operations: vec!["CREATE", "UPDATE"],
         }],
         conditions,
-        variables,
+        variables: namespace_facts(),
+        // Every policy for tenants' namespaces has the one validation that this one consists of.
+        validations: Vec::new(),
+    }
+}
+
+/// Policy for RoleBindings by which Tenure gives rights in a namespace: an API server takes one only where it sees the facts of that namespace.
+/// So the API server that stores the binding judges by those facts already, and any other one refuses what it doesn't know yet.
+pub(super) fn owners_bound(platform: &str) -> Policy {
+    let own = quote(&format!(
+        "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"
+    ));
+    let beginnings = GRANTING_BINDINGS
+        .map(|beginning| format!("object.metadata.name.startsWith({})", quote(beginning)))
+        .join(" || ");
+    Policy {
+        name: "owners-bound".to_owned(),
+        action: super::Action::Deny,
+        place: Where::InTenants,
+        about: vec![About {
+            groups: vec!["rbac.authorization.k8s.io"],
+            resources: vec!["rolebindings"],
+            operations: vec!["CREATE"],
+        }],
+        conditions: vec![
+            ("by-the-controller", format!("{USER} == {own}")),
+            ("gives-rights", beginnings),
+        ],
+        variables: namespace_facts(),
         validations: vec![Validation {
-            holds: format!("({is_known}) || {}", may(ADOPT, Some("variables.label"))),
+            holds: format!("({}) && variables.tenant != ''", are_known()),
             rule: Rule::NamespaceMembership,
             why: phrase(
-                "{} may write nothing in namespace {} yet: Tenure hasn't written on it whose it is",
-                &[USER, "request.namespace"],
+                "RoleBinding {} gives rights in namespace {}, whose facts this API server doesn't know yet",
+                &["object.metadata.name", "request.namespace"],
             ),
-            remedy: quote("try again in a moment, or let an administrator see whether Tenure runs"),
+            remedy: quote("it is tried again"),
         }],
     }
 }

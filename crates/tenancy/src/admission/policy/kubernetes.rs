@@ -27,15 +27,15 @@ pub(super) fn may_delete(rule: Rule) -> String {
     write_any(rule, |exemption| exemption.operation == Operation::Delete)
 }
 
-/// Whether a controller keeps a namespace in order on which no facts stand yet: it updates an object that exists, or creates one that no template
-/// describes. A node gets the tokens of the Pods that it runs.
+/// Whether a controller keeps a namespace in order on which no facts stand yet: it updates or deletes an object that exists, or creates one that no
+/// template describes. A node gets the tokens of the Pods that it runs.
 pub(super) fn write_upkeep() -> String {
     let mut users: Vec<String> = CONTROLLERS.iter().map(|name| name_user(name)).collect();
     users.extend([CONTROLLER_MANAGER, SCHEDULER].map(str::to_owned));
     let is_node = format!("{USER}.startsWith({})", quote(NODE_PREFIX));
     format!(
-        "(request.operation == 'UPDATE' && ({is_node} || {USER} in {})) || \
-         ({is_node} && request.?subResource.orValue('') == 'token') || {}",
+        "((request.operation in ['UPDATE', 'DELETE'] && ({is_node} || {USER} in {})) || \
+         ({is_node} && request.?subResource.orValue('') == 'token') || {})",
         write_list(&users),
         write_any(Rule::NamespaceMembership, |exemption| exemption.operation
             == Operation::Create)

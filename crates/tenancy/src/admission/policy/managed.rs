@@ -6,11 +6,14 @@
 
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 
-use super::facts::{NAMESPACES, REFUSING, read};
+use super::facts::{self, NAMESPACES, REFUSING, read};
 use super::kubernetes;
+use super::namespace::is_protected;
 use super::refusing::{ALL_OF_OTHERS, ALL_OF_TENANT};
-use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable};
+use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
+use crate::admission::rights::ADOPT;
+use crate::settings::Settings;
 
 /// What of metadata is everybody's to change.
 const FREE: [&str; 2] = ["f:finalizers", "f:ownerReferences"];
@@ -27,7 +30,8 @@ fn has_all(set: &str, other: &str) -> String {
     )
 }
 
-pub(super) fn managed(platform: &str) -> Policy {
+pub(super) fn managed(settings: &Settings) -> Policy {
+    let platform = settings.platform_namespace.as_str();
     let label = |key: &str| format!("oldObject.?metadata.?labels[?{}].orValue('')", quote(key));
     let had = |object: &str| {
         format!(
@@ -73,6 +77,17 @@ pub(super) fn managed(platform: &str) -> Policy {
         ),
     ));
     variables.push(variable("exempt", kubernetes::list_changed_keys(Rule::GitManaged)));
+    // Without facts no Kustomization is known to refuse edits, so all count as refusing.
+    variables.push(variable("label", facts::find_label("namespaceObject")));
+    variables.push(variable(
+        "unknown",
+        format!(
+            "variables.label != '' && !({}) && !({}) && !{}",
+            is_protected("request.namespace", settings),
+            facts::are_known(),
+            may(ADOPT, Some("variables.label"))
+        ),
+    ));
     variables.push(variable("before", had("oldObject")));
     variables.push(variable("after", had("object")));
     let mut conditions = vec![(
@@ -93,7 +108,7 @@ pub(super) fn managed(platform: &str) -> Policy {
         variables,
         validations: vec![Validation {
             holds: format!(
-                "!variables.refused || (variables.before.all(one, variables.after.exists(other, {same})) && \
+                "!(variables.refused || variables.unknown) || (variables.before.all(one, variables.after.exists(other, {same})) && \
                  variables.after.all(one, variables.before.exists(other, {same})) && \
                  request.?options.?fieldManager.orValue('') != '{KUSTOMIZE_CONTROLLER}')",
                 same = format!("{} && {}", has_all("one", "other"), has_all("other", "one"))

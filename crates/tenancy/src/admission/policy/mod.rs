@@ -39,7 +39,7 @@ mod volume;
 
 pub use bounds::{is_bound, list_bounds};
 use expression::{phrase, quote};
-pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces};
+pub use facts::{FACTS_PREFIX, describe_namespace, describe_namespaces, has_facts};
 pub use lanes::list_lane_bounds;
 pub use left::{LEFT, Left, find_left, list_left_resources};
 pub use minting::Mintable;
@@ -65,12 +65,13 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
     let mut policies = vec![
         namespace::namespaces(settings),
         facts::unwritten(settings),
+        facts::owners_bound(platform),
         tenant::tenants(settings),
         cordon::cordoned(),
         account::taken(),
         account::spoken_for(),
         minting::named(platform),
-        managed::managed(platform),
+        managed::managed(settings),
         volume::claims(platform),
     ];
     policies.extend(flux::kinds());
@@ -161,6 +162,8 @@ impl Policy {
             Where::Anywhere | Where::InNamespaces => json!({}),
             // A policy that fails there could keep a cluster from repairing itself.
             Where::InTenants => {
+                self.variables.insert(0, facts::label_variable());
+                self.validations.insert(0, facts::require_facts());
                 let mut never = vec!["default", "kube-system", "kube-public", "kube-node-lease"];
                 never.push(&settings.platform_namespace);
                 let protected = settings.protected_namespaces.iter().map(String::as_str);
