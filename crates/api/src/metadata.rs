@@ -127,6 +127,12 @@ pub const NODE_SELECTOR: &str = "scheduler.alpha.kubernetes.io/node-selector";
 pub const CREATION_PROOF: &str = "tenure.dev/creation-proof";
 /// How names of RoleBindings begin by which owners of a Tenant, and its GitOps account, get their rights in a namespace.
 pub const GRANTING_BINDINGS: [&str; 2] = ["capsule:managed:", "tenure:gitops"];
+/// Label on a namespace: the Pod Security level that the API server enforces there.
+pub const POD_SECURITY_ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+/// Label on a namespace: the version of that level.
+pub const POD_SECURITY_VERSION: &str = "pod-security.kubernetes.io/enforce-version";
+/// Annotation on a Tenant: the Pod Security level that its namespaces have at least.
+pub const POD_SECURITY: &str = "tenure.dev/pod-security";
 /// Annotation on a Tenant: its home namespace, when that does not bear the tenant's name.
 pub const HOME_NAMESPACE: &str = "tenure.dev/home-namespace";
 /// Annotation on a Tenant: finalizers of other controllers that stay on what Tenure manages in the Tenant's namespaces, separated by commas; a `*` at

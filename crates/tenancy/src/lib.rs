@@ -38,7 +38,9 @@ pub mod instance;
 pub mod inventory;
 pub mod lane;
 pub mod mentions;
+pub mod namespace_marks;
 pub mod owner;
+pub mod pod_security;
 pub mod quotas;
 pub mod reach;
 pub mod realm;
@@ -62,6 +64,8 @@ pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, 
 pub use ingresses::{HostPath, IngressIndex, IngressRoutes};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
+pub use namespace_marks::NamespaceMarks;
+pub use pod_security::PodSecurityLevel;
 pub use quotas::{QuotaItem, TenantQuotas, Usages};
 pub use realm::{Atlas, Holder, NamespaceFacts, Placement, Realm, TenantFacts, TenantOwnerFacts, TenantPlacement};
 pub use record::{RecordState, check_takeable};

@@ -24,6 +24,8 @@ use tenure_api::{ObjectMeta, OwnerReference, Tenant};
 use crate::bounds::Bounds;
 use crate::denial::Denial;
 use crate::flux_account::{ActingKind, name_account};
+use crate::namespace_marks::NamespaceMarks;
+use crate::pod_security::{self, PodSecurityLevel};
 use crate::quotas::TenantQuotas;
 use crate::settings::{LEAST_INTERVAL, Settings};
 
@@ -58,6 +60,15 @@ pub struct TenantFacts {
     /// The key of the shard that it is in, if it is in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
+    /// Labels and annotations that it sets on its namespaces.
+    #[serde(skip_serializing_if = "NamespaceMarks::is_empty")]
+    pub marks: NamespaceMarks,
+    /// The Pod Security level of its namespaces, if it says one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_security: Option<PodSecurityLevel>,
+    /// The Pod Security levels that Tenure has set on its namespaces, by names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub recorded_levels: BTreeMap<String, PodSecurityLevel>,
     /// What objects in its namespaces may be.
     #[serde(skip_serializing_if = "Bounds::is_empty")]
     pub bounds: Bounds,
@@ -91,6 +102,7 @@ pub struct TenantOwnerFacts {
 
 impl From<&Tenant> for TenantFacts {
     fn from(tenant: &Tenant) -> Self {
+        let marks = NamespaceMarks::from(&tenant.spec);
         Self {
             name: tenant.metadata.name.clone().unwrap_or_default(),
             uid: tenant.metadata.uid.clone().unwrap_or_default(),
@@ -125,6 +137,15 @@ impl From<&Tenant> for TenantFacts {
                 .and_then(|all| all.get(GITOPS_ACCOUNT))
                 .is_some_and(|value| value == GITOPS_ACCOUNT_EXCLUSIVE),
             shard: read_shard(&tenant.metadata),
+            pod_security: pod_security::read_annotation(&tenant.metadata)
+                .map(PodSecurityLevel::parse_strictly)
+                .or(marks.pod_security()),
+            recorded_levels: tenant
+                .status
+                .as_ref()
+                .map(|status| pod_security::read_levels(&status.spaces))
+                .unwrap_or_default(),
+            marks,
             bounds: Bounds::from(&tenant.spec),
             quotas: TenantQuotas::from(&tenant.spec),
             recorded: tenant

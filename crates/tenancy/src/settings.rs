@@ -9,6 +9,7 @@ use tenure_api::names::NamespaceName;
 
 use crate::external::ExternalGrant;
 use crate::grant::ReferenceGrant;
+use crate::pod_security::PodSecurityLevel;
 
 /// Namespaces in which platforms keep what is above their tenants: of Flux, Capsule and Cozystack.
 const PROTECTED: [&str; 3] = ["flux-system", "capsule-system", "cozy-*"];
@@ -94,6 +95,11 @@ pub struct Settings {
     pub has_policies: bool,
     /// Whether Kustomizations are left to Flux's own controller.
     pub leaves_kustomizations: bool,
+    /// The Pod Security level that namespaces of Tenants have at least which say none. Namespaces that a Tenant had before are left as they are.
+    pub pod_security: PodSecurityLevel,
+    /// Annotations of Ingresses that are refused where a Tenant bounds hostnames, besides the default ones: `*` at the beginning or the end stands for
+    /// anything. With a `-` before it, a default one is allowed.
+    pub refused_ingress_annotations: Vec<String>,
     /// How often at most anything outside the platform namespace is done again by itself; a shorter interval counts as this one.
     pub least_interval: Duration,
 }
@@ -211,6 +217,8 @@ impl Default for Settings {
             is_guarded: false,
             has_policies: false,
             leaves_kustomizations: false,
+            pod_security: PodSecurityLevel::Privileged,
+            refused_ingress_annotations: Vec::new(),
             least_interval: LEAST_INTERVAL,
         }
     }

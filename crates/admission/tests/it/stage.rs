@@ -176,6 +176,9 @@ impl Stage {
             if tenant.exclusive_account {
                 annotations.insert("tenure.dev/gitops-account".to_owned(), json!("exclusive"));
             }
+            if let Some(level) = tenant.pod_security {
+                annotations.insert("tenure.dev/pod-security".to_owned(), json!(level));
+            }
             let labels = tenant.shard.iter().map(|shard| ("sharding.fluxcd.io/key", shard));
             let labels: BTreeMap<&str, &String> = labels.collect();
             let mut object = json!({
@@ -189,6 +192,7 @@ impl Stage {
                 }
             });
             merge(&mut object["spec"], &json!(tenant.bounds));
+            write_marks(&mut object["spec"], &json!(tenant.marks));
             if !tenant.quotas.is_empty() {
                 object["spec"]["resourceQuotas"] = sums::write_quotas(tenant);
             }
@@ -592,4 +596,20 @@ async fn read(answer: Response<Body>) -> Answer {
     }
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
     Answer::Refused(parts.status.as_u16().into(), text("reason"), text("message"))
+}
+
+/// What a Tenant sets on its namespaces, as its spec says it.
+fn write_marks(spec: &mut Value, marks: &Value) {
+    let part = |key: &str| marks.get(key).cloned().unwrap_or_else(|| json!({}));
+    if *marks == json!({}) {
+        return;
+    }
+    spec["namespaceOptions"]["additionalMetadata"] =
+        json!({ "labels": part("labels"), "annotations": part("annotations") });
+    let chosen = marks["chosenLabels"].as_array().into_iter().flatten();
+    let chosen = chosen.map(|key| {
+        let selector = json!({ "matchLabels": { "example.org/chosen": "yes" } });
+        json!({ "namespaceSelector": selector, "labels": { key.as_str().unwrap(): "x" } })
+    });
+    spec["namespaceOptions"]["additionalMetadataList"] = chosen.collect();
 }

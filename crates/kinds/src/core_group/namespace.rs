@@ -23,12 +23,31 @@ pub(super) static NAMESPACE: Kind = Kind {
     defaults: |_, object| fill_in(object),
     validate,
     validate_status: |value, _, errors| validate_phase(value, errors),
+    warnings: |new, old| warn_of_pod_security(new, old).into_iter().collect(),
     cells: show,
     ..Kind::named("", "Namespace", "namespaces")
 };
 
 /// The label that lets selectors name a namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// The label of the Pod Security level that a namespace wants enforced.
+const POD_SECURITY_LABEL: &str = "pod-security.kubernetes.io/enforce";
+
+/// Says that the Pod Security label is stored and not enforced, whenever it is set or changed.
+fn warn_of_pod_security(new: &Value, old: Option<&Value>) -> Option<String> {
+    let read = |object: &Value| {
+        let labels = object.pointer("/metadata/labels")?.get(POD_SECURITY_LABEL)?;
+        labels.as_str().map(str::to_owned)
+    };
+    let level = read(new)?;
+    let is_news = old.and_then(read).as_ref() != Some(&level) && level != "privileged";
+    is_news.then(|| {
+        format!(
+            "metadata.labels[{POD_SECURITY_LABEL}]: this control plane stores the level {level} and does not enforce it"
+        )
+    })
+}
 
 fn begin(object: &mut Value) {
     if let Some(map) = object.as_object_mut() {
@@ -129,5 +148,25 @@ fn validate_phase(namespace: &Value, errors: &mut Vec<FieldError>) {
     if found != wanted {
         let detail = format!("may only be '{wanted}' if `deletionTimestamp` is {when}");
         errors.push(FieldError::invalid("status.Phase", found, detail));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
+    use super::*;
+
+    #[test]
+    fn pod_security_labels_are_said_to_be_stored_only() {
+        let namespace = |level: Option<&str>| json!({ "metadata": { "labels": { POD_SECURITY_LABEL: level } } });
+        let warn = |new: Option<&str>, old: Option<Option<&str>>| {
+            warn_of_pod_security(&namespace(new), old.map(namespace).as_ref()).is_some()
+        };
+        assert!(warn(Some("baseline"), None));
+        assert!(warn(Some("restricted"), Some(Some("baseline"))));
+        assert!(!warn(Some("baseline"), Some(Some("baseline"))));
+        assert!(!warn(Some("privileged"), None));
+        assert!(!warn(None, Some(Some("baseline"))));
     }
 }

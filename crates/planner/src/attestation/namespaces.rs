@@ -1,10 +1,10 @@
 //! Attacks on whose a namespace is, and on what a Tenant says of its namespaces.
 
 use serde_json::{Value, json};
-use tenure_api::metadata::{HOME_NAMESPACE, TENANT_LABEL};
+use tenure_api::metadata::{HOME_NAMESPACE, POD_SECURITY_ENFORCE, TENANT_LABEL};
 use tenure_tenancy::admission::{Rule, make_owner_reference};
 
-use super::scene::{DENIED, ROOM};
+use super::scene::{DENIED, ROOM, SET};
 use super::{Ask, Attack, Burst, Names, Stop, Verb, Who};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
@@ -148,6 +148,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             own(),
         ),
     ];
+    attacks.extend(list_marks(&home));
     for (name, tries, place) in [
         (
             "kube-system-given-away",
@@ -180,6 +181,56 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     }
     attacks.extend(list_tenants(names));
     attacks
+}
+
+/// Attacks on labels and annotations that the Tenant sets on a namespace, and that another controller obeys.
+fn list_marks(home: &str) -> Vec<Attack> {
+    let change =
+        |path: String, metadata: Value| Ask::new(Who::Owner, Verb::Change, path, json!({ "metadata": metadata }));
+    let attack = |name: &'static str, tries: &'static str, path: String, metadata: Value| {
+        let harmless = json!({ "annotations": { "attest.tenure.dev/note": "harmless" } });
+        Attack::new(
+            name,
+            tries,
+            Stop::Rule(Rule::NamespaceOptions),
+            change(path.clone(), metadata),
+            change(path, harmless),
+        )
+    };
+    let level = |level: Value| json!({ "labels": { POD_SECURITY_ENFORCE: level } });
+    vec![
+        attack(
+            "pod-security-lowered",
+            "an owner labels a namespace for a weaker Pod Security level than the Tenant sets",
+            home.to_owned(),
+            level(json!("privileged")),
+        ),
+        attack(
+            "pod-security-stripped",
+            "an owner takes the Pod Security label off a namespace",
+            home.to_owned(),
+            level(Value::Null),
+        ),
+        attack(
+            "annotation-of-the-tenant-changed",
+            "an owner changes an annotation that the Tenant sets on a namespace",
+            home.to_owned(),
+            json!({ "annotations": { SET: "no" } }),
+        ),
+        attack(
+            "annotation-of-the-tenant-stripped",
+            "an owner takes an annotation that the Tenant sets off a namespace",
+            home.to_owned(),
+            json!({ "annotations": { SET: null } }),
+        ),
+        attack(
+            "annotation-of-the-tenant-changed-by-status",
+            "an owner changes an annotation that the Tenant sets on a namespace, through the subresource status",
+            format!("{home}/status"),
+            json!({ "annotations": { SET: "no" } }),
+        )
+        .seen_by("/metadata/annotations/attest.tenure.dev~1set", json!("no")),
+    ]
 }
 
 fn list_tenants(names: &Names) -> Vec<Attack> {

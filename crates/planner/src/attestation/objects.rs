@@ -25,9 +25,10 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         });
         core("persistentvolumeclaims", object)
     };
-    let ingress = |class: &str, host: &str| {
+    let ingress_with = |class: &str, host: &str, annotations: Value| {
         let object = json!({
-            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": { "name": "attest" },
+            "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+            "metadata": { "name": "attest", "annotations": annotations },
             "spec": {
                 "ingressClassName": class,
                 "rules": [{ "host": host, "http": { "paths": [{
@@ -38,6 +39,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
         let path = format!("/apis/networking.k8s.io/v1/namespaces/{home}/ingresses");
         Ask::new(Who::Owner, Verb::Create, path, object)
     };
+    let ingress = |class: &str, host: &str| ingress_with(class, host, json!({}));
     let service = |spec: Value| {
         let mut object = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": { "name": "attest" },
@@ -134,6 +136,17 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             "an owner's Ingress takes all hostnames of a domain",
             hosts,
             ingress(CLASS, "*.attest.invalid"),
+            plain_ingress(),
+        ),
+        Attack::new(
+            "hostname-by-annotation",
+            "an owner's Ingress takes another's hostname by an annotation",
+            hosts,
+            ingress_with(
+                CLASS,
+                HOST,
+                json!({ "nginx.ingress.kubernetes.io/server-alias": "neighbour.attest.invalid" }),
+            ),
             plain_ingress(),
         ),
         Attack::new(

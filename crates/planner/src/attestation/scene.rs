@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tenure_api::metadata::{
     ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE,
-    NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE,
+    NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE, POD_SECURITY_ENFORCE,
 };
 use tenure_tenancy::admission::make_owner_reference;
 
@@ -21,6 +21,8 @@ pub(super) const CLASS: &str = "attest";
 pub(super) const CLASSES: &str = "(a+)+b";
 /// The label that owners don't set on their namespaces.
 pub(super) const DENIED: &str = "attest.tenure.dev/denied";
+/// The annotation that the Tenant sets on its namespaces.
+pub(super) const SET: &str = "attest.tenure.dev/set";
 /// What the Pod and the Deployment are called that attacks change.
 pub(super) const PROP: &str = "attest-prop";
 /// How many namespaces the tenant may have: its home, and so many more.
@@ -98,7 +100,10 @@ impl Names {
                         "clusterRoles": [OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE],
                     }],
                     "forceTenantPrefix": true,
-                    "namespaceOptions": { "quota": ROOM, "forbiddenLabels": { "denied": [DENIED] } },
+                    "namespaceOptions": {
+                        "quota": ROOM, "forbiddenLabels": { "denied": [DENIED] },
+                        "additionalMetadata": { "labels": { POD_SECURITY_ENFORCE: "baseline" }, "annotations": { SET: "yes" } },
+                    },
                     "containerRegistries": { "allowed": [REGISTRY] },
                     "imagePullPolicies": ["Always"],
                     "priorityClasses": { "allowed": [CLASS] },

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{
     BOUNDED_LABEL, CORDONED_LABEL, COUNTED_LABEL, LEFT_CLAIMS_LABEL, LEFT_INGRESSES_LABEL, LEFT_PODS_LABEL,
-    NODE_SELECTOR, TENANT_LABEL,
+    NODE_SELECTOR, POD_SECURITY_ENFORCE, TENANT_LABEL,
 };
 use tenure_api::names::NamespaceName;
-use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions, TenantBounds};
+use tenure_api::tenant::{AdditionalMetadata, NamespaceOptions, TenantBounds, TenantSpace};
 use tenure_api::{ObjectId, ObjectView};
-use tenure_tenancy::TenantQuotas;
 use tenure_tenancy::admission::policy::list_left_resources;
+use tenure_tenancy::namespace_marks::{fill_in, write_node_selector};
+use tenure_tenancy::{PodSecurityLevel, TenantQuotas, pod_security};
 
 use super::Snapshot;
 use crate::answer::Live;
@@ -35,6 +36,8 @@ pub(super) const NAMESPACE: &str = "Namespace";
 pub(super) struct Marks {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
+    /// The Pod Security level that the namespace has at least.
+    pod_security: Option<PodSecurityLevel>,
 }
 
 /// What can be said against what the Tenant says about labels and annotations; nothing of it is written then.
@@ -113,10 +116,16 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
             }
         }
     }
-    if !spec.node_selector.is_empty() {
-        let selector = spec.node_selector.iter().map(|(key, value)| format!("{key}={value}"));
-        let selector = selector.collect::<Vec<_>>().join(",");
+    if let Some(selector) = write_node_selector(spec) {
         marks.annotations.insert(NODE_SELECTOR.to_owned(), selector);
+    }
+    let label = marks.labels.remove(POD_SECURITY_ENFORCE);
+    marks.pod_security = find_level(snapshot, namespace, label.as_deref());
+    if let Some(level) = marks.pod_security {
+        let level = choose_level(snapshot, namespace, level);
+        marks
+            .labels
+            .insert(POD_SECURITY_ENFORCE.to_owned(), level.as_str().to_owned());
     }
     if spec.cordoned.unwrap_or_default() && snapshot.realm.settings.is_guarded {
         marks.labels.insert(CORDONED_LABEL.to_owned(), "true".to_owned());
@@ -140,6 +149,39 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
     marks
 }
 
+/// The Pod Security level that a namespace has at least, if Tenure sets one: what the Tenant's annotation says, else its label for this namespace, else what
+/// holds for the installation. A namespace that the Tenant had before levels were set keeps what it has.
+fn find_level(snapshot: &Snapshot, namespace: &str, label: Option<&str>) -> Option<PodSecurityLevel> {
+    let annotation = pod_security::read_annotation(&snapshot.tenant.metadata);
+    if let Some(said) = annotation.or(label) {
+        return Some(PodSecurityLevel::parse_strictly(said));
+    }
+    let space = find_space(snapshot, namespace);
+    let is_older = space.is_some_and(|space| pod_security::read_recorded(space.metadata.as_ref()).is_none());
+    let level = snapshot.realm.settings.pod_security;
+    (!is_older && level > PodSecurityLevel::Privileged).then_some(level)
+}
+
+/// The level to write: a stricter one that an owner chose stays. What Tenure wrote before is no owner's choice.
+fn choose_level(snapshot: &Snapshot, namespace: &str, least: PodSecurityLevel) -> PodSecurityLevel {
+    let live = snapshot
+        .live
+        .get(&identify(namespace))
+        .and_then(Live::object)
+        .map(ObjectView::of);
+    let live = live.and_then(|live| live.find_label(POD_SECURITY_ENFORCE));
+    let live = live.and_then(PodSecurityLevel::parse);
+    let written =
+        find_space(snapshot, namespace).and_then(|space| pod_security::read_recorded(space.metadata.as_ref()));
+    live.filter(|live| *live > least && Some(*live) != written)
+        .unwrap_or(least)
+}
+
+fn find_space<'a>(snapshot: &'a Snapshot, namespace: &str) -> Option<&'a TenantSpace> {
+    let spaces = &snapshot.tenant.status.as_ref()?.spaces;
+    spaces.iter().find(|space| space.name == namespace)
+}
+
 /// The id of a namespace.
 pub(super) fn identify(namespace: &str) -> ObjectId {
     ObjectId {
@@ -150,32 +192,9 @@ pub(super) fn identify(namespace: &str) -> ObjectId {
     }
 }
 
-/// Puts names where they are asked for.
-fn fill_in(text: &str, tenant: &str, namespace: &str) -> String {
-    let mut filled = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let Some((asked, behind)) = after.split_once("}}") else {
-            break;
-        };
-        filled.push_str(before);
-        match asked.trim() {
-            "tenant.name" => filled.push_str(tenant),
-            "namespace" => filled.push_str(namespace),
-            // Nothing, as in Capsule.
-            _ => {}
-        }
-        rest = behind;
-    }
-    filled.push_str(rest);
-    filled
-}
-
 /// What a namespace has from the Tenant, by the Tenant's status.
 pub(super) fn list_marked<'a>(snapshot: &'a Snapshot, namespace: &NamespaceName) -> Option<&'a AdditionalMetadata> {
-    let spaces = &snapshot.tenant.status.as_ref()?.spaces;
-    let space = spaces.iter().find(|space| space.name == namespace.as_str())?;
-    space.metadata.as_ref()
+    find_space(snapshot, namespace.as_str())?.metadata.as_ref()
 }
 
 /// What the status is to say of it. What could not be written is not known to be gone.
@@ -190,6 +209,11 @@ pub(super) fn tell_marks(
         let marks = list_marks(snapshot, namespace.as_str());
         told.labels = marks.labels;
         told.annotations = marks.annotations;
+        // An owner's stricter choice is the owner's.
+        if let Some(level) = marks.pod_security {
+            told.labels
+                .insert(POD_SECURITY_ENFORCE.to_owned(), level.as_str().to_owned());
+        }
     }
     if let Some(before) = list_marked(snapshot, namespace)
         && (is_withheld || memory.refused.contains_key(&identify(namespace.as_str())))
@@ -234,19 +258,5 @@ impl Marks {
         if !self.annotations.is_empty() {
             metadata.insert("annotations".to_owned(), json!(self.annotations));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_stand_where_they_are_asked_for() {
-        let filled = |text: &str| fill_in(text, "blue", "blue-dev");
-        assert_eq!(filled("{{ tenant.name }}/{{namespace}}"), "blue/blue-dev");
-        assert_eq!(filled("a {{ other }} b"), "a  b");
-        assert_eq!(filled("{{ open"), "{{ open");
-        assert_eq!(filled("}} {{ namespace }}"), "}} blue-dev");
     }
 }

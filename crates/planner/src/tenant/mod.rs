@@ -28,7 +28,7 @@ use serde_json::Value;
 use tenure_api::metadata::{KEPT_FINALIZERS, MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
 use tenure_tenancy::admission::make_owner_reference;
-use tenure_tenancy::{Controller, Realm, TenantFacts, identity};
+use tenure_tenancy::{Controller, Realm, TenantFacts, identity, pod_security};
 
 use self::contents::{Contents, RESOURCE_QUOTA_KIND};
 pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
@@ -237,6 +237,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     if settings.is_guarded || settings.has_policies {
         problems.extend(facts.bounds.list_problems());
     }
+    problems.extend(pod_security::find_problem(&snapshot.tenant));
     let mut plan = status::end_attempt(snapshot, facts, now, (&taken, &uncounted, &unjudged), (problems, plan));
     if let (Next::Done(at), Some(until)) = (&mut plan.next, held_until) {
         *at = Some(at.map_or(until, |at| at.min(until)));

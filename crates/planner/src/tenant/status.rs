@@ -256,11 +256,12 @@ pub(super) fn end_attempt(
                 list(&uncounted.leaving)
             ));
         }
-        (
-            ConditionStatus::True,
-            reason::RECONCILIATION_SUCCEEDED,
-            format!("{namespaces}{note}"),
-        )
+        let (value, reason) = match unjudged.is_empty() {
+            true => (ConditionStatus::True, reason::RECONCILIATION_SUCCEEDED),
+            // Who waits for the Tenant waits for its owners' rights.
+            false => (ConditionStatus::Unknown, reason::PROGRESSING),
+        };
+        (value, reason, format!("{namespaces}{note}"))
     } else {
         (
             ConditionStatus::False,

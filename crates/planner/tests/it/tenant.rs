@@ -511,3 +511,84 @@ fn owners_are_bound_once_policies_know_the_namespace() {
     check(&with("facts.tenure.dev/namespaces", json!("blue,gone")), true, true);
     check(&with("facts.tenure.dev/refusing", json!("blue/x ")), true, true);
 }
+
+#[test]
+fn a_namespace_keeps_a_stricter_pod_security_level() {
+    let key = "pod-security.kubernetes.io/enforce";
+    // What the Tenant says, what the installation says, the record, the live label; what is written, and recorded.
+    let check = |said: Option<&str>,
+                 default: &str,
+                 recorded: Option<Option<&str>>,
+                 live: Option<&str>,
+                 expected: (Option<&str>, Option<&str>)| {
+        let mut snapshot = snapshot(json!({}), serde_json::from_str(OWNED).unwrap());
+        Arc::make_mut(&mut snapshot.realm).settings.pod_security = default.parse().unwrap();
+        if let Some(said) = said {
+            let annotations = json!({ "tenure.dev/pod-security": said });
+            snapshot.tenant.metadata.annotations = serde_json::from_value(annotations).unwrap();
+        }
+        if let Some(level) = recorded {
+            record(&mut snapshot, &[("blue", "n1")]);
+            let metadata = level.map(|level| json!({ "labels": { key: level } }));
+            let spaces = &mut snapshot.tenant.status.as_mut().unwrap().spaces;
+            spaces[0].metadata = serde_json::from_value(json!(metadata)).unwrap();
+        }
+        snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+        let labels = live.map_or(json!({}), |live| json!({ key: live }));
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "blue", "uid": "n1", "labels": labels } });
+        snapshot
+            .live
+            .insert("_blue__Namespace".parse().unwrap(), Live::Present(Object(object)));
+        let first = plan(&snapshot, now());
+        let written = first.steps.iter().find_map(|step| match step {
+            Request::Apply(apply) if apply.id.kind == "Namespace" => {
+                let label = apply.object.0["metadata"]["labels"][key].as_str();
+                Some(label.unwrap_or_default().to_owned())
+            }
+            _ => None,
+        });
+        let (_, end) = settle(&mut snapshot);
+        let status = end.status.or(snapshot.tenant.status).unwrap();
+        let told = status.spaces[0]
+            .metadata
+            .as_ref()
+            .and_then(|told| told.labels.get(key).cloned());
+        assert_eq!(
+            (written.as_deref(), told.as_deref()),
+            expected,
+            "{said:?} {default} {recorded:?} {live:?}"
+        );
+    };
+    let (baseline, restricted) = (Some("baseline"), Some("restricted"));
+    // A new namespace, and one that was there before levels were set.
+    check(None, "baseline", None, None, (baseline, baseline));
+    check(None, "baseline", Some(None), None, (None, None));
+    check(restricted, "baseline", Some(None), None, (restricted, restricted));
+    check(None, "privileged", None, None, (None, None));
+    check(
+        Some("privileged"),
+        "baseline",
+        None,
+        None,
+        (Some("privileged"), Some("privileged")),
+    );
+    // An unknown level is the strictest.
+    check(Some("basline"), "baseline", None, None, (restricted, restricted));
+    // What an owner made stricter stays, and what it made weaker doesn't.
+    check(None, "baseline", Some(baseline), restricted, (None, baseline));
+    check(
+        None,
+        "baseline",
+        Some(baseline),
+        Some("privileged"),
+        (baseline, baseline),
+    );
+    // A level that Tenure wrote goes down with the Tenant's.
+    check(
+        Some("baseline"),
+        "baseline",
+        Some(restricted),
+        restricted,
+        (baseline, baseline),
+    );
+}

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Case, Findings, Refusal, Rule, limited};
+use super::request::read_metadata;
+use super::{Case, Findings, Refusal, Rule, ingress_annotation, limited};
 
 /// The hostnames that it takes; the empty one is all.
 fn list_hosts(ingress: &Value) -> impl Iterator<Item = &str> {
@@ -21,8 +22,31 @@ fn list_hosts(ingress: &Value) -> impl Iterator<Item = &str> {
     hosts.chain(backend.filter(|backend| !backend.is_null()).map(|_| ""))
 }
 
+/// Parts of an Ingress with which its metadata can be written.
+const PARTS: [&str; 1] = ["status"];
+
+/// Refuses annotations that add hosts, as far as the request adds or changes them.
+fn check_annotations(case: Case<'_>, tenant: &str) -> Result<(), Refusal> {
+    let read = |object: Option<&Value>| object.map(read_metadata).and_then(|metadata| metadata.annotations);
+    let (old, new) = (
+        read(case.request.old_object).unwrap_or_default(),
+        read(case.request.object),
+    );
+    let refused = ingress_annotation::list_refused(case.facts.settings());
+    let new = new.unwrap_or_default();
+    let mut changed = new.iter().filter(|(key, value)| old.get(*key) != Some(*value));
+    let found = changed.find(|(key, _)| refused.iter().any(|pattern| ingress_annotation::is_match(pattern, key)));
+    let Some((key, _)) = found else { return Ok(()) };
+    let (why, remedy) = ingress_annotation::say(tenant, &limited::shorten(key));
+    Err(Refusal {
+        rule: Rule::IngressOptions,
+        why,
+        remedy,
+    })
+}
+
 pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
-    if !case.request.is_about("networking.k8s.io", "ingresses", &[]) {
+    if !case.request.is_about("networking.k8s.io", "ingresses", &PARTS) {
         return Ok(());
     }
     let Some((tenant, object)) = limited::find_tenant(case) else {
@@ -31,6 +55,9 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
     let options = tenant.bounds.objects().ingress_options.as_ref();
     let has_wildcards = options.and_then(|options| options.allow_wildcard_hostnames);
     let names = options.and_then(|options| options.allowed_hostnames.as_ref());
+    if names.is_some() {
+        check_annotations(case, &tenant.name)?;
+    }
     let before: BTreeSet<&str> = case.request.old_object.into_iter().flat_map(list_hosts).collect();
     for host in list_hosts(object).filter(|host| !before.contains(host)) {
         if host.starts_with('*') && !has_wildcards.unwrap_or_default() {

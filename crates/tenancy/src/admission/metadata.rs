@@ -5,8 +5,7 @@ use serde_json::Value;
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::tenant::DeniedNames;
 
-use super::namespace::is_owner;
-use super::{Case, Refusal, Rule, account, limited};
+use super::{Case, Refusal, Rule, cordon, limited};
 use crate::bounds::Bounds;
 use crate::realm::TenantFacts;
 
@@ -48,10 +47,10 @@ pub(super) fn say(part: &str, kind: &str, tenant: &str, key: &str) -> (String, S
     )
 }
 
-/// Refuses what an owner, or the account that the tenant's surfaces act as, sets on a namespace and its Tenant doesn't want there.
+/// Refuses a label or annotation that an identity of the tenant sets on a namespace although the Tenant forbids it.
 pub(super) fn check_namespace(case: Case<'_>, tenant: &TenantFacts) -> Result<(), Refusal> {
     let said = tenant.bounds.namespaces();
-    if !is_owner(case, tenant) && !account::is_account_of(case, tenant) {
+    if !cordon::is_identity_of(case, tenant) {
         return Ok(());
     }
     for (part, denied, free) in [

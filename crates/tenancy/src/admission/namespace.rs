@@ -12,7 +12,7 @@ use super::ledger::Claim;
 use super::policy::FACTS_PREFIX;
 use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
-use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, metadata};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, marks, metadata};
 use crate::facts::Facts;
 use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
 
@@ -43,7 +43,10 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
                 judge_change(case, &old, &new)?;
             }
             match case.tenant {
-                Some(tenant) => metadata::check_namespace(case, tenant),
+                Some(tenant) => {
+                    metadata::check_namespace(case, tenant)?;
+                    marks::check(case, tenant, name_of(case, &new))
+                }
                 None => Ok(()),
             }
         }
@@ -168,6 +171,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
     check_name(case, tenant, name)?;
     check_options(case, tenant, name)?;
     metadata::check_namespace(case, tenant)?;
+    marks::check(case, tenant, name)?;
     findings.claim = claim_place(case, tenant)?;
     if new.tenant_label.is_none() {
         findings.changes.push(Change::Label {
@@ -413,7 +417,7 @@ fn has_no_name(object: &serde_json::Value) -> bool {
 /// What the Tenant says about its namespaces.
 fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let is_home = tenant.home() == name;
-    if tenant.cordoned && is_owner(case, tenant) {
+    if tenant.cordoned && cordon::is_identity_of(case, tenant) {
         return refuse(
             Rule::Cordoned,
             format!("Tenant {} is cordoned: its owners make nothing in it", tenant.name),

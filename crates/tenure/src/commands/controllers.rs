@@ -12,7 +12,7 @@ use tenure_controllers::{
     RenderLimits, StageKind, Switches,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
-use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, ReferenceGrant};
+use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, PodSecurityLevel, ReferenceGrant};
 
 use super::budgets;
 use super::lane_place::{self, Circumstances, WhereLanesRun};
@@ -83,6 +83,14 @@ pub(crate) struct Flags {
     /// create them for a Tenant, and what a Tenant has already stays.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     reserved_namespaces: Vec<String>,
+    /// The Pod Security level that namespaces of Tenants have at least: privileged, baseline or restricted. The annotation tenure.dev/pod-security of a
+    /// Tenant says another one. Owners may choose a stricter level, and never a weaker one.
+    #[arg(long, value_name = "LEVEL", default_value = "baseline")]
+    pod_security: PodSecurityLevel,
+    /// Annotations of Ingresses that are refused where a Tenant bounds hostnames, besides those that are known to add hosts: a * at the beginning or the
+    /// end stands for anything. With a - before it, one of those is allowed.
+    #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true)]
+    refused_ingress_annotations: Vec<String>,
     /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, and write on namespaces what they read. `tenure install --policies` gives
     /// the rights for it.
     #[arg(long)]
@@ -137,6 +145,10 @@ pub(crate) struct ControllerSettings {
     pub(crate) protected_namespaces: Vec<String>,
     /// Namespaces that no owner creates, besides those of common add-ons.
     reserved_namespaces: Vec<String>,
+    /// Which Pod Security level tenants' namespaces have at least.
+    pod_security: PodSecurityLevel,
+    /// Which annotations of Ingresses are refused besides.
+    refused_ingress_annotations: Vec<String>,
     /// Whether policies are kept in force.
     policies: bool,
     least_interval: Duration,
@@ -176,6 +188,8 @@ impl Flags {
             external_grants: self.allowed_external_artifacts.clone(),
             protected_namespaces: parse_namespaces("--protected-namespaces", &self.protected_namespaces)?,
             reserved_namespaces: parse_namespaces("--reserved-namespaces", &self.reserved_namespaces)?,
+            pod_security: self.pod_security,
+            refused_ingress_annotations: self.refused_ingress_annotations.clone(),
             policies: self.policies,
             least_interval: self.least_interval,
             guards: self.guards.guards(),
@@ -224,6 +238,8 @@ impl ControllerSettings {
             external_grants: Vec::new(),
             protected_namespaces: tenure_tenancy::Settings::default().protected_namespaces,
             reserved_namespaces: Vec::new(),
+            pod_security: PodSecurityLevel::Baseline,
+            refused_ingress_annotations: Vec::new(),
             policies: false,
             least_interval: LEAST_INTERVAL,
             guards: Guards::default(),
@@ -332,6 +348,8 @@ impl ControllerSettings {
             external_grants: self.external_grants.clone(),
             protected_namespaces: self.protected_namespaces.clone(),
             reserved_namespaces: self.reserved_namespaces.clone(),
+            pod_security: self.pod_security,
+            refused_ingress_annotations: self.refused_ingress_annotations.clone(),
             has_policies: self.policies,
             leaves_kustomizations: !self.switches.is_on("Kustomization"),
             least_interval: self.least_interval,

@@ -1,6 +1,6 @@
 //! A cordoned tenant, by the owners that stand on its namespaces. Its namespaces themselves are seen to beside their other rules.
 
-use super::facts::{ACCOUNT, CORDONED, EVERYBODY, HOME, read};
+use super::facts::{self, ACCOUNT, ACCOUNTS_OF, CORDONED, EVERYBODY, HOME, read};
 use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 
@@ -9,7 +9,8 @@ pub(super) fn is_kept_out(owners: &str, home: &str, account: &str) -> String {
     format!(
         "{everybody} in {owners} || ('User ' + {USER}) in {owners} || ('ServiceAccount ' + {USER}) in {owners} || \
          (has(request.userInfo.groups) && request.userInfo.groups.exists(group, ('Group ' + group) in {owners})) || \
-         {USER} == 'system:serviceaccount:' + {home} + ':' + {account}",
+         {USER} == 'system:serviceaccount:' + {home} + ':' + {account} || ({USER}.startsWith('system:serviceaccount:') && \
+         ('{ACCOUNTS_OF} ' + {USER}.split(':')[2] in {owners} || '{ACCOUNTS_OF} {EVERYBODY}' in {owners}))",
         everybody = quote(EVERYBODY),
     )
 }
@@ -25,7 +26,13 @@ pub(super) fn say(namespace: &str, tenant: &str) -> (String, String) {
     )
 }
 
-pub(super) fn cordoned() -> Policy {
+pub(super) fn cordoned(platform: &str) -> Policy {
+    let mut conditions = vec![(
+        "no-event",
+        "request.resource.resource != 'events' || !(request.resource.group in ['', 'events.k8s.io'])".to_owned(),
+    )];
+    // They keep what is there in order.
+    conditions.extend(facts::not_free(platform));
     let mut variables = namespace_facts();
     variables.push(variable("owners", format!("{}.split('\\n')", read(CORDONED))));
     let is_cordoned = format!(
@@ -39,13 +46,10 @@ pub(super) fn cordoned() -> Policy {
         place: Where::InTenants,
         about: vec![About {
             groups: vec!["*"],
-            resources: vec!["*"],
+            resources: vec!["*", "serviceaccounts/token"],
             operations: vec!["CREATE", "UPDATE", "DELETE"],
         }],
-        conditions: vec![(
-            "no-event",
-            "request.resource.resource != 'events' || !(request.resource.group in ['', 'events.k8s.io'])".to_owned(),
-        )],
+        conditions,
         variables,
         validations: vec![Validation {
             holds: format!(

@@ -4,14 +4,13 @@
 //! a policy keeps it so. A namespace that is labelled for a tenant and is nobody's bears an empty name: that it has been looked at is
 //! a fact, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::account::account_of;
-use super::kubernetes;
-use super::limits;
 use super::minting::Mintable;
 use super::refusing::Refusing;
 use super::{About, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
+use super::{kubernetes, limits, marks};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::bounds::ForbiddenMetadata;
@@ -43,6 +42,8 @@ pub(super) const NAMESPACES: &str = "namespaces";
 pub(super) const REFERENCES: &str = "references";
 /// Where the Tenant is cordoned, its owners, a line each.
 pub(super) const CORDONED: &str = "cordoned";
+/// How a line begins that stands for all ServiceAccounts of a namespace.
+pub(super) const ACCOUNTS_OF: &str = "ServiceAccounts";
 /// Where owners may not set all labels and annotations of the namespace, they, a line each.
 pub(super) const OWNERS: &str = "owners";
 
@@ -126,15 +127,12 @@ fn describe_membership(
         write(RELEASES_ACT_AS, releases_act_as.to_owned());
     }
     write(ACCOUNT, account);
-    let names = lists
+    let all = lists
         .entry(tenant.name.clone())
-        .or_insert_with(|| list_namespaces(facts, tenant));
+        .or_insert_with(|| list_namespaces(facts, tenant))
+        .as_str();
     // Where they are too many, this one alone: then a policy refuses what leads to the others.
-    let names = if names.len() <= LONGEST_LIST {
-        names.as_str()
-    } else {
-        namespace
-    };
+    let names = if all.len() <= LONGEST_LIST { all } else { namespace };
     write(NAMESPACES, names.to_owned());
     if tenant.exclusive_account {
         write(EXCLUSIVE, YES.to_owned());
@@ -143,11 +141,12 @@ fn describe_membership(
         write(SHARD, shard.clone());
     }
     if tenant.cordoned {
-        write(CORDONED, list_owners(tenant));
+        write(CORDONED, list_identities(tenant, all));
     }
     if *tenant.bounds.namespaces() != ForbiddenMetadata::default() {
-        write(OWNERS, list_owners(tenant));
+        write(OWNERS, list_identities(tenant, all));
     }
+    marks::describe(facts.settings(), tenant, namespace, &mut write);
     limits::describe(&tenant.bounds, !settings.is_guarded, &mut write);
     let grants = settings.reference_grants.iter();
     let grants: Vec<String> = grants
@@ -193,6 +192,22 @@ fn list_namespaces(facts: &Facts, tenant: &TenantFacts) -> String {
     names.join(",")
 }
 
+/// The owners, and the namespaces whose ServiceAccounts are the tenant's. Where these are too many, every ServiceAccount counts as one.
+fn list_identities(tenant: &TenantFacts, namespaces: &str) -> String {
+    let owners = list_owners(tenant);
+    let recorded = tenant.recorded.keys().map(String::as_str);
+    let names: BTreeSet<&str> = namespaces
+        .split(',')
+        .chain(recorded)
+        .filter(|name| !name.is_empty())
+        .collect();
+    let accounts: String = names.iter().map(|name| format!("\n{ACCOUNTS_OF} {name}")).collect();
+    match owners.len() + accounts.len() <= LONGEST_LIST {
+        true => format!("{owners}{accounts}"),
+        false => format!("{owners}\n{ACCOUNTS_OF} {EVERYBODY}"),
+    }
+}
+
 /// `User alice`, a line each. Where they are too many, everybody is kept out.
 fn list_owners(tenant: &TenantFacts) -> String {
     let owners = tenant.owners.iter();
@@ -236,8 +251,9 @@ pub(super) fn find_label(namespace: &str) -> String {
 /// Whether the facts of the namespace are written, and belong to the Tenant that it is labelled for.
 pub(super) fn are_known() -> String {
     format!(
-        "{} in variables.facts && variables.tenant in ['', variables.label]",
-        quote(&format!("{FACTS_PREFIX}{TENANT}"))
+        "{} in variables.facts && variables.tenant in ['', variables.label] && {}",
+        quote(&format!("{FACTS_PREFIX}{TENANT}")),
+        marks::are_borne()
     )
 }
 
@@ -368,12 +384,43 @@ mod tests {
         let nothing = (&refusing, &mintable);
         let all = describe_namespaces(&facts, nothing, names.iter().map(String::as_str));
         assert_eq!(all[7]["facts.tenure.dev/namespaces"], names[7]);
-        assert_eq!(all[7]["facts.tenure.dev/cordoned"].lines().count(), 3);
+        let cordoned = &all[7]["facts.tenure.dev/cordoned"];
+        assert_eq!(
+            (cordoned.lines().count(), cordoned.ends_with("ServiceAccounts *")),
+            (4, true)
+        );
         assert_eq!(all[7], describe_namespace(&facts, nothing, &names[7]));
         tenant.owners = (0..100).map(owner).collect();
         facts.set_tenant(tenant);
         let one = describe_namespace(&facts, nothing, &names[7]);
-        assert_eq!(one["facts.tenure.dev/cordoned"], "*");
+        assert_eq!(one["facts.tenure.dev/cordoned"], "*\nServiceAccounts *");
         assert!(one.values().map(String::len).sum::<usize>() < 64 << 10);
+    }
+
+    #[test]
+    fn every_policy_for_tenants_refuses_without_facts() {
+        let settings = Settings::default();
+        let policies = super::super::list_policies(&settings);
+        let mut checked = 0;
+        for policy in &policies {
+            let expressions = &policy["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"];
+            if policy["kind"] != "ValidatingAdmissionPolicy" || expressions[0]["key"] != TENANT_LABEL {
+                continue;
+            }
+            checked += 1;
+            let first = &policy["spec"]["validations"][0];
+            let expression = first["expression"].as_str().unwrap();
+            assert!(
+                expression.contains("'facts.tenure.dev/tenant' in variables.facts"),
+                "{policy:#}"
+            );
+            assert!(
+                first["messageExpression"]
+                    .as_str()
+                    .unwrap()
+                    .contains("hasn\\'t written on it whose it is")
+            );
+        }
+        assert!(checked >= 20, "{checked}");
     }
 }

@@ -25,6 +25,7 @@ mod lanes;
 mod left;
 mod limits;
 mod managed;
+mod marks;
 mod minting;
 mod namespace;
 mod namespace_bounds;
@@ -67,7 +68,7 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
         facts::unwritten(settings),
         facts::owners_bound(platform),
         tenant::tenants(settings),
-        cordon::cordoned(),
+        cordon::cordoned(platform),
         account::taken(),
         account::spoken_for(),
         minting::named(platform),
@@ -75,7 +76,7 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
         volume::claims(platform),
     ];
     policies.extend(flux::kinds());
-    policies.extend(objects::list());
+    policies.extend(objects::list(settings));
     policies.extend(package::list_policies(platform));
     policies.extend(access::list_policies(platform));
     let written = policies.into_iter();

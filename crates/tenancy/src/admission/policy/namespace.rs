@@ -4,11 +4,11 @@
 use tenure_api::metadata::{MINTABLE_ACCOUNTS, TENANT_LABEL};
 
 use super::super::metadata;
-use super::cordon;
 use super::facts::{ACCOUNT, CORDONED, HOME, OWNERS, TENANT, read_of};
 use super::limits::{NAMESPACE_ANNOTATIONS, NAMESPACE_LABELS, is_denied};
 use super::rights::PROVISION;
 use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
+use super::{cordon, marks};
 use crate::admission::Rule;
 use crate::admission::rights::{ADOPT, EXTEND, OWN};
 use crate::settings::Settings;
@@ -102,11 +102,16 @@ pub(super) fn namespaces(settings: &Settings) -> Policy {
             operations: vec!["CREATE", "UPDATE", "DELETE"],
         }],
         conditions: Vec::new(),
-        variables: list_variables().into_iter().chain(list_denied_variables()).collect(),
+        variables: list_variables()
+            .into_iter()
+            .chain(list_denied_variables())
+            .chain(marks::list_variables(settings))
+            .collect(),
         validations: list_validations(settings)
             .into_iter()
             .chain(list_name_checks(settings))
             .chain(list_denials())
+            .chain(marks::list_validations(settings))
             .collect(),
     }
 }

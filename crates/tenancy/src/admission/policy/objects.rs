@@ -3,7 +3,7 @@
 
 use super::super::classes::{ClassUse, USES};
 use super::super::image::{DEFAULT_REGISTRY, IDENTIFIER, LEGACY_REGISTRY, write_qualified, write_unqualified};
-use super::super::{limited, metadata, pod, service};
+use super::super::{ingress_annotation, limited, metadata, pod, service};
 use super::limits::{
     BY_LABELS, EXTERNAL_IPS, HAS_DEFAULT, HOSTNAMES, PULL_POLICIES, REFUSED_TYPES, REGISTRIES, SERVICE_ANNOTATIONS,
     SERVICE_LABELS, UNCOMPARED_HOSTS, WILDCARDS, is_denied, is_listed, is_said, lines,
@@ -11,12 +11,13 @@ use super::limits::{
 use super::{About, Policy, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
+use crate::settings::Settings;
 
 /// Where the whole of an object is written, and where a part is by which its metadata is written, too.
 const WRITES: [&str; 2] = ["CREATE", "UPDATE"];
 
-pub(super) fn list() -> Vec<Policy> {
-    let mut policies = vec![images(), hostnames(), services()];
+pub(super) fn list(settings: &Settings) -> Vec<Policy> {
+    let mut policies = vec![images(), hostnames(settings), services()];
     policies.extend(USES.iter().map(classes));
     policies
 }
@@ -217,8 +218,40 @@ fn classes(class_use: &ClassUse) -> Policy {
     policy
 }
 
-fn hostnames() -> Policy {
-    let mut policy = policy("hostnames", "networking.k8s.io", vec!["ingresses"]);
+/// The annotations that a request adds or changes, and that may add hosts.
+fn list_refused_annotations(settings: &Settings) -> Vec<(String, String)> {
+    let read = |object: &str| format!("{object}.?metadata.?annotations.orValue({{}})");
+    let patterns = ingress_annotation::list_refused(settings).into_iter();
+    let matches = patterns.map(|pattern| {
+        if let Some(end) = pattern.strip_prefix('*') {
+            return format!("key.endsWith({})", quote(end));
+        }
+        match pattern.strip_suffix('*') {
+            Some(beginning) => format!("key.startsWith({})", quote(beginning)),
+            None => format!("key == {}", quote(pattern)),
+        }
+    });
+    let matches = matches.collect::<Vec<_>>().join(" || ");
+    let matches = if matches.is_empty() { "false" } else { &matches };
+    vec![
+        variable("annotations", read("object")),
+        variable(
+            "oldAnnotations",
+            format!("oldObject == null ? {{}} : {}", read("oldObject")),
+        ),
+        variable(
+            "addingHosts",
+            format!(
+                "variables.annotations.map(key, string(key)).filter(key, variables.oldAnnotations[?key] != variables.annotations[?key] && ({matches}))"
+            ),
+        ),
+    ]
+}
+
+fn hostnames(settings: &Settings) -> Policy {
+    let mut policy = policy("hostnames", "networking.k8s.io", vec!["ingresses", "ingresses/status"]);
+    policy.variables.extend(list_refused_annotations(settings));
+    let (why, remedy) = ingress_annotation::say("{}", "{}");
     let hosts = |object: &str| {
         format!(
             "{object}.?spec.?rules.orValue([]).map(rule, rule.?host.orValue('')) + \
@@ -262,6 +295,11 @@ fn hostnames() -> Policy {
         remedy,
     };
     policy.validations = vec![
+        refuse(
+            format!("!({}) || variables.addingHosts.size() == 0", is_said(HOSTNAMES)),
+            phrase(&why, &["variables.addingHosts[0]", "variables.tenant"]),
+            quote(&remedy),
+        ),
         refuse(
             format!("{} || variables.wild.size() == 0", is_said(WILDCARDS)),
             phrase(

@@ -1,0 +1,211 @@
+//! Labels and annotations that a Tenant sets on its namespaces, as far as it takes the Tenant's spec to tell which keys they are.
+//!
+//! Other controllers obey them: the scheduler's plugins, Pod Security, network policies that select namespaces. So a key that a Tenant sets is
+//! nobody's to change without the verb `adopt`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tenure_api::TenantSpec;
+use tenure_api::metadata::{NODE_SELECTOR, POD_SECURITY_ENFORCE};
+
+use crate::pod_security::PodSecurityLevel;
+
+/// What a Tenant sets on its namespaces. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SaidMarks", into = "SaidMarks")]
+pub struct NamespaceMarks(Arc<SaidMarks>);
+
+/// The keys that a Tenant sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct SaidMarks {
+    /// Labels of all its namespaces, with their values as the Tenant writes them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of all its namespaces.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Labels of namespaces that a selector chooses.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub chosen_labels: BTreeSet<String>,
+    /// Annotations of namespaces that a selector chooses.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub chosen_annotations: BTreeSet<String>,
+    /// The Pod Security level of all its namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_security: Option<PodSecurityLevel>,
+    /// Whether a selector chooses the Pod Security level.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub chooses_pod_security: bool,
+}
+
+/// What a Tenant says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// All its namespaces have it, with this value.
+    Fixed(String),
+    /// It depends on the namespace.
+    Chosen,
+}
+
+impl From<SaidMarks> for NamespaceMarks {
+    fn from(said: SaidMarks) -> Self {
+        Self(Arc::new(said))
+    }
+}
+
+impl From<NamespaceMarks> for SaidMarks {
+    fn from(marks: NamespaceMarks) -> Self {
+        marks.0.as_ref().clone()
+    }
+}
+
+impl From<&TenantSpec> for NamespaceMarks {
+    fn from(spec: &TenantSpec) -> Self {
+        let mut said = SaidMarks::default();
+        if let Some(options) = &spec.namespace_options {
+            let all = options.additional_metadata.iter();
+            all.for_each(|all| said.fix(&all.labels, &all.annotations));
+            for some in &options.additional_metadata_list {
+                match some.namespace_selector {
+                    None => said.fix(&some.labels, &some.annotations),
+                    Some(_) => {
+                        said.chosen_labels.extend(some.labels.keys().cloned());
+                        said.chosen_annotations.extend(some.annotations.keys().cloned());
+                    }
+                }
+            }
+        }
+        if let Some(selector) = write_node_selector(spec) {
+            said.annotations.insert(NODE_SELECTOR.to_owned(), selector);
+        }
+        if let Some(level) = said.labels.remove(POD_SECURITY_ENFORCE) {
+            said.pod_security = Some(PodSecurityLevel::parse_strictly(&level));
+        }
+        said.chooses_pod_security = said.chosen_labels.remove(POD_SECURITY_ENFORCE);
+        Self::from(said)
+    }
+}
+
+impl SaidMarks {
+    fn fix(&mut self, labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) {
+        for (into, from) in [(&mut self.labels, labels), (&mut self.annotations, annotations)] {
+            for (key, value) in from {
+                // The first entry of a key holds.
+                into.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+    }
+}
+
+impl NamespaceMarks {
+    /// Whether the Tenant sets nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self.0 == SaidMarks::default()
+    }
+
+    /// The level that the Tenant's labels set on all its namespaces.
+    #[must_use]
+    pub fn pod_security(&self) -> Option<PodSecurityLevel> {
+        self.0.pod_security
+    }
+
+    /// Whether a selector chooses the Pod Security level.
+    #[must_use]
+    pub fn chooses_pod_security(&self) -> bool {
+        self.0.chooses_pod_security
+    }
+
+    /// What the Tenant says of a label of a namespace.
+    #[must_use]
+    pub fn find_label(&self, key: &str, names: (&str, &str)) -> Option<Mark> {
+        find(&self.0.labels, &self.0.chosen_labels, key, names)
+    }
+
+    /// What the Tenant says of an annotation of a namespace.
+    #[must_use]
+    pub fn find_annotation(&self, key: &str, names: (&str, &str)) -> Option<Mark> {
+        find(&self.0.annotations, &self.0.chosen_annotations, key, names)
+    }
+
+    /// All labels, and what the Tenant says of each.
+    pub fn list_labels<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, Mark)> {
+        list(&self.0.labels, &self.0.chosen_labels, names)
+    }
+
+    /// All annotations, and what the Tenant says of each.
+    pub fn list_annotations<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, Mark)> {
+        list(&self.0.annotations, &self.0.chosen_annotations, names)
+    }
+}
+
+fn find(
+    fixed: &BTreeMap<String, String>,
+    chosen: &BTreeSet<String>,
+    key: &str,
+    (tenant, namespace): (&str, &str),
+) -> Option<Mark> {
+    // What a selector chooses may come before a fixed value in the list, so that it is known of no namespace.
+    if chosen.contains(key) {
+        return Some(Mark::Chosen);
+    }
+    let value = fixed.get(key)?;
+    Some(Mark::Fixed(fill_in(value, tenant, namespace)))
+}
+
+fn list<'a>(
+    fixed: &'a BTreeMap<String, String>,
+    chosen: &'a BTreeSet<String>,
+    names: (&'a str, &'a str),
+) -> impl Iterator<Item = (&'a str, Mark)> {
+    let keys: BTreeSet<&str> = fixed.keys().chain(chosen).map(String::as_str).collect();
+    keys.into_iter()
+        .filter_map(move |key| Some((key, find(fixed, chosen, key, names)?)))
+}
+
+/// The annotation for the nodes that a Tenant's Pods run on, if it says any.
+#[must_use]
+pub fn write_node_selector(spec: &TenantSpec) -> Option<String> {
+    let selector = spec.node_selector.iter().map(|(key, value)| format!("{key}={value}"));
+    let selector = selector.collect::<Vec<_>>().join(",");
+    (!selector.is_empty()).then_some(selector)
+}
+
+/// Puts names where a value asks for them.
+#[must_use]
+pub fn fill_in(text: &str, tenant: &str, namespace: &str) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((asked, behind)) = after.split_once("}}") else {
+            break;
+        };
+        filled.push_str(before);
+        match asked.trim() {
+            "tenant.name" => filled.push_str(tenant),
+            "namespace" => filled.push_str(namespace),
+            // Nothing, as in Capsule.
+            _ => {}
+        }
+        rest = behind;
+    }
+    filled.push_str(rest);
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stand_where_they_are_asked_for() {
+        let filled = |text: &str| fill_in(text, "blue", "blue-dev");
+        assert_eq!(filled("{{ tenant.name }}/{{namespace}}"), "blue/blue-dev");
+        assert_eq!(filled("a {{ other }} b"), "a  b");
+        assert_eq!(filled("{{ open"), "{{ open");
+        assert_eq!(filled("}} {{ namespace }}"), "}} blue-dev");
+    }
+}

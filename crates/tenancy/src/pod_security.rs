@@ -1,0 +1,117 @@
+//! Pod Security levels: which one a Tenant's namespaces have at least. Kubernetes' Pod Security admission enforces the level by a label of the
+//! namespace; owners may choose a stricter one, and never a weaker one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use tenure_api::metadata::{POD_SECURITY, POD_SECURITY_ENFORCE};
+use tenure_api::tenant::{AdditionalMetadata, TenantSpace};
+use tenure_api::{ObjectMeta, Tenant};
+
+use crate::realm::TenantFacts;
+use crate::settings::Settings;
+
+/// A level of the Pod Security Standards, from the weakest to the strictest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PodSecurityLevel {
+    /// Everything is allowed.
+    #[default]
+    Privileged,
+    /// Known ways out of a container are refused.
+    Baseline,
+    /// Pods are hardened.
+    Restricted,
+}
+
+impl PodSecurityLevel {
+    /// All levels.
+    pub const ALL: [Self; 3] = [Self::Privileged, Self::Baseline, Self::Restricted];
+
+    /// The level as labels spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        }
+    }
+
+    /// Reads the value of a label.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == text)
+    }
+
+    /// Reads what an administrator wrote. An unknown level counts as the strictest one.
+    #[must_use]
+    pub fn parse_strictly(text: &str) -> Self {
+        Self::parse(text).unwrap_or(Self::Restricted)
+    }
+}
+
+impl fmt::Display for PodSecurityLevel {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl FromStr for PodSecurityLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+            .ok_or_else(|| format!("{text:?} is no Pod Security level: privileged, baseline or restricted"))
+    }
+}
+
+/// What the annotation of a Tenant says.
+#[must_use]
+pub fn read_annotation(tenant: &ObjectMeta) -> Option<&str> {
+    tenant.annotations.as_ref()?.get(POD_SECURITY).map(String::as_str)
+}
+
+/// What can be said against the annotation of a Tenant.
+#[must_use]
+pub fn find_problem(tenant: &Tenant) -> Option<String> {
+    let said = read_annotation(&tenant.metadata)?;
+    let error = said.parse::<PodSecurityLevel>().err()?;
+    Some(format!(
+        "metadata.annotations[{POD_SECURITY}]: {error}. Until it is corrected, restricted holds"
+    ))
+}
+
+/// The level that a namespace bears by the record of its Tenant.
+#[must_use]
+pub fn read_recorded(metadata: Option<&AdditionalMetadata>) -> Option<PodSecurityLevel> {
+    let label = metadata?.labels.get(POD_SECURITY_ENFORCE)?;
+    Some(PodSecurityLevel::parse_strictly(label))
+}
+
+/// The Pod Security levels that a status lists, by names.
+pub(crate) fn read_levels(spaces: &[TenantSpace]) -> BTreeMap<String, PodSecurityLevel> {
+    let levels = spaces.iter();
+    levels
+        .filter_map(|space| Some((space.name.clone(), read_recorded(space.metadata.as_ref())?)))
+        .collect()
+}
+
+impl TenantFacts {
+    /// The Pod Security level that a namespace of the Tenant has at least. None where the Tenant says nothing and had the namespace before levels
+    /// were set.
+    #[must_use]
+    pub fn find_pod_security(&self, settings: &Settings, namespace: &str) -> Option<PodSecurityLevel> {
+        if self.pod_security.is_some() {
+            return self.pod_security;
+        }
+        let recorded = self.recorded_levels.get(namespace).copied();
+        match recorded {
+            Some(level) if self.marks.chooses_pod_security() => Some(level),
+            None if self.recorded.contains_key(namespace) => None,
+            Some(_) | None => Some(settings.pod_security),
+        }
+    }
+}
