@@ -1,7 +1,7 @@
 //! A cordoned tenant, by the owners that stand on its namespaces. Its namespaces themselves are seen to beside their other rules.
 
-use super::facts::{self, ACCOUNT, ACCOUNTS_OF, CORDONED, EVERYBODY, HOME, read};
-use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable};
+use super::facts::{ACCOUNT, ACCOUNTS_OF, CORDONED, EVERYBODY, HOME, read};
+use super::{About, Policy, USER, Validation, Where, kubernetes, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 
 /// Whether the one who asks is kept out, of facts among annotations.
@@ -32,7 +32,7 @@ pub(super) fn cordoned(platform: &str) -> Policy {
         "request.resource.resource != 'events' || !(request.resource.group in ['', 'events.k8s.io'])".to_owned(),
     )];
     // They keep what is there in order.
-    conditions.extend(facts::not_free(platform));
+    conditions.extend(kubernetes::not_api_server_or_tenure(platform));
     let mut variables = namespace_facts();
     variables.push(variable("owners", format!("{}.split('\\n')", read(CORDONED))));
     let is_cordoned = format!(
