@@ -382,7 +382,7 @@ async fn who_reads_slowly_keeps_nobody_else_waiting() {
     let admin = Admin(client(data).await);
     // More than the buffers of a connection hold.
     let large = Artifact {
-        layers: vec![("application/gzip".to_owned(), pack(&[("a.txt", &make_noise(24 << 20))]))],
+        layers: vec![("application/gzip".to_owned(), pack(&[("a.txt", &make_noise(12 << 20))]))],
         annotations: json!({}),
     };
     registry.push("blue/large", "latest", &large);

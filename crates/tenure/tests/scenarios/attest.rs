@@ -99,7 +99,7 @@ fn list_unheld(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
     unheld.map(|(name, _)| name.as_str()).collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_policies_judge_what_they_can_tell_holds() {
     let cluster = Cluster::start_own_with("--policies", "applied ClusterRole tenure-policies").await;
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
@@ -122,7 +122,7 @@ async fn where_policies_judge_what_they_can_tell_holds() {
     assert_eq!(list_edits(&outcomes), EDITS, "{outcomes:#?}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_webhooks_judge_everything_holds() {
     let cluster = Cluster::start_own_with("--admission", "applied ClusterRole tenure-admission").await;
     let port = free_port();

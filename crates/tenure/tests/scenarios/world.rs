@@ -70,13 +70,13 @@ impl Cluster {
         Self::start_or_share(None).await.install().await
     }
 
-    /// A cluster of this test's own with `more` of `tenure install`, which says `applied` of it; real where that is to be had. What is installed there besides
-    /// would be found by the tests that come after on a shared one.
+    /// A cluster of this test's own with `more` of `tenure install`, which says `applied` of it; real where that is to be had, else embedded with its
+    /// built-in controllers, so that the test needs two threads. What is installed there besides would be found by the tests that come after on a shared one.
     pub(crate) async fn start_own_with(more: &str, applied: &str) -> Self {
         if let Some(cluster) = Self::start_real(&[more]).await {
             return cluster;
         }
-        let cluster = Self::start_own_installed().await;
+        let cluster = Self::start_collecting().await;
         cluster.check(&["install", "--without-deployment", more], 0, &[applied]);
         cluster
     }
