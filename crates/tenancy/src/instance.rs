@@ -301,9 +301,12 @@ mod tests {
                 namespace("nobodys-too", None, None),
                 namespace("tenure-system", None, Some("a")),
                 namespace("kube-system", None, Some("a")),
-                // Labelled for a tenant that doesn't own it.
+                // Its ownerReference names another Tenant than its label.
                 NamespaceFacts {
-                    tenant_owners: Vec::new(),
+                    tenant_owners: vec![TenantOwnerReference {
+                        name: "mauve".to_owned(),
+                        uid: "uid-mauve".to_owned(),
+                    }],
                     ..namespace("claimed", Some("green"), Some("a"))
                 },
             ],
