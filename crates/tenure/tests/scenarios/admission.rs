@@ -197,7 +197,6 @@ async fn webhooks_of_the_dead_are_taken_away() {
             "MutatingWebhookConfiguration tenure: deleted",
             "ValidatingWebhookConfiguration tenure: deleted",
             "Tenant grove: without the controllers' finalizer",
-            "Namespace grove-dev: without its owner",
             "Namespace tenure-system: deleted",
         ],
     );

@@ -128,7 +128,18 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
     // Each as whoever may write namespaces might leave it; nothing may act in it, and the message says why. (One whose only owner
     // does not exist is not among them: Kubernetes collects it.)
     let places = [
-        ("label-only", json!({ LABEL: "nobody" }), json!([]), "does not own it"),
+        (
+            "no-tenant",
+            json!({ LABEL: "nobody" }),
+            json!([]),
+            "which does not exist",
+        ),
+        (
+            "label-only",
+            json!({ LABEL: alpha }),
+            json!([]),
+            "whose status doesn't have it with its uid",
+        ),
         (
             "two-owners",
             json!({ LABEL: evil }),
