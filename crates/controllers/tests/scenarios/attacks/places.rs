@@ -9,6 +9,7 @@ use crate::tenants::{SURFACE, TENANT, adopt, surface, surface_ready};
 
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const LABEL: &str = "capsule.clastix.io/tenant";
+const NOT_RECORDED: &str = "whose status doesn't have it with its uid";
 
 fn namespace(name: &str, labels: Value, owners: Value) -> Value {
     json!({
@@ -134,36 +135,37 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
             json!([]),
             "which does not exist",
         ),
-        (
-            "label-only",
-            json!({ LABEL: alpha }),
-            json!([]),
-            "whose status doesn't have it with its uid",
-        ),
+        ("label-only", json!({ LABEL: alpha }), json!([]), NOT_RECORDED),
         (
             "two-owners",
             json!({ LABEL: evil }),
             json!([owner(evil, &evil_uid)[0], owner(alpha, &alpha_uid)[0]]),
-            "more than one Tenant",
+            NOT_RECORDED,
         ),
         (
             "owner-and-label",
             json!({ LABEL: alpha }),
             owner(evil, &evil_uid),
-            "make them agree",
+            NOT_RECORDED,
         ),
-        ("owner-only", json!({}), owner(evil, &evil_uid), "make them agree"),
         // All that is to be said, and by somebody who may write namespaces and nothing else.
         (
             "forged",
             json!({ LABEL: alpha }),
             owner(alpha, &alpha_uid),
-            "whose status doesn't have it with its uid",
+            NOT_RECORDED,
         ),
     ];
+    // An ownerReference proves nothing, and would let the garbage collector delete the namespace.
+    let is_disowned =
+        |found: Option<&Value>| found.is_some_and(|found| found.pointer("/metadata/ownerReferences/0").is_none());
+    let owned = namespace("attacks-f-owner-only", json!({}), owner(evil, &evil_uid));
+    stage.admin.apply(owned).await.unwrap();
+    stage.until(NAMESPACE, ("", "attacks-f-owner-only"), is_disowned).await;
     for (name, labels, owners, expected) in places {
         let name = format!("attacks-f-{name}");
         stage.admin.apply(namespace(&name, labels, owners)).await.unwrap();
+        stage.until(NAMESPACE, ("", &name), is_disowned).await;
         for (kind, reason) in [(SURFACE, "WrongNamespace"), (KUSTOMIZATION, "IdentityMissing")] {
             let spec = if kind == SURFACE {
                 json!({ "sources": [{ "name": "app", "url": "http://git.example.com/app" }] })
