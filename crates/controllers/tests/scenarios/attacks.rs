@@ -18,6 +18,7 @@ mod expressions;
 mod fetches;
 mod fields;
 mod forgery;
+mod fresh_namespaces;
 mod lane_pods;
 mod lanes;
 mod lingering;
