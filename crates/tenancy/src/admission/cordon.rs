@@ -31,8 +31,8 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
     let request = case.request;
     let resource = request.resource;
     let is_event = resource.name == "events" && matches!(resource.group, "" | "events.k8s.io");
-    let is_free_part = !resource.subresource.is_empty()
-        && !(resource.group.is_empty() && PARTS.contains(&(resource.name, resource.subresource)));
+    let is_free_part = !(resource.subresource.is_empty()
+        || resource.group.is_empty() && PARTS.contains(&(resource.name, resource.subresource)));
     if is_free_part || is_event || request.operation == Operation::Connect {
         return Ok(());
     }
