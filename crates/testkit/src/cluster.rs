@@ -328,13 +328,22 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
     for kind in MARKED {
         for object in admin.list(kind, "").await? {
             let name = object.pointer("/metadata/name").and_then(Value::as_str);
-            if let (true, Some(name)) = (is_labelled(&object, TEST_LABEL), name) {
+            if let (true, Some(name)) = (is_labelled(&object, TEST_LABEL) || is_tenants(kind, &object), name) {
                 // Not waited for: a test that wants a namespace of the same name waits.
                 admin.delete(kind, ("", name)).await?;
             }
         }
     }
     Ok(())
+}
+
+/// True for a namespace that the controllers made for a Tenant: it has no label of the tests, and no owner with which it goes.
+fn is_tenants((_, kind): (&str, &str), object: &Value) -> bool {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let is_protected = |name: &str| tenure_tenancy::Settings::default().is_protected(name);
+    kind == "Namespace"
+        && text("/metadata/labels/capsule.clastix.io~1tenant").is_some()
+        && !text("/metadata/name").is_some_and(is_protected)
 }
 
 /// What is installed where each lane has a Pod of its own: where the hub is, each test chooses.
