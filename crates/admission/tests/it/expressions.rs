@@ -20,12 +20,15 @@ struct Policy {
     conditions: Conditions,
     variables: BTreeMap<String, Expression>,
     validations: Vec<Expression>,
+    /// The selector of its parameters, if it has any.
+    parameters: Option<Value>,
 }
 
 impl Policy {
-    fn read(object: &Value, warns: bool) -> Self {
+    fn read(object: &Value, binding: &Value, warns: bool) -> Self {
         let spec = object["spec"].clone();
-        let scope = Scope::with_authorizer(false);
+        let has_parameters = spec["paramKind"].is_object();
+        let scope = Scope::with_authorizer(has_parameters);
         let mut compiler = Compiler::composing();
         let mut variables = BTreeMap::new();
         let text = |value: &Value, key: &str| value[key].as_str().unwrap().to_owned();
@@ -36,7 +39,7 @@ impl Policy {
             variables.insert(text(variable, "name"), expression);
         }
         let validations = spec["validations"].as_array().unwrap().iter().map(|validation| {
-            let message = Scope::of_messages(false);
+            let message = Scope::of_messages(has_parameters);
             compiler
                 .check(&text(validation, "messageExpression"), message, &[Type::String])
                 .unwrap();
@@ -47,7 +50,8 @@ impl Policy {
         });
         Self {
             validations: validations.collect(),
-            conditions: Conditions::read(&spec, &compiler, false),
+            conditions: Conditions::read(&spec, &compiler, has_parameters),
+            parameters: has_parameters.then(|| binding["spec"]["paramRef"]["selector"].clone()),
             variables,
             spec,
             warns,
@@ -153,7 +157,10 @@ impl World {
         Self {
             policies: policies
                 .into_iter()
-                .map(|policy| Policy::read(policy, warns(policy)))
+                .map(|policy| {
+                    let is_its = |binding: &&&Value| binding["spec"]["policyName"] == policy["metadata"]["name"];
+                    Policy::read(policy, bindings.iter().find(is_its).unwrap(), warns(policy))
+                })
                 .collect(),
             refusing: table.collect_refusing(&facts),
             mintable: table.collect_mintable(&facts),
@@ -273,7 +280,42 @@ impl World {
         };
         let policies = self.policies.iter().filter(|policy| policy.warns == warns);
         let mut about = policies.filter(|policy| policy.is_about(review, &labels));
-        about.any(|policy| policy.refuses(inputs, holder.as_ref()))
+        about.any(|policy| match self.list_parameters(policy) {
+            None => policy.refuses(inputs, holder.as_ref()),
+            Some(all) => all.iter().any(|parameters| {
+                let inputs = Inputs {
+                    params: Some(parameters),
+                    ..inputs
+                };
+                policy.refuses(inputs, holder.as_ref())
+            }),
+        })
+    }
+
+    /// What an API server evaluates a policy with, one after the other; `None` for a policy without parameters.
+    fn list_parameters(&self, policy: &Policy) -> Option<Vec<Value>> {
+        let selector = policy.parameters.as_ref()?;
+        if policy.spec["paramKind"]["kind"] == "Namespace" {
+            assert_eq!(selector["matchExpressions"][0]["operator"], "DoesNotExist");
+            let all = self.table.realm.namespaces.iter();
+            let unlabelled = all.filter(|known| known.tenant_label.is_none());
+            return Some(unlabelled.filter_map(|known| self.namespace(&known.name)).collect());
+        }
+        let tenants = self.table.realm.tenants.iter().map(|tenant| {
+            let owners = tenant
+                .owners
+                .iter()
+                .map(|owner| json!({ "kind": owner.kind, "name": owner.name }));
+            let mut metadata = json!({ "name": tenant.name, "uid": tenant.uid, "annotations": {} });
+            if let Some(home) = &tenant.home_namespace {
+                metadata["annotations"]["tenure.dev/home-namespace"] = json!(home);
+            }
+            if tenant.deleting {
+                metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            json!({ "metadata": metadata, "spec": { "owners": owners.collect::<Vec<_>>() } })
+        });
+        Some(tenants.collect())
     }
 
     /// What the rules say to the same.

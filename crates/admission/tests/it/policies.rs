@@ -358,6 +358,10 @@ fn policies_alone_let_owners_create_only_names_after_their_tenant() {
     for (name, is_refused) in [
         ("blue-x", false),
         ("blue", false),
+        // Tenant blue-two exists.
+        ("blue-two", true),
+        ("blue-two-x", true),
+        ("blue-twos", false),
         ("blues", true),
         ("x-blue", true),
         ("ci", true),

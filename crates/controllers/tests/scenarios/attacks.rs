@@ -27,6 +27,7 @@ mod places;
 mod receivers;
 mod records;
 mod registries;
+mod tenant_bounds;
 mod variables;
 
 use serde_json::{Value, json};

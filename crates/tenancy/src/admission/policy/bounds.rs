@@ -17,7 +17,7 @@ use tenure_api::workload::{LANE_AUTHORITY, LANE_SECRET};
 use super::own_account::{by_controller, refuse};
 use super::{
     About, Policy, Validation, Where, bindings, credentials, lanes, minting, namespace, namespace_bounds, quote,
-    variable,
+    tenant_bounds, variable,
 };
 use crate::admission::minting::OWN_ACCOUNTS;
 use crate::admission::rights::{EXTEND, OWN};
@@ -29,6 +29,8 @@ const NAME: &str = "controller-rights";
 const PLATFORM_LANE: &str = "platform";
 /// The lane of namespaces without a tenant.
 const POOL_LANE: &str = "pool";
+/// The most subjects of a RoleBinding, and the longest name of one: the policy that compares them with a Tenant has a budget.
+const MOST_SUBJECTS: (usize, usize) = (256, 1024);
 const ALL_WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
 
 /// The policies that bound Tenure's own accounts, each with its binding.
@@ -43,10 +45,12 @@ pub fn list_bounds(settings: &Settings) -> Vec<Value> {
         minting::administrators(platform),
         bindings::own_accounts(platform),
     ];
-    policies
+    let mut written: Vec<Value> = policies
         .into_iter()
         .flat_map(|policy| policy.write_for(platform))
-        .collect()
+        .collect();
+    written.extend(tenant_bounds::list(platform));
+    written
 }
 
 /// True for the name of a policy, or of its binding, that bounds Tenure's own accounts.
@@ -63,6 +67,7 @@ pub fn is_bound(name: &str) -> bool {
         ]
         .contains(&own)
             || credentials::NAMES.contains(&own)
+            || tenant_bounds::NAMES.contains(&own)
     })
 }
 
@@ -160,6 +165,14 @@ fn list_binding_bounds(platform: &str) -> Vec<Validation> {
                 own_group = quote(&format!("system:serviceaccounts:{platform}")),
             ),
             "it gives no account of Tenure's own the rights of an owner",
+        ),
+        refuse(
+            format!(
+                "variables.kind != 'rolebindings' || {is_deletion} || size(variables.subjects) <= {} && \
+                 variables.subjects.all(subject, size(subject.name) <= {})",
+                MOST_SUBJECTS.0, MOST_SUBJECTS.1
+            ),
+            &format!("a RoleBinding of a tenant has at most {} subjects", MOST_SUBJECTS.0),
         ),
     ]
 }

@@ -1,8 +1,8 @@
 //! The rules once more, as Kubernetes' own ValidatingAdmissionPolicies: what holds in a cluster where nobody answers for Tenure.
 //!
 //! Owns which policies there are, and what they read: facts that Tenure writes on namespaces ([`describe_namespace`]), and rights that it
-//! gives to owners and accounts ([`list_tenant_rights`]). They take no parameters, so that nothing but the policies themselves and RBAC
-//! decides. Refuses to allow what [`super::decide`] denies, but for what an expression can't know ([`LEFT`]): sums, what another object says, and
+//! gives to owners and accounts ([`list_tenant_rights`]). Few take [parameters]; the others depend on
+//! nothing but themselves and RBAC. Refuses to allow what [`super::decide`] denies, but for what an expression can't know ([`LEFT`]): sums, what another object says, and
 //! what a Tenant says that stands on no namespace. Where somebody else would set a default, a policy refuses.
 //!
 //! ```text
@@ -29,13 +29,16 @@ mod marks;
 mod minting;
 mod namespace;
 mod namespace_bounds;
+mod namespace_names;
 mod objects;
 mod own_account;
 mod package;
+mod parameters;
 mod probe;
 mod refusing;
 mod rights;
 mod tenant;
+mod tenant_bounds;
 mod volume;
 
 pub use bounds::{is_bound, list_bounds};
@@ -80,7 +83,11 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
     policies.extend(package::list_policies(platform));
     policies.extend(access::list_policies(platform));
     let written = policies.into_iter();
-    written.flat_map(|policy| policy.write(settings)).collect()
+    let mut written: Vec<Value> = written.flat_map(|policy| policy.write(settings)).collect();
+    if !settings.is_guarded {
+        written.extend(namespace_names::list(settings));
+    }
+    written
 }
 
 /// All that the controllers keep in force: the policies, and the one by which it is seen that they are, each with its binding.
