@@ -14,6 +14,10 @@ use crate::settings::is_kubernetes_own;
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) const RESOURCE: &str = "rolebindings";
+/// Groups that contain every ServiceAccount, Tenure's included.
+pub(super) const WIDE_GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
+/// ClusterRoles that give none of the rights by which a RoleBinding counts as an administrator's word.
+pub(super) const READING_ROLES: [&str; 2] = ["view", "system:image-puller"];
 
 /// Whether something of such a resource is checked.
 pub(super) fn is_judged(group: &str, resource: &str) -> bool {
@@ -57,7 +61,7 @@ fn is_outside(namespace: &str, platform: &str) -> bool {
     namespace == platform || is_kubernetes_own(namespace)
 }
 
-/// The subjects that are accounts of the platform namespace, as users or groups are called.
+/// The subjects that are accounts of the platform namespace, or that contain them, as users or groups are called.
 fn list_own_subjects(binding: Option<&Value>, platform: &str) -> BTreeSet<String> {
     let subjects = binding.and_then(|binding| binding.get("subjects")?.as_array());
     let subjects = subjects.into_iter().flatten().map(|subject| {
@@ -69,7 +73,11 @@ fn list_own_subjects(binding: Option<&Value>, platform: &str) -> BTreeSet<String
     });
     let account = format!("{SERVICE_ACCOUNT_PREFIX}{platform}:");
     let group = format!("system:serviceaccounts:{platform}");
+    let role = |key: &str| binding.and_then(|binding| binding.get("roleRef")?.get(key)?.as_str());
+    let is_reading =
+        role("kind") == Some("ClusterRole") && role("name").is_some_and(|name| READING_ROLES.contains(&name));
+    let is_wide = |name: &str| !is_reading && WIDE_GROUPS.contains(&name);
     subjects
-        .filter(|name| name.starts_with(&account) || *name == group)
+        .filter(|name| name.starts_with(&account) || *name == group || is_wide(name))
         .collect()
 }

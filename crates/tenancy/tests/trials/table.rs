@@ -55,6 +55,8 @@ pub(crate) struct Object {
     pub(crate) deployment: Option<String>,
     pub(crate) cluster_role: Option<String>,
     pub(crate) role_binding: Option<String>,
+    /// Of RoleBindings, the ClusterRole.
+    pub(crate) role: Option<String>,
     /// Of RoleBindings, each as `KIND NAMESPACE NAME`, or `KIND NAME`.
     #[serde(default)]
     pub(crate) subjects: Vec<String>,
@@ -415,6 +417,9 @@ impl Object {
                 }
             });
             object["subjects"] = subjects.collect();
+        }
+        if let Some(role) = &self.role {
+            object["roleRef"] = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role });
         }
         if let Some(rules) = &self.rules {
             object["rules"] = rules.clone();

@@ -3,7 +3,7 @@
 
 use tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
 
-use super::super::bindings::{GROUP, RESOURCE};
+use super::super::bindings::{GROUP, READING_ROLES, RESOURCE, WIDE_GROUPS};
 use super::{About, Action, Policy, USER, Validation, Where, may, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
@@ -17,9 +17,12 @@ pub(super) fn own_accounts(platform: &str) -> Policy {
         format!(
             "({object} == null ? [] : {object}.?subjects.orValue([])).map(subject, subject.kind == 'ServiceAccount' ? \
              'system:serviceaccount:' + string(subject.?namespace.orValue('')) + ':' + string(subject.name) : string(subject.name))\
-             .filter(name, name.startsWith({}) || name == {})",
+             .filter(name, name.startsWith({}) || name == {} || name in [{wide}] && \
+             !({object}.?roleRef.?kind.orValue('') == 'ClusterRole' && {object}.?roleRef.?name.orValue('') in [{reading}]))",
             quote(&account),
-            quote(&format!("system:serviceaccounts:{platform}"))
+            quote(&format!("system:serviceaccounts:{platform}")),
+            wide = WIDE_GROUPS.map(quote).join(", "),
+            reading = READING_ROLES.map(quote).join(", "),
         )
     };
     let mut variables = namespace_facts();
