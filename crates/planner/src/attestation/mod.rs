@@ -16,6 +16,7 @@ pub mod remains;
 mod rights;
 mod scene;
 mod templates;
+mod tenure;
 mod verdict;
 
 pub use html::write_html;
@@ -44,6 +45,8 @@ pub enum Who {
     OwnerAsMaster,
     /// Kubernetes' StatefulSet controller, which acts on a template that an owner wrote. The administrator speaks in its name.
     Controller,
+    /// Tenure's controller: what a thief does with its token. The administrator speaks in its name.
+    Tenure,
 }
 
 /// What is sent.
@@ -200,6 +203,7 @@ pub fn list_attacks(names: &Names) -> Vec<Attack> {
     attacks.extend(objects::list(names));
     attacks.extend(parts::list(names));
     attacks.extend(templates::list(names));
+    attacks.extend(tenure::list(names));
     attacks.extend(managed::list(names));
     attacks.extend(namespaces::list_quota(names));
     attacks

@@ -36,6 +36,13 @@ async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
         ("cluster-admin-bound-at-home", "held"),
         ("masters-by-impersonation", "held"),
         ("webhook-made", "held"),
+        // These policies are a part of every installation.
+        ("controller-binds-in-kube-system", "held"),
+        ("controller-binds-a-stranger", "held"),
+        ("controller-labels-kube-system", "held"),
+        ("controller-owns-kube-system", "held"),
+        ("controller-deletes-a-namespace", "held"),
+        ("controller-records-kube-system", "held"),
     ] {
         assert_eq!(outcome(name), expected, "{name}: {report:#}");
     }

@@ -11,7 +11,7 @@ use kubernetes_reach::{Cluster, list_beyond};
 use serde_json::{Value, json};
 use tenure_api::Tenant;
 use tenure_api::condition::{ConditionStatus, READY};
-use tenure_api::metadata::{ATTEST_LABEL, PLATFORM_NAMESPACE, TENANT_LABEL};
+use tenure_api::metadata::{ATTEST_LABEL, CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
 use tenure_planner::attestation::{
     Ask, Attack, CONTROLLER, Judged, Names, Verb, Who, judge_reach, list_managed_props, list_props, list_scene, remains,
@@ -192,7 +192,10 @@ impl Scene {
         as_master.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
         let mut controller = self.config.clone();
         controller.auth_info.impersonate = Some(names.user(CONTROLLER.0, CONTROLLER.1));
+        let mut tenure = self.config.clone();
+        tenure.auth_info.impersonate = Some(names.user(platform, CONTROLLER_SERVICE_ACCOUNT));
         for (who, config) in [
+            (Who::Tenure, tenure),
             (Who::Controller, controller),
             (Who::Owner, owner),
             (Who::Neighbour, other),

@@ -1,0 +1,79 @@
+//! Attacks with the token of Tenure's controller. Its account may write in every namespace by RBAC, and policies of the installation bound what it writes.
+
+use serde_json::{Value, json};
+use tenure_tenancy::admission::{Rule, make_owner_reference};
+
+use super::{Ask, Attack, Names, Stop, Verb, Who};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+pub(super) fn list(names: &Names) -> Vec<Attack> {
+    let home = names.tenant();
+    let ask = |verb: Verb, path: String, body: Value| Ask::new(Who::Tenure, verb, path, body);
+    let change = |namespace: &str, metadata: Value| {
+        ask(
+            Verb::Change,
+            format!("/api/v1/namespaces/{namespace}"),
+            json!({ "metadata": metadata }),
+        )
+    };
+    // What the controller writes on each of a tenant's namespaces.
+    let control = || change(&home, json!({ "annotations": { "facts.tenure.dev/attest": "attest" } }));
+    let bind = |namespace: &str, subject: Value| {
+        ask(
+            Verb::Create,
+            format!("/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"),
+            json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": { "name": "capsule:managed:attest", "namespace": namespace },
+                "roleRef": { "apiGroup": RBAC, "kind": "ClusterRole", "name": "admin" }, "subjects": [subject],
+            }),
+        )
+    };
+    let thief = json!({ "apiGroup": RBAC, "kind": "User", "name": "thief.attest.invalid" });
+    let attack = |name: &'static str, tries: &'static str, attempt: Ask| {
+        Attack::new(name, tries, Stop::Rule(Rule::ControllerRights), attempt, control())
+    };
+    let record = json!({ "status": { "spaces": [{ "name": "kube-system", "uid": "x" }] } });
+    vec![
+        attack(
+            "controller-binds-in-kube-system",
+            "Tenure's controller binds a user in kube-system",
+            bind("kube-system", thief.clone()),
+        ),
+        attack(
+            "controller-binds-a-stranger",
+            "Tenure's controller binds a user that is no owner in a tenant's namespace",
+            bind(&home, thief),
+        ),
+        attack(
+            "controller-labels-kube-system",
+            "Tenure's controller labels kube-system for a Tenant",
+            change(
+                "kube-system",
+                json!({ "labels": { "capsule.clastix.io/tenant": home } }),
+            ),
+        ),
+        attack(
+            "controller-owns-kube-system",
+            "Tenure's controller puts an ownerReference on kube-system, by which the garbage collector deletes it",
+            change(
+                "kube-system",
+                json!({ "ownerReferences": [make_owner_reference(&home, &names.tenant_uid)] }),
+            ),
+        ),
+        attack(
+            "controller-deletes-a-namespace",
+            "Tenure's controller deletes a namespace of a Tenant that is not being deleted",
+            ask(Verb::Delete, format!("/api/v1/namespaces/{home}"), Value::Null),
+        ),
+        attack(
+            "controller-records-kube-system",
+            "Tenure's controller records kube-system as a Tenant's in its status",
+            ask(
+                Verb::Change,
+                format!("/apis/capsule.clastix.io/v1beta2/tenants/{home}/status"),
+                record,
+            ),
+        ),
+    ]
+}
