@@ -14,6 +14,7 @@ mod scenarios;
 mod suites;
 mod tests;
 mod tidy;
+mod two_worlds;
 
 /// Automation of the project.
 #[derive(Parser)]
@@ -72,6 +73,8 @@ enum Task {
         /// Only scenarios whose name contains one of these.
         only: Vec<String>,
     },
+    /// Play stories of a tenant alone and beside a hostile tenant, and compare both worlds.
+    TwoWorlds(two_worlds::TwoWorlds),
     /// Write what is handed to others into a folder: the program as one static file, checksums, what it is made of, manual, completions.
     Dist(dist::Dist),
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
@@ -102,6 +105,7 @@ fn main() -> anyhow::Result<()> {
             lanes,
             only,
         } => scenarios::run(kubeconfig.as_deref(), process, lanes.as_deref(), &only),
+        Task::TwoWorlds(two_worlds) => two_worlds.run(),
         Task::Dist(dist) => dist.run(),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),
     }

@@ -1,198 +1,167 @@
-//! The grammar of requests that `evil` sends, and the names that it draws from.
+//! The grammar of requests that `evil` sends. A story is a shuffled deck of cards, so that each plays every production at least once.
 
-use http::Method;
 use serde_json::{Value, json};
 use tenure_testkit::Chance;
 
-use crate::api::{collection, plural};
-use crate::metadata::{Scene, draw_patch, lay_metadata};
-use crate::requests::{draw_cluster_object, draw_object};
+use crate::cast::Scene;
+use crate::productions::{PRODUCTIONS, RBAC, reference, user};
 
-/// Namespaces that nobody has yet and that something outside `evil` already names: a binding, an owner, a protected name.
-pub(crate) const MENTIONED: [&str; 7] = [
-    "alpha-ci",
-    "alpha-bots",
-    "argocd",
-    "monitoring",
-    "flux-system",
-    "cert-manager",
-    "velero",
+/// One card of the deck, the next request of `evil`. A production is given by its index in [`PRODUCTIONS`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Card {
+    /// An object that `evil` may certainly write.
+    Plain(usize),
+    /// An object of a production with one change towards others.
+    Near(usize),
+    /// A request about an object that it wrote before.
+    FollowUp(FollowUp),
+    /// The next step in the life of a namespace that comes, is held by a finalizer while it goes, and comes again.
+    Cycle,
+    /// A namespace by a drawn name, or a change of one.
+    Namespace(Change),
+    /// An object of the whole cluster. No owner may write one.
+    ClusterObject,
+    /// A token of an account that isn't the owner's to use.
+    ForeignToken,
+    /// A commit to its repository.
+    Commit,
+}
+
+/// A request about an admitted object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FollowUp {
+    /// Adds a label.
+    Label,
+    /// Applies the object by another field manager.
+    Apply,
+    /// Changes one thing of the object towards others.
+    NearChange,
+    /// Adds a finalizer, deletes the object, changes it while it goes, and removes the finalizer.
+    Hold,
+    /// Deletes the object.
+    Delete,
+    /// Writes with the token of an account that `evil` made.
+    Token,
+    /// Lists the objects of a kind in a namespace of `evil`, and changes one that Tenure or Kubernetes wrote.
+    Found,
+}
+
+/// A request about a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Creates a namespace by a name that begins as the Tenant's.
+    Create,
+    /// Creates a namespace with one thing changed towards others.
+    CreateNear,
+    /// Adds a label to a namespace of `evil`.
+    Label,
+    /// Changes one thing of a namespace towards others, by its status too.
+    Near,
+    /// Deletes a namespace, mostly of another tenant.
+    DeleteNear,
+}
+
+/// How many cards of each sort a story has, beside one of each plain production.
+const NEAR: usize = 26;
+const FOLLOW_UPS: [(FollowUp, usize); 7] = [
+    (FollowUp::Label, 3),
+    (FollowUp::Apply, 3),
+    (FollowUp::NearChange, 8),
+    (FollowUp::Hold, 2),
+    (FollowUp::Delete, 2),
+    (FollowUp::Token, 3),
+    (FollowUp::Found, 5),
 ];
-
-/// Namespaces of others that exist.
-const FOREIGN: [&str; 5] = ["alpha", "alpha-dev", "kube-system", "tenure-system", "default"];
-
-/// Kinds whose objects in its own namespaces `evil` looks up to patch or delete them.
-const FOUND: [(&str, &str); 9] = [
-    (RBAC, "RoleBinding"),
-    (RBAC, "Role"),
-    ("v1", "ServiceAccount"),
-    ("networking.k8s.io/v1", "NetworkPolicy"),
-    ("v1", "ResourceQuota"),
-    ("v1", "ConfigMap"),
-    ("v1", "PersistentVolumeClaim"),
-    ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
-    ("tenure.dev/v1alpha1", "Surface"),
+const NAMESPACES: [(Change, usize); 5] = [
+    (Change::Create, 1),
+    (Change::CreateNear, 4),
+    (Change::Label, 1),
+    (Change::Near, 4),
+    (Change::DeleteNear, 1),
 ];
-const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const CYCLES: usize = 6;
+const COMMITS: usize = 4;
 
-/// The account that sends a request.
-#[derive(Clone, Debug)]
-pub(crate) enum Sender {
-    /// The owner of Tenant evil.
-    Owner,
-    /// A ServiceAccount, by a token that the owner asks for.
-    Account(String, String),
-}
-
-/// A request, or what leads to one.
-#[derive(Clone, Debug)]
-pub(crate) enum Step {
-    /// A request as it is sent.
-    Request(Sender, Method, String, Value),
-    /// A request about an object that is looked up first: the collection, an index, a method, a body.
-    Found(Sender, String, usize, Method, Value),
-    /// A commit of these objects to the tenant's repository.
-    Commit(Vec<Value>),
-}
-
-/// Draws a step.
-pub(crate) fn draw_step(chance: &mut Chance, scene: &Scene) -> Step {
-    match chance.below(20) {
-        0..=2 => draw_new_namespace(chance, scene),
-        3 | 4 => draw_namespace_change(chance, scene),
-        5..=9 => {
-            let namespace = draw_namespace(chance);
-            let object = draw_object(chance, scene, &namespace);
-            let path = collection(
-                object["apiVersion"].as_str().unwrap(),
-                &plural(object["kind"].as_str().unwrap()),
-                Some(&namespace),
-            );
-            if chance.once_in(3) {
-                let path = format!(
-                    "{path}/{}?fieldManager={}&force=true",
-                    object["metadata"]["name"].as_str().unwrap(),
-                    draw_manager(chance)
-                );
-                return Step::Request(draw_sender(chance), Method::PATCH, path, object);
-            }
-            Step::Request(draw_sender(chance), Method::POST, path, object)
-        }
-        10..=13 => draw_found(chance, scene),
-        14 => {
-            let object = draw_cluster_object(chance, scene);
-            let path = collection(
-                object["apiVersion"].as_str().unwrap(),
-                &plural(object["kind"].as_str().unwrap()),
-                None,
-            );
-            Step::Request(draw_sender(chance), Method::POST, path, object)
-        }
-        15 => {
-            let accounts = [
-                "default",
-                "evil-gitops",
-                "alpha-gitops",
-                "argocd-application-controller",
-                "robot",
-                "deployer",
-            ];
-            let account = chance.pick(&accounts).copied().unwrap();
-            let path = format!(
-                "/api/v1/namespaces/{}/serviceaccounts/{account}/token",
-                draw_namespace(chance)
-            );
-            Step::Request(
-                draw_sender(chance),
-                Method::POST,
-                path,
-                json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} }),
-            )
-        }
-        _ => {
-            let count = 1 + chance.below(3);
-            let objects = (0..count).map(|_| {
-                let namespace = draw_namespace(chance);
-                draw_object(chance, scene, &namespace)
-            });
-            Step::Commit(objects.collect())
-        }
-    }
-}
-
-fn draw_sender(chance: &mut Chance) -> Sender {
-    match chance.below(6) {
-        0 => {
-            let namespace = ["evil", "evil-1"];
-            let name = ["default", "evil-gitops", "robot"];
-            let (namespace, name) = (chance.pick(&namespace).unwrap(), chance.pick(&name).unwrap());
-            Sender::Account((*namespace).to_owned(), (*name).to_owned())
-        }
-        _ => Sender::Owner,
-    }
-}
-
-fn draw_manager(chance: &mut Chance) -> &'static str {
-    chance
-        .pick(&["kubectl", "tenure", "tenure-controller"])
-        .copied()
-        .unwrap()
-}
-
-/// A namespace: one of `evil`'s most of the time.
-fn draw_namespace(chance: &mut Chance) -> String {
-    let own = ["evil", "evil-1", "evil-1", "evil-2"];
-    let chosen = match chance.below(16) {
-        0 => chance.pick(&MENTIONED),
-        1 | 2 => chance.pick(&FOREIGN),
-        _ => chance.pick(&own),
+/// Draws the deck of a story. A follow-up needs something to follow, so that the first cards are plain.
+pub(crate) fn draw_deck(chance: &mut Chance) -> Vec<Card> {
+    let count = PRODUCTIONS.len();
+    let mut deck: Vec<Card> = (0..count).map(Card::Plain).collect();
+    shuffle(chance, &mut deck);
+    let mut rest = deck.split_off(6);
+    let near = |chance: &mut Chance| {
+        let place = usize::try_from(chance.below(count as u64)).unwrap();
+        Card::Near(place)
     };
-    (*chosen.unwrap()).to_owned()
-}
-
-fn draw_new_namespace(chance: &mut Chance, scene: &Scene) -> Step {
-    let names = ["evil-1", "evil-2", "evil-3"];
-    let name = if chance.once_in(2) {
-        chance.pick(&names)
-    } else {
-        chance.pick(&MENTIONED)
-    };
-    let mut object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name.unwrap() } });
-    if !chance.once_in(3) {
-        object["metadata"]["labels"] = json!({ "capsule.clastix.io/tenant": "evil" });
+    rest.extend((0..NEAR).map(|_| near(chance)));
+    for (follow_up, times) in FOLLOW_UPS {
+        rest.extend(std::iter::repeat_n(Card::FollowUp(follow_up), times));
     }
-    lay_metadata(chance, scene, &mut object);
-    Step::Request(Sender::Owner, Method::POST, "/api/v1/namespaces".to_owned(), object)
+    for (change, times) in NAMESPACES {
+        rest.extend(std::iter::repeat_n(Card::Namespace(change), times));
+    }
+    rest.extend(std::iter::repeat_n(Card::Cycle, CYCLES));
+    rest.extend(std::iter::repeat_n(Card::Commit, COMMITS));
+    rest.extend([Card::ClusterObject, Card::ForeignToken, Card::ForeignToken]);
+    shuffle(chance, &mut rest);
+    deck.extend(rest);
+    deck
 }
 
-fn draw_namespace_change(chance: &mut Chance, scene: &Scene) -> Step {
-    let path = format!("/api/v1/namespaces/{}", draw_namespace(chance));
+pub(crate) fn shuffle<T>(chance: &mut Chance, items: &mut [T]) {
+    for place in (1..items.len()).rev() {
+        let other = usize::try_from(chance.below(place as u64 + 1)).unwrap();
+        items.swap(place, other);
+    }
+}
+
+/// Names of all productions with a plain form. Each must be admitted at least once.
+pub(crate) fn list_names() -> Vec<String> {
+    let mut names: Vec<String> = PRODUCTIONS.iter().map(|one| one.name.to_owned()).collect();
+    let follow_ups = [
+        FollowUp::Label,
+        FollowUp::Apply,
+        FollowUp::Hold,
+        FollowUp::Delete,
+        FollowUp::Token,
+        FollowUp::Found,
+    ];
+    names.extend(follow_ups.map(|follow_up| format!("follow-up {follow_up:?}")));
+    names.extend([Change::Create, Change::Label].map(|change| format!("namespace {change:?}")));
+    names.push("namespace cycle".to_owned());
+    names
+}
+
+/// Draws an object of the whole cluster. Its name is not that of Tenure's books about `evil`, so that a stored one is a difference.
+pub(crate) fn draw_cluster_object(chance: &mut Chance, scene: &Scene) -> Value {
+    let subject = user(&scene.of_evil("owner"));
+    let rules = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }]);
+    let object = |version: &str, kind: &str, name: &str, rest: Value| {
+        let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name } });
+        for (key, value) in rest.as_object().unwrap() {
+            object[key] = value.clone();
+        }
+        object
+    };
     match chance.below(5) {
-        0 => Step::Request(draw_sender(chance), Method::DELETE, path, Value::Null),
-        1 => Step::Request(
-            draw_sender(chance),
-            Method::PATCH,
-            format!("{path}/status"),
-            draw_patch(chance, scene),
+        0 => object(
+            RBAC,
+            "ClusterRoleBinding",
+            "more-rights",
+            json!({ "roleRef": reference("ClusterRole", "cluster-admin"), "subjects": [subject] }),
         ),
-        _ => Step::Request(draw_sender(chance), Method::PATCH, path, draw_patch(chance, scene)),
+        1 => object(
+            "v1",
+            "PersistentVolume",
+            "root-of-the-node",
+            json!({ "spec": { "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteOnce"], "hostPath": { "path": "/" } } }),
+        ),
+        2 => object(
+            "capsule.clastix.io/v1beta2",
+            "Tenant",
+            &scene.of_alpha("third"),
+            json!({ "spec": { "owners": [{ "kind": "User", "name": scene.of_evil("owner") }] } }),
+        ),
+        3 => object(RBAC, "ClusterRole", "tenure-lane", json!({ "rules": rules })),
+        _ => object(RBAC, "ClusterRole", "more-rights", json!({ "rules": rules })),
     }
-}
-
-fn draw_found(chance: &mut Chance, scene: &Scene) -> Step {
-    let (version, kind) = chance.pick(&FOUND).copied().unwrap();
-    let path = collection(version, &plural(kind), Some(&draw_namespace(chance)));
-    let index = usize::try_from(chance.below(7)).unwrap_or_default();
-    let (method, body) = match chance.below(4) {
-        0 => (Method::DELETE, Value::Null),
-        1 if kind == "RoleBinding" => (
-            Method::PATCH,
-            json!({ "subjects": [{
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "evil-owner"
-        }] }),
-        ),
-        _ => (Method::PATCH, draw_patch(chance, scene)),
-    };
-    Step::Found(draw_sender(chance), path, index, method, body)
 }

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use http::Method;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::discovery::Scope;
 use serde_json::{Value, json};
 
-use crate::grammar::MENTIONED;
+use crate::cast::{Scene, is_of_another};
 use crate::servers::Server;
 
 /// What may differ between the worlds, by declaration: kind, name, path of the field, and the reason.
@@ -44,6 +43,12 @@ pub(crate) const SHARED: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
+/// Conditions that may differ, by declaration: the type, and the reason.
+pub(crate) const SHARED_CONDITIONS: [(&str, &str); 1] = [(
+    "AccountExclusive",
+    "is looked at from time to time, so that its message depends on the moment; rights themselves are compared",
+)];
+
 /// Kinds that are left out: records of single processes and moments.
 const LEFT_OUT: [&str; 6] = ["Event", "Lease", "ComponentStatus", "IPAddress", "Enforcement", "Node"];
 
@@ -64,21 +69,27 @@ const VOLATILE: [&str; 13] = [
     "lastAttemptedRevisionDigest",
 ];
 
-/// All objects of a world, by kind, namespace and name.
+/// The objects of a world.
 pub(crate) struct Snapshot {
+    /// Those of every side but `evil`'s, by kind, namespace and name.
     objects: BTreeMap<String, Value>,
+    /// Everything as it was read, without values of Secrets, for a search of rights.
+    pub(crate) raw: Vec<Value>,
 }
 
 impl Snapshot {
-    /// Reads everything.
-    pub(crate) async fn take(server: &Server) -> Self {
+    /// Reads everything that concerns these stories.
+    pub(crate) async fn take(server: &Server, scenes: &[Scene]) -> Self {
         let client = server.admin.client();
         let discovery = kube::discovery::Discovery::new(client.clone())
             .run_aggregated()
             .await
             .unwrap();
-        let evils = list_namespaces_of_evil(server).await;
-        let mut objects = BTreeMap::new();
+        let evils = list_namespaces_of_evil(server, scenes).await;
+        let mut snapshot = Self {
+            objects: BTreeMap::new(),
+            raw: Vec::new(),
+        };
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let can_list = capabilities.supports_operation("list");
@@ -92,53 +103,78 @@ impl Snapshot {
                 };
                 for object in listed.items {
                     let mut object = serde_json::to_value(object).unwrap();
-                    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-                    let is_evils = evils.contains(&namespace) || resource.kind == "Namespace" && evils.contains(&name);
-                    let is_book = (is_cluster || namespace == "tenure-system") && is_named_for_evil(&name);
-                    if is_evils || is_book {
-                        continue;
-                    }
-                    let name = match object["metadata"]["generateName"].as_str() {
-                        Some(begins) => format!("{begins}*"),
-                        None => name,
-                    };
-                    object["metadata"]["name"] = json!(name);
-                    for (kind, shared, path, _) in SHARED {
-                        if kind == resource.kind
-                            && shared == name
-                            && let Some(field) = object.pointer_mut(path)
-                        {
-                            *field = Value::Null;
-                        }
-                    }
-                    if resource.kind == "Secret" && namespace == "tenure-system" {
-                        object["data"] = json!("keys");
-                    }
-                    normalize(&mut object);
-                    objects.insert(format!("{}/{namespace}/{name}", resource.kind), object);
+                    object["apiVersion"] = json!(resource.api_version);
+                    object["kind"] = json!(resource.kind);
+                    snapshot.add(object, is_cluster, &evils, scenes);
                 }
             }
         }
-        Self { objects }
+        snapshot
+    }
+
+    fn add(&mut self, mut object: Value, is_cluster: bool, evils: &BTreeSet<String>, scenes: &[Scene]) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let kind = text(&object["kind"]);
+        let (name, namespace) = (
+            text(&object["metadata"]["name"]),
+            text(&object["metadata"]["namespace"]),
+        );
+        let mut raw = object.clone();
+        if let Some(fields) = raw.as_object_mut() {
+            fields.remove("data");
+        }
+        self.raw.push(raw);
+        let is_evils = evils.contains(&namespace) || kind == "Namespace" && evils.contains(&name);
+        let is_book = BOOKS.contains(&kind.as_str()) && is_cluster || namespace == "tenure-system";
+        let is_book = is_book && scenes.iter().any(|scene| name.contains(&scene.evil));
+        if is_evils || is_book || is_of_another(&name, scenes) || is_of_another(&namespace, scenes) {
+            return;
+        }
+        let name = match object["metadata"]["generateName"].as_str() {
+            Some(begins) => format!("{begins}*"),
+            None => name,
+        };
+        object["metadata"]["name"] = json!(name);
+        for (shared_kind, shared, path, _) in SHARED {
+            if shared_kind == kind
+                && shared == name
+                && let Some(field) = object.pointer_mut(path)
+            {
+                *field = Value::Null;
+            }
+        }
+        if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
+            conditions.retain(|one| !SHARED_CONDITIONS.iter().any(|(name, _)| one["type"] == *name));
+        }
+        // Certificates differ from run to run. The names of what is kept don't.
+        if kind == "Secret"
+            && namespace == "tenure-system"
+            && let Some(values) = object["data"].as_object_mut()
+        {
+            values.values_mut().for_each(|value| *value = json!("value"));
+        }
+        normalize(&mut object);
+        self.objects.insert(format!("{kind}/{namespace}/{name}"), object);
     }
 }
 
-/// The names by which Tenure keeps its books about Tenant evil, and names of the tenant's own.
-fn is_named_for_evil(name: &str) -> bool {
-    name.contains("evil")
-}
+/// Kinds of objects of the whole cluster by which Tenure keeps its books about Tenant evil, under names with the Tenant's.
+const BOOKS: [&str; 4] = ["Tenant", "ClusterRole", "ClusterRoleBinding", "FluxAccessTarget"];
 
-async fn list_namespaces_of_evil(server: &Server) -> BTreeSet<String> {
-    let listed = server
-        .admin
-        .get("/api/v1/namespaces?labelSelector=capsule.clastix.io/tenant=evil")
-        .await;
-    let items = listed.body["items"].as_array().cloned().unwrap_or_default();
-    items
-        .iter()
-        .filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned))
-        .collect()
+/// The namespaces that bear the label of a hostile tenant.
+pub(crate) async fn list_namespaces_of_evil(server: &Server, scenes: &[Scene]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for scene in scenes {
+        let path = format!(
+            "/api/v1/namespaces?labelSelector=capsule.clastix.io/tenant={}",
+            scene.evil
+        );
+        let listed = server.admin.get(&path).await;
+        let items = listed.body["items"].as_array().cloned().unwrap_or_default();
+        let found = items.iter().filter_map(|item| item["metadata"]["name"].as_str());
+        names.extend(found.map(str::to_owned));
+    }
+    names
 }
 
 fn normalize(value: &mut Value) {
@@ -241,66 +277,4 @@ fn compare_values(path: &str, one: &Value, other: &Value, differences: &mut Vec<
         _ if one != other => differences.push(format!("{path}: {one}, but beside evil {other}")),
         _ => {}
     }
-}
-
-/// Lists the rights outside of its namespaces that the owner of Tenant evil, or an account in one of them, has.
-pub(crate) async fn list_reached_rights(server: &Server) -> Vec<String> {
-    let mut subjects = vec![(
-        "evil-owner".to_owned(),
-        vec!["capsule.clastix.io".to_owned(), "system:authenticated".to_owned()],
-    )];
-    for namespace in list_namespaces_of_evil(server).await {
-        let mut names: BTreeSet<String> = ["default", "robot", "deployer", "argocd-application-controller"]
-            .map(str::to_owned)
-            .into();
-        let listed = server
-            .admin
-            .get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts"))
-            .await;
-        let items = listed.body["items"].as_array().cloned().unwrap_or_default();
-        names.extend(
-            items
-                .iter()
-                .filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)),
-        );
-        for name in names {
-            let groups = [
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-                "system:authenticated".to_owned(),
-            ];
-            subjects.push((format!("system:serviceaccount:{namespace}:{name}"), groups.into()));
-        }
-    }
-    let mut reached = Vec::new();
-    let asked = [
-        ("", "*", "*"),
-        ("", "get", "secrets"),
-        ("alpha", "get", "secrets"),
-        ("alpha", "update", "configmaps"),
-        ("alpha-dev", "create", "pods"),
-        ("kube-system", "create", "pods"),
-        ("tenure-system", "get", "secrets"),
-    ];
-    for (user, groups) in &subjects {
-        for (namespace, verb, resource) in asked {
-            let review = json!({
-                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-                "spec": { "user": user, "groups": groups, "resourceAttributes": { "namespace": namespace, "verb": verb, "resource": resource } }
-            });
-            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-            let answer = server.admin.send(Method::POST, path, &review).await;
-            if answer.body["status"]["allowed"] != json!(false) {
-                reached.push(format!("{user} may {verb} {resource} in namespace {namespace:?}"));
-            }
-        }
-    }
-    let taken = list_namespaces_of_evil(server).await;
-    reached.extend(
-        MENTIONED
-            .iter()
-            .filter(|name| taken.contains(**name))
-            .map(|name| format!("evil has namespace {name}, which something outside names")),
-    );
-    reached
 }

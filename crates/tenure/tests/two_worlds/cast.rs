@@ -1,0 +1,65 @@
+//! The names of a story. Many stories share a server, so that each has names of its own.
+
+/// The facts of a world that drawn objects refer to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scene {
+    /// The tenant whose side is compared, and its home namespace.
+    pub(crate) alpha: String,
+    /// The hostile tenant, and its home namespace.
+    pub(crate) evil: String,
+    /// The uid of Tenant alpha.
+    pub(crate) alpha_uid: String,
+    /// The uid of Tenant evil.
+    pub(crate) evil_uid: String,
+    /// The address of the Git server.
+    pub(crate) git: String,
+}
+
+impl Scene {
+    /// The names of a server's story with this number.
+    pub(crate) fn new(number: usize) -> Self {
+        Self {
+            alpha: format!("alpha{number:03}"),
+            evil: format!("evil{number:03}"),
+            ..Self::default()
+        }
+    }
+
+    /// A name that begins as the hostile tenant's do.
+    pub(crate) fn of_evil(&self, end: &str) -> String {
+        format!("{}-{end}", self.evil)
+    }
+
+    /// A name that begins as the other tenant's do.
+    pub(crate) fn of_alpha(&self, end: &str) -> String {
+        format!("{}-{end}", self.alpha)
+    }
+
+    /// Namespaces without an owner that something outside the hostile tenant already names: a binding, an owner, a protected name.
+    pub(crate) fn list_mentioned(&self) -> Vec<String> {
+        let of_alpha = [self.of_alpha("ci"), self.of_alpha("bots")];
+        let of_platform = ["argocd", "monitoring", "flux-system", "cert-manager", "velero"];
+        of_alpha.into_iter().chain(of_platform.map(str::to_owned)).collect()
+    }
+
+    /// Namespaces of others that exist.
+    pub(crate) fn list_foreign(&self) -> Vec<String> {
+        let of_platform = ["kube-system", "tenure-system", "default"];
+        let of_alpha = [self.alpha.clone(), self.of_alpha("dev")];
+        of_alpha.into_iter().chain(of_platform.map(str::to_owned)).collect()
+    }
+}
+
+/// Whether a name is that of a story with another number than these.
+pub(crate) fn is_of_another(name: &str, scenes: &[Scene]) -> bool {
+    let is_of_a_story = ["alpha", "evil"].iter().any(|begins| {
+        name.match_indices(begins).any(|(place, _)| {
+            let rest = name.get(place + begins.len()..).unwrap_or_default();
+            rest.len() >= 3 && rest.bytes().take(3).all(|byte| byte.is_ascii_digit())
+        })
+    });
+    is_of_a_story
+        && !scenes
+            .iter()
+            .any(|scene| name.contains(&scene.alpha) || name.contains(&scene.evil))
+}
