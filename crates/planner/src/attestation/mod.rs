@@ -5,6 +5,7 @@
 //! ends ([`remains`]). Refuses to call anything held whose control did not succeed, and to try anything that would reach beyond what was made for it
 //! without a dry run.
 
+mod endpoints;
 mod flux;
 mod html;
 mod managed;
@@ -199,6 +200,7 @@ impl Attack {
 pub fn list_attacks(names: &Names) -> Vec<Attack> {
     let mut attacks = namespaces::list(names);
     attacks.extend(rights::list(names));
+    attacks.extend(endpoints::list(names));
     attacks.extend(flux::list(names));
     attacks.extend(objects::list(names));
     attacks.extend(parts::list(names));

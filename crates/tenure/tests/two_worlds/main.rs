@@ -20,6 +20,7 @@
 mod api;
 mod attacker;
 mod cast;
+mod endpoints;
 mod grammar;
 mod log;
 mod metadata;
@@ -222,4 +223,10 @@ async fn tenant_with_foreign_rights_is_noticed() {
             .any(|one| one.contains("RoleBinding/alpha000/helper")),
         "{differences:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tenant_writes_no_endpoints() {
+    assert!(endpoints::try_all(Mode::Embedded).await);
+    let _is_real = endpoints::try_all(Mode::Policies).await;
 }

@@ -1,0 +1,78 @@
+//! Attacks by endpoints that no controller made. An Ingress controller, a Gateway or kube-proxy leads traffic to the addresses in them, past the
+//! NetworkPolicies of the namespace whose Pods have them.
+//!
+//! Kubernetes took these rights from `admin` and `edit` (CVE-2021-25740). A cluster that was upgraded from before may still give them.
+
+use serde_json::{Value, json};
+
+use super::{Ask, Attack, Names, Stop, Verb, Who};
+
+/// An address of documentation (RFC 5737): it stands for a Pod of another tenant, or for a node.
+const ADDRESS: &str = "192.0.2.9";
+
+pub(super) fn list(names: &Names) -> Vec<Attack> {
+    let home = names.tenant();
+    let create = |who: Who, group: &str, plural: &str, object: Value| {
+        Ask::new(
+            who,
+            Verb::Create,
+            format!("/{group}/namespaces/{home}/{plural}"),
+            object,
+        )
+    };
+    let slice = |who: Who| {
+        let object = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": { "name": "attest", "labels": { "kubernetes.io/service-name": "attest" } },
+            "endpoints": [{ "addresses": [ADDRESS] }], "ports": [{ "port": 443 }],
+        });
+        create(who, "apis/discovery.k8s.io/v1", "endpointslices", object)
+    };
+    let endpoints = json!({
+        "apiVersion": "v1", "kind": "Endpoints", "metadata": { "name": "attest" },
+        "subsets": [{ "addresses": [{ "ip": ADDRESS }], "ports": [{ "port": 443 }] }],
+    });
+    let service = |who: Who| {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": { "name": "attest" }, "spec": { "ports": [{ "port": 443 }] },
+        });
+        create(who, "api/v1", "services", object)
+    };
+    let role = |group: &str, resource: &str| {
+        let rules = json!([{ "apiGroups": [group], "resources": [resource], "verbs": ["create"] }]);
+        let object = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "attest" }, "rules": rules,
+        });
+        create(Who::Owner, "apis/rbac.authorization.k8s.io/v1", "roles", object)
+    };
+    vec![
+        Attack::new(
+            "endpoints-by-hand",
+            "an owner leads a Service to an address of another tenant's by Endpoints",
+            Stop::Rbac,
+            create(Who::Owner, "api/v1", "endpoints", endpoints),
+            service(Who::Owner),
+        ),
+        Attack::new(
+            "endpoint-slice-by-hand",
+            "an owner leads a Service to an address of another tenant's by an EndpointSlice",
+            Stop::Rbac,
+            slice(Who::Owner),
+            service(Who::Owner),
+        ),
+        Attack::new(
+            "endpoint-slice-by-account",
+            "the account of a tenant's surfaces leads a Service to an address of another tenant's",
+            Stop::Rbac,
+            slice(Who::Account),
+            service(Who::Account),
+        ),
+        Attack::new(
+            "endpoint-slice-by-role",
+            "an owner makes a Role by which EndpointSlices are written",
+            Stop::Rbac,
+            role("discovery.k8s.io", "endpointslices"),
+            role("", "configmaps"),
+        ),
+    ]
+}
