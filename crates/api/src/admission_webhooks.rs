@@ -122,6 +122,8 @@ enum Topic {
     LeftIngresses,
     /// Changes in the namespaces of a cordoned tenant, by an owner or a ServiceAccount.
     Cordoned,
+    /// Finalizers on what Tenure manages in tenants' namespaces, and changes of its label.
+    ManagedObjects,
     /// New namespaces that claim no tenant, by users that own none.
     NewNamespaces,
     /// What may be counted in namespaces of tenants with quotas for all of theirs together: what is made, and what grows, whoever does it.
@@ -187,6 +189,7 @@ fn configuration(to: (&WebhookPlace, &str), surroundings: Surroundings<'_>, phas
             Topic::Isolation,
             Topic::Volumes,
             Topic::Cordoned,
+            Topic::ManagedObjects,
             Topic::Quotas,
             Topic::SpokenExclusive,
         ],
@@ -260,7 +263,7 @@ fn webhook(
         "matchConditions": topic.conditions(audience),
         "matchPolicy": "Equivalent",
         "namespaceSelector": topic.namespaces(&surroundings.list_never_stopped()),
-        "objectSelector": {},
+        "objectSelector": topic.objects(),
         "rules": topic.rules(),
         "sideEffects": topic.side_effects(phase),
         "timeoutSeconds": patience
@@ -286,6 +289,7 @@ impl Topic {
             Self::LeftClaims => "left-claims",
             Self::LeftIngresses => "left-ingresses",
             Self::Cordoned => "cordoned",
+            Self::ManagedObjects => "managed-objects",
             Self::NewNamespaces => "new-namespaces",
             Self::Quotas => "quotas",
             Self::Writes => "writes",
@@ -310,7 +314,8 @@ impl Topic {
                 | Self::Packages
                 | Self::Asked
                 | Self::Access
-                | Self::Minting,
+                | Self::Minting
+                | Self::ManagedObjects,
                 _,
             )
             | (_, Phase::Mutating) => "None",
@@ -330,6 +335,7 @@ impl Topic {
                 | Self::Objects
                 | Self::Isolation
                 | Self::Cordoned
+                | Self::ManagedObjects
                 | Self::SpokenExclusive
         )
     }
@@ -409,6 +415,7 @@ impl Topic {
                 "Namespaced"
             )]),
             Self::Cordoned => json!([rule(&["*"], &["*"], &all, "Namespaced")]),
+            Self::ManagedObjects => json!([rule(&["*"], &["*", "*/status"], &write, "Namespaced")]),
             Self::Quotas => json!([
                 rule(&["*"], &["*"], &["CREATE"], "Namespaced"),
                 rule(
@@ -461,6 +468,14 @@ impl Topic {
         }
     }
 
+    /// Which objects: the API server asks if the old or the new one is selected.
+    fn objects(self) -> Value {
+        match self {
+            Self::ManagedObjects => json!({"matchLabels": {MANAGED_BY: MANAGED_BY_TENURE}}),
+            _ => json!({}),
+        }
+    }
+
     /// Which namespaces: of Namespaces themselves, and of what is in none, nothing is selected by this.
     fn namespaces(self, never: &[&str]) -> Value {
         let never = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never});
@@ -478,7 +493,7 @@ impl Topic {
             Self::Quotas => json!({"matchExpressions": [
                 {"key": TENANT_LABEL, "operator": "Exists"}, {"key": COUNTED_LABEL, "operator": "Exists"}, never
             ]}),
-            Self::Accounts | Self::Flux | Self::Writes | Self::Isolation => {
+            Self::Accounts | Self::Flux | Self::Writes | Self::Isolation | Self::ManagedObjects => {
                 json!({"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}, never]})
             }
             Self::Cordoned => json!({"matchExpressions": [

@@ -174,6 +174,17 @@ pub const SURFACE_LABEL: &str = "tenure.dev/surface";
 pub const SURFACE_SOURCE_LABEL: &str = "tenure.dev/source";
 /// Label on what Tenure writes for a Tenant.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Labels by which Tenure knows what it manages.
+pub const MANAGING_LABELS: [&str; 8] = [
+    MANAGED_BY,
+    TENANT_LABEL,
+    LANE_LABEL,
+    SURFACE_LABEL,
+    SURFACE_SOURCE_LABEL,
+    CREDENTIAL_LABEL,
+    GENERATOR_LABEL,
+    crate::access::REQUEST_LABEL,
+];
 /// Value of [`MANAGED_BY`].
 pub const MANAGED_BY_TENURE: &str = "tenure";
 

@@ -4,6 +4,8 @@
 //! Refuses to touch what merely bears the right name or label: its owner is told by an ownerReference with the owner's uid.
 
 mod lingering;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -312,9 +314,20 @@ impl Dependents<'_> {
                         }
                         continue;
                     }
-                    releases.extend(self.release(wanted.watched(), &live.0, problems));
+                    let release = self.release(wanted.watched(), &live.0, problems);
+                    let is_taken_over = !self.finalizers.is_checked(&live.0);
+                    // Admission lets a tenant set a finalizer until the object has the label. So the label comes with proof that no finalizer came
+                    // meanwhile: the version without them.
+                    let has_to_wait = is_taken_over && self.finalizers.is_guarded && release.is_some();
+                    releases.extend(release);
                     match verdict {
-                        Verdict::Differs => applies.extend(self.write(wanted, problems)),
+                        Verdict::Differs if has_to_wait => {}
+                        Verdict::Differs => {
+                            let version = live.view().find_text("/metadata/resourceVersion");
+                            let version = version.filter(|_| is_taken_over && self.finalizers.is_guarded);
+                            let step = self.write(wanted, problems);
+                            applies.extend(step.map(|step| bind_to_version(step, version)));
+                        }
                         _ => {
                             self.memory.refused.remove(&wanted.id);
                         }
@@ -395,6 +408,16 @@ impl Memory {
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.refused.values().map(|refused| refused.until).min()
     }
+}
+
+/// The step for one version of an object. On another version, the API server answers with a conflict.
+fn bind_to_version(mut step: Request, version: Option<&str>) -> Request {
+    if let (Request::Apply(apply), Some(version)) = (&mut step, version)
+        && let Some(metadata) = apply.object.0.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert("resourceVersion".to_owned(), Value::from(version));
+    }
+    step
 }
 
 /// What is to be done about what is wanted.

@@ -17,7 +17,7 @@ pub(crate) fn merge(onto: &mut Value, over: &Value) {
     }
 }
 
-/// What is stored, with what a case changes of it: label, ownerReferences, annotations.
+/// What is stored, with what a case changes of it: label, ownerReferences, finalizers, annotations.
 pub(crate) fn lay_over(mut stored: Value, wanted: &Value) -> Value {
     let metadata = stored["metadata"].as_object_mut().unwrap();
     let labels = metadata.get_mut("labels").and_then(Value::as_object_mut).unwrap();
@@ -30,6 +30,9 @@ pub(crate) fn lay_over(mut stored: Value, wanted: &Value) -> Value {
     metadata.remove("ownerReferences");
     if let Some(owners) = wanted["metadata"].get("ownerReferences") {
         metadata.insert("ownerReferences".to_owned(), owners.clone());
+    }
+    if let Some(finalizers) = wanted["metadata"].get("finalizers") {
+        metadata.insert("finalizers".to_owned(), finalizers.clone());
     }
     if let Some(added) = wanted["metadata"].get("annotations").and_then(Value::as_object) {
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));

@@ -35,6 +35,19 @@ pub(crate) fn write_all() -> Value {
     })
 }
 
+/// The ClusterRole `writes-here`, which actors have in single namespaces: with the same right in all of them they would be the platform's.
+pub(crate) fn write_here() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "writes-here" },
+        "rules": [{
+            "apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["get", "create", "update", "patch", "delete"]
+        }]
+    })
+}
+
+/// The namespaces in which actors have `writes-here`.
+pub(crate) const HERE: [&str; 2] = ["blue", "nobody"];
+
 /// `VERB RESOURCE[/NAME]` as a rule.
 pub(crate) fn write_rule(right: &str) -> Value {
     let (verb, what) = right.split_once(' ').unwrap();

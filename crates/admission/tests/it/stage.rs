@@ -303,6 +303,20 @@ impl Stage {
     async fn make_actors(&self) {
         let admin = &self.cluster.admin;
         admin.apply(roles::write_all()).await.unwrap();
+        admin.apply(roles::write_here()).await.unwrap();
+        for namespace in roles::HERE {
+            let subjects =
+                self.table.actors.values().map(
+                    |actor| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": actor.user }),
+                );
+            let binding = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": { "name": "writes-here", "namespace": namespace },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "writes-here" },
+                "subjects": subjects.collect::<Vec<Value>>()
+            });
+            admin.apply(binding).await.unwrap();
+        }
         for (name, actor) in &self.table.actors {
             self.bind(name, "writes", actor).await;
             if actor.rights.is_empty() {

@@ -11,8 +11,8 @@ use crate::kubernetes_controllers::{
     VERSION_MIGRATOR,
 };
 use crate::metadata::{
-    CONTROLLER_SERVICE_ACCOUNT, FACTS_PREFIX, KUSTOMIZE_CONTROLLER, LANE_PREFIX, MINTABLE_ACCOUNTS, MINTABLE_FACT,
-    OWNER_NAME, PLATFORM_NAMESPACE, TENANT_LABEL,
+    CONTROLLER_SERVICE_ACCOUNT, FACTS_PREFIX, KUSTOMIZE_CONTROLLER, LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE,
+    MANAGING_LABELS, MINTABLE_ACCOUNTS, MINTABLE_FACT, OWNER_NAME, PLATFORM_NAMESPACE, TENANT_LABEL,
 };
 use crate::package::SUPPLY_NAME;
 
@@ -60,7 +60,7 @@ impl Topic {
                 "{own} || ({USER}.startsWith('{NODE_PREFIX}') && request.resource.resource == 'serviceaccounts') || ({})",
                 write_update_by_upkeep()
             ),
-            Self::Namespaces | Self::Tenants | Self::Flux | Self::Asked | Self::Access => {
+            Self::Namespaces | Self::Tenants | Self::Flux | Self::Asked | Self::Access | Self::ManagedObjects => {
                 format!("{own} || ({})", write_update_by_upkeep())
             }
             Self::Objects | Self::Isolation | Self::LeftPods | Self::LeftClaims | Self::LeftIngresses => {
@@ -154,6 +154,25 @@ impl Topic {
                      ({USER}.startsWith('system:serviceaccount:') || {provisions})"
                 ),
             )),
+            Self::ManagedObjects => {
+                let managed = |object: &str| {
+                    format!(
+                        "({object} != null && {object}.?metadata.?labels[?'{MANAGED_BY}'].orValue('') == '{MANAGED_BY_TENURE}')"
+                    )
+                };
+                let was_managed = managed("oldObject");
+                let labels = MANAGING_LABELS.map(|key| format!("'{key}'"));
+                Some((
+                    "gains-a-finalizer-or-changes-its-marks",
+                    format!(
+                        "({was_managed} && ([{}].exists(key, oldObject.?metadata.?labels[?key].orValue('') != \
+                         object.?metadata.?labels[?key].orValue('')) || oldObject.?metadata.?ownerReferences.orValue([]) != \
+                         object.?metadata.?ownerReferences.orValue([]))) || object.?metadata.?finalizers.orValue([]).exists(name, \
+                         !({was_managed} && name in oldObject.?metadata.?finalizers.orValue([])))",
+                        labels.join(", ")
+                    ),
+                ))
+            }
             Self::NewNamespaces => Some(("owns-no-tenant", format!("!{provisions}"))),
             Self::SpokenExclusive => Some((
                 "shows-no-token-of-an-exclusive-account",

@@ -29,7 +29,7 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
         .iter()
         .filter(|webhook| webhook["failurePolicy"] != "Ignore")
         .collect();
-    assert_eq!(failing.len(), 16);
+    assert_eq!(failing.len(), 17);
     for webhook in failing {
         let name = &webhook["name"];
         let conditions = conditions(webhook);
@@ -60,7 +60,12 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
             let selector = webhook["namespaceSelector"].to_string();
             assert_eq!(selector.contains(COUNTED_LABEL), is_of_quotas, "{name}");
             let is_cordoned = selector.contains(CORDONED_LABEL);
-            assert!(rule["apiGroups"] != everything || is_of_quotas || is_cordoned, "{name}");
+            // Of what Tenure manages, alone.
+            let is_managed = webhook["objectSelector"] == json!({"matchLabels": {MANAGED_BY: MANAGED_BY_TENURE}});
+            assert!(
+                rule["apiGroups"] != everything || is_of_quotas || is_cordoned || is_managed,
+                "{name}"
+            );
             if rule["scope"] == "Cluster" {
                 let of_tenancy = [
                     json!("tenants"),
@@ -120,6 +125,7 @@ fn with_policies_what_fails_is_what_they_leave() {
         "objects",
         "isolation",
         "cordoned",
+        "managed-objects",
         "spoken-for-exclusive",
     ];
     assert_eq!(changed, topics.map(|topic| format!("{topic}.admission.tenure.dev")));

@@ -368,7 +368,8 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
         memory: &mut plan.memory.refused,
         now,
         finalizers: FinalizerRule {
-            is_guarded: snapshot.is_guarded,
+            // The rule of admission is about tenants' namespaces.
+            is_guarded: snapshot.is_guarded && matches!(snapshot.placement, Placement::Tenant(_)),
             listed: "",
         },
         lingering: BTreeMap::new(),

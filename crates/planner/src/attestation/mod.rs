@@ -6,6 +6,7 @@
 //! without a dry run.
 
 mod endpoints;
+mod finalizers;
 mod flux;
 mod html;
 mod managed;
@@ -206,6 +207,7 @@ pub fn list_attacks(names: &Names) -> Vec<Attack> {
     attacks.extend(parts::list(names));
     attacks.extend(templates::list(names));
     attacks.extend(tenure::list(names));
+    attacks.extend(finalizers::list(names));
     attacks.extend(managed::list(names));
     attacks.extend(namespaces::list_quota(names));
     attacks

@@ -45,13 +45,17 @@ pub(crate) struct FinalizerRule<'a> {
 }
 
 impl FinalizerRule<'_> {
+    /// Whether admission keeps tenants from setting finalizers on an object: its rule covers those with the label.
+    pub(super) fn is_checked(&self, live: &Value) -> bool {
+        self.is_guarded && ObjectView::of(live).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+    }
+
     /// The finalizers of an object that the controller removes.
     pub(crate) fn list_removable(&self, live: &Value) -> Vec<String> {
-        let view = ObjectView::of(live);
-        // The rule of admission covers objects that bear the label.
-        if self.is_guarded && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE) {
+        if self.is_checked(live) {
             return Vec::new();
         }
+        let view = ObjectView::of(live);
         let all = view.list_texts("/metadata/finalizers");
         all.filter(|name| !self.is_kept(name)).map(str::to_owned).collect()
     }

@@ -110,6 +110,13 @@ pub struct Snapshot {
     pub memory: Memory,
 }
 
+impl Snapshot {
+    /// Whether admission lets no tenant set a finalizer on what Tenure manages here. Its rule is about tenants' namespaces.
+    fn is_checked(&self) -> bool {
+        self.is_guarded && matches!(self.placement, Placement::Tenant(_))
+    }
+}
+
 /// One attempt, from a trigger until [`Next::Done`].
 #[derive(Clone, Debug)]
 pub struct Attempt {
@@ -250,7 +257,7 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
         memory: &mut plan.memory.refused,
         now,
         finalizers: FinalizerRule {
-            is_guarded: snapshot.is_guarded,
+            is_guarded: snapshot.is_checked(),
             listed: "",
         },
         lingering: BTreeMap::new(),

@@ -450,7 +450,7 @@ fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
     world.take_done();
     let live = world.live(&binding());
     live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    live["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    live["metadata"]["finalizers"] = json!(["networking.k8s.aws/hold"]);
     live["subjects"] = json!([{ "kind": "User", "name": "mallory" }]);
     world.run();
     assert_eq!(world.take_done(), ["apply RoleBinding/team/tenure:lane (Lane)"]);
@@ -458,16 +458,29 @@ fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
     assert_eq!(live["subjects"][0]["name"], "tenure-lane-pool");
     // An API server refuses new finalizers on what is being deleted.
     assert_eq!(live["metadata"]["finalizers"], Value::Null);
-    live["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    live["metadata"]["finalizers"] = json!(["networking.k8s.aws/hold"]);
     world.run();
     assert_eq!(world.take_done(), Vec::<String>::new());
     let (reason, message) = world.events.last().unwrap();
     assert_eq!(reason, "LaneRightsHeld");
-    assert!(message.contains("example.org/hold"), "{message}");
+    assert!(message.contains("networking.k8s.aws/hold"), "{message}");
     // It gives nobody anything once nothing is reconciled there.
     world.snapshot.is_worked_in = false;
     world.run();
     assert_eq!(world.live(&binding())["subjects"], json!([]));
+}
+
+#[test]
+fn a_finalizer_in_a_namespace_without_a_tenant_is_removed() {
+    let mut world = World::new();
+    world.snapshot.is_guarded = true;
+    world.run();
+    world.take_done();
+    let live = world.live(&binding());
+    live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    live["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    world.run();
+    assert_eq!(world.take_done()[0], "let RoleBinding/team/tenure:lane go");
 }
 
 #[test]

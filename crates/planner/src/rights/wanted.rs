@@ -181,7 +181,7 @@ impl Wanting {
     pub(super) fn release(&self, snapshot: &Snapshot) -> Option<Release> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
         let rule = FinalizerRule {
-            is_guarded: snapshot.is_guarded,
+            is_guarded: snapshot.is_checked(),
             listed: "",
         };
         let mut removed = rule.list_removable(live);

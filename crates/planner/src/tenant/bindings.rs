@@ -160,7 +160,7 @@ fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>) -> V
     };
     let roles: BTreeSet<&String> = everywhere.iter().chain(&at_home).collect();
     let bind = |role: &String| Binding {
-        name: managed_name(&[&owner.kind, &owner.name, role]),
+        name: name_owner_binding(&owner.kind, &owner.name, role),
         place: match (everywhere.contains(role), at_home.contains(role)) {
             (true, true) => Place::Everywhere,
             (true, false) => Place::Elsewhere,
@@ -220,6 +220,11 @@ struct Binding {
     subjects: Vec<Value>,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
+}
+
+/// The name of the RoleBinding that binds an owner to a ClusterRole.
+pub(crate) fn name_owner_binding(kind: &str, name: &str, role: &str) -> String {
+    managed_name(&[kind, name, role])
 }
 
 /// `capsule:managed:<hash>`: one name for one meaning, since a RoleBinding's role can't be changed.

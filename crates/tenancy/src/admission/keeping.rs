@@ -71,7 +71,8 @@ impl Rule {
             | Self::Tenant
             | Self::Access
             | Self::ControllerRights
-            | Self::SecretWriter => Purpose::Isolation,
+            | Self::SecretWriter
+            | Self::ManagedObjects => Purpose::Isolation,
             Self::NamespaceOptions
             | Self::FluxShard
             | Self::Cordoned
@@ -104,6 +105,7 @@ impl Rule {
             Self::ResourceQuotas => &["quotas"],
             Self::Tenant => &["tenants"],
             Self::Access => &["access", "access-asked"],
+            Self::ManagedObjects => &["managed-objects"],
             // Of minting: the process that answers needs tokens first. Policies keep it, and those of every installation its larger part.
             Self::Minting | Self::GitManaged | Self::FieldOwnership | Self::ControllerRights | Self::SecretWriter => {
                 &[]

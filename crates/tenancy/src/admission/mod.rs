@@ -19,6 +19,7 @@ mod change;
 mod classes;
 pub mod collision;
 mod cordon;
+mod finalizers;
 mod flux;
 mod image;
 mod ingress;
@@ -155,11 +156,13 @@ pub enum Rule {
     /// The account that writes credentials writes nothing else, and nobody else has its tokens. Policies alone say so ([`policy::list_bounds`]). Only an
     /// administrator binds Tenure's accounts in other namespaces.
     SecretWriter,
+    /// What Tenure manages in a tenant's namespaces gets no finalizer of a tenant's, and keeps its label.
+    ManagedObjects,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
@@ -183,6 +186,7 @@ impl Rule {
         Self::Access,
         Self::ControllerRights,
         Self::SecretWriter,
+        Self::ManagedObjects,
     ];
 
     /// Its name.
@@ -212,6 +216,7 @@ impl Rule {
             Self::Access => "access",
             Self::ControllerRights => "controller-rights",
             Self::SecretWriter => "secret-writer",
+            Self::ManagedObjects => "managed-objects",
         }
     }
 }
@@ -274,7 +279,7 @@ pub trait Surroundings {
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All that is judged, in an order in which whose a namespace is comes first.
-const RULES: [Judge; 15] = [
+const RULES: [Judge; 16] = [
     namespace::judge,
     tenant::judge,
     cordon::judge,
@@ -289,6 +294,7 @@ const RULES: [Judge; 15] = [
     package::judge,
     bindings::judge,
     access::judge,
+    finalizers::judge,
     managed::judge,
 ];
 
@@ -329,6 +335,7 @@ pub fn concerns(
         ("", "persistentvolumeclaims" | "services") | ("networking.k8s.io", "ingresses") => {
             facts.tenant_of(namespace).is_some()
         }
+        (group, resource) if finalizers::is_written(group, resource) && facts.tenant_of(namespace).is_some() => true,
         ("capsule.clastix.io", "tenants") => true,
         (group, resource) => {
             flux::is_judged(group, resource)
@@ -339,7 +346,8 @@ pub fn concerns(
     };
     // A surface's account writes anything, and everything is checked for being its own doing.
     by_resource
-        || old_object.is_some_and(|object| crate::owner::read_owner_labels(object).is_some())
+        || old_object
+            .is_some_and(|object| crate::owner::read_owner_labels(object).is_some() || finalizers::is_managed(object))
         || user.starts_with(request::SERVICE_ACCOUNT_PREFIX)
         || facts
             .tenant_of(namespace)

@@ -12,7 +12,7 @@ use super::ledger::Claim;
 use super::policy::FACTS_PREFIX;
 use super::request::read_metadata;
 use super::rights::{ADOPT, OWN};
-use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, marks, metadata};
+use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, finalizers, marks, metadata};
 use crate::facts::Facts;
 use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
 
@@ -45,7 +45,8 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
             match case.tenant {
                 Some(tenant) => {
                     metadata::check_namespace(case, tenant)?;
-                    marks::check(case, tenant, name_of(case, &new))
+                    marks::check(case, tenant, name_of(case, &new))?;
+                    finalizers::check_namespace(case, tenant, name_of(case, &new))
                 }
                 None => Ok(()),
             }
@@ -172,6 +173,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
     check_options(case, tenant, name)?;
     metadata::check_namespace(case, tenant)?;
     marks::check(case, tenant, name)?;
+    finalizers::check_namespace(case, tenant, name)?;
     findings.claim = claim_place(case, tenant)?;
     if new.tenant_label.is_none() {
         findings.changes.push(Change::Label {

@@ -57,6 +57,7 @@ pub(crate) struct Object {
     pub(crate) role_binding: Option<String>,
     /// Of RoleBindings, the ClusterRole.
     pub(crate) role: Option<String>,
+    pub(crate) network_policy: Option<String>,
     /// Of RoleBindings, each as `KIND NAMESPACE NAME`, or `KIND NAME`.
     #[serde(default)]
     pub(crate) subjects: Vec<String>,
@@ -376,6 +377,7 @@ impl Object {
             ("apps", "deployments", &self.deployment),
             ("rbac.authorization.k8s.io", "clusterroles", &self.cluster_role),
             ("rbac.authorization.k8s.io", "rolebindings", &self.role_binding),
+            ("networking.k8s.io", "networkpolicies", &self.network_policy),
             ("", "secrets", &self.token_secret_for),
             ("cozystack.io", "packages", &self.package),
             ("cozystack.io", "packagesources", &self.package_source),

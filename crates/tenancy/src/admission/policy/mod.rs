@@ -19,6 +19,7 @@ mod cordon;
 mod credentials;
 mod expression;
 mod facts;
+mod finalizers;
 mod flux;
 mod kubernetes;
 mod lanes;
@@ -72,6 +73,7 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
         facts::owners_bound(platform),
         tenant::tenants(settings),
         cordon::cordoned(platform),
+        finalizers::managed_objects(platform),
         account::taken(),
         account::spoken_for(),
         minting::named(platform),

@@ -8,7 +8,7 @@ use super::facts::{ACCOUNT, CORDONED, HOME, OWNERS, TENANT, read_of};
 use super::limits::{NAMESPACE_ANNOTATIONS, NAMESPACE_LABELS, is_denied};
 use super::rights::PROVISION;
 use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, may, phrase, quote, variable};
-use super::{cordon, marks};
+use super::{cordon, finalizers, marks};
 use crate::admission::Rule;
 use crate::admission::rights::{ADOPT, EXTEND, OWN};
 use crate::settings::Settings;
@@ -106,12 +106,14 @@ pub(super) fn namespaces(settings: &Settings) -> Policy {
             .into_iter()
             .chain(list_denied_variables())
             .chain(marks::list_variables(settings))
+            .chain(finalizers::list_variables())
             .collect(),
         validations: list_validations(settings)
             .into_iter()
             .chain(list_name_checks(settings))
             .chain(list_denials())
             .chain(marks::list_validations(settings))
+            .chain([finalizers::check_namespaces()])
             .collect(),
     }
 }

@@ -1,0 +1,72 @@
+//! An object that Tenure takes over gets Tenure's label only in a version without a tenant's finalizers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::allow_attributes,
+    reason = "tests may panic"
+)]
+
+use serde_json::json;
+
+use super::*;
+
+fn wanted() -> Wanted {
+    Wanted {
+        id: "blue_b_rbac.authorization.k8s.io_RoleBinding".parse().unwrap(),
+        version: "v1",
+        object: json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": { "name": "b", "namespace": "blue", "labels": { "app.kubernetes.io/managed-by": "tenure" } },
+        }),
+    }
+}
+
+fn plan_writes(live: &Value, attempt: &Attempt, is_guarded: bool) -> Vec<Request> {
+    let wanted = wanted();
+    let live = BTreeMap::from([(wanted.id.clone(), Live::Present(Object(live.clone())))]);
+    let mut memory = Memory::default();
+    let mut dependents = Dependents {
+        owner: "Tenant",
+        live: &live,
+        attempt,
+        memory: &mut memory,
+        now: Timestamp::UNIX_EPOCH,
+        finalizers: FinalizerRule { is_guarded, listed: "" },
+        lingering: BTreeMap::new(),
+    };
+    let judge = |live: &Value, wanted: &Wanted| match live["metadata"]["labels"] == wanted.object["metadata"]["labels"]
+    {
+        true => Verdict::AsWanted,
+        false => Verdict::Differs,
+    };
+    match dependents.writes([&wanted].into_iter(), judge, &mut Vec::new(), &mut Vec::new()) {
+        Writes::Apply(steps) => steps,
+        Writes::ReadFirst(_) => panic!("everything is known"),
+    }
+}
+
+#[test]
+fn an_object_is_labelled_only_as_it_was_without_finalizers() {
+    let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
+    let held = json!({ "metadata": { "uid": "u", "resourceVersion": "7", "finalizers": ["example.org/hold"] } });
+    let steps = plan_writes(&held, &attempt, true);
+    assert!(matches!(steps.as_slice(), [Request::Release(_)]), "{steps:?}");
+    let free = json!({ "metadata": { "uid": "u", "resourceVersion": "8", "finalizers": [] } });
+    attempt.take(Answer::Released(wanted().id, WriteAnswer::Done(Object(free.clone()))));
+    let steps = plan_writes(&free, &attempt, true);
+    let [Request::Apply(apply)] = steps.as_slice() else {
+        panic!("{steps:?}")
+    };
+    assert_eq!(apply.object.0["metadata"]["resourceVersion"], "8");
+    // Where no admission checks, each look removes what came meanwhile.
+    let steps = plan_writes(
+        &held,
+        &Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default()),
+        false,
+    );
+    let [Request::Release(_), Request::Apply(apply)] = steps.as_slice() else {
+        panic!("{steps:?}")
+    };
+    assert_eq!(apply.object.0["metadata"].get("resourceVersion"), None);
+}
