@@ -176,7 +176,8 @@ pub fn is_ours(name: &str) -> bool {
     name.starts_with(POLICY_PREFIX) && !is_bound(name)
 }
 
-/// Those of these policies and bindings that were made by Tenure and that this version doesn't make.
+/// Those of these policies and bindings that were made by Tenure and that this version doesn't make. One that is being deleted is left out: a second
+/// deletion does nothing ([`list_held`] reports it).
 #[must_use]
 pub fn list_left_over<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let made = list_policies(settings);
@@ -191,6 +192,22 @@ pub fn list_left_over<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Val
             && !is_made(object)
     };
     live.iter().filter(is_left).collect()
+}
+
+/// Those of another version that are being deleted and stay: they refuse until their finalizers are gone.
+fn list_held<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
+    let made = list_policies(settings);
+    let is_held = |object: &&Value| {
+        let view = ObjectView::of(object);
+        let name = view.read_text("/metadata/name");
+        is_ours(name)
+            && name != probe_name()
+            && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+            && view.is_being_deleted()
+            && view.list_texts("/metadata/finalizers").next().is_some()
+            && !made.iter().any(|made| Target::of(made) == Target::of(object))
+    };
+    live.iter().filter(is_held).collect()
 }
 
 /// What is to be done now.
@@ -259,7 +276,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
         );
         return finish(Vec::new(), None, standing);
     }
-    // One that is on its way out isn't put back yet.
+    // One that is being deleted was put back above, and still refuses. When it is gone, nothing does until it is created again.
     let mut state = Vec::new();
     for wanted in wanted {
         let target = Target::of(wanted);
@@ -287,6 +304,18 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
             format!(
                 "{}: made by another version of Tenure, and not by this one: deleted, or left to `tenure install` of this version",
                 name_targets(left_over.iter())
+            ),
+        );
+        return finish(Vec::new(), None, standing);
+    }
+    if let Some(held) = list_held(&snapshot.live, snapshot.facts.settings()).first() {
+        let finalizers = ObjectView::of(held).list_texts("/metadata/finalizers");
+        let standing = Standing::fails(
+            reason::LEFT_OVER,
+            format!(
+                "{}: made by another version of Tenure, is being deleted, and finalizers hold it ({}): an administrator removes those that no controller removes",
+                Target::of(held),
+                finalizers.collect::<Vec<_>>().join(", ")
             ),
         );
         return finish(Vec::new(), None, standing);
@@ -381,10 +410,6 @@ fn put_back(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
         });
         return Some(Write::Create { object: wanted, told });
     };
-    if ObjectView::of(found).is_being_deleted() {
-        // It is made again once it is gone.
-        return None;
-    }
     let part = |object: &Value, path: &str| object.pointer(path).cloned().unwrap_or(Value::Null);
     let spec = find_difference(&part(found, "/spec"), &part(&wanted, "/spec"));
     let fields: Vec<String> = match &spec {

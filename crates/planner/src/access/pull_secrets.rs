@@ -72,10 +72,10 @@ pub enum Naming {
     Change(AccountChange),
 }
 
-/// Reads what counts of an account.
+/// Reads what counts of an account. One that is being deleted counts: Pods are still created with its list, until it is gone.
 #[must_use]
 pub fn read_account(name: &str, object: Option<&Value>) -> AccountFacts {
-    let state = object.map(ObjectView::of).filter(|view| !view.is_being_deleted());
+    let state = object.map(ObjectView::of);
     AccountFacts {
         name: name.to_owned(),
         state: state.map(read_state),
@@ -297,8 +297,7 @@ pub(super) mod tests {
     fn an_account_that_is_gone_or_made_anew_has_nothing_of_before() {
         assert_eq!(name_in(&read_account("runner", None), REQUEST, SECRET), Naming::Missing);
         let going = account(&json!({ "metadata": { "deletionTimestamp": "2026-06-01T12:00:00Z" } }));
-        assert_eq!(name_in(&going, REQUEST, SECRET), Naming::Missing);
-        assert_eq!(take_out(&going, REQUEST, SECRET), None);
+        assert!(matches!(name_in(&going, REQUEST, SECRET), Naming::Change(_)));
         let anew = account(&json!({ "metadata": { "uid": "a-2" } }));
         let Naming::Change(change) = name_in(&anew, REQUEST, SECRET) else {
             panic!()

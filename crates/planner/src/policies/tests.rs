@@ -229,6 +229,60 @@ fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
 }
 
 #[test]
+fn a_held_policy_is_put_back_and_reported() {
+    let mut snapshot = snapshot();
+    for _ in 0..2 {
+        let writes = plan(&snapshot).writes;
+        carry_out(&mut snapshot, writes);
+    }
+    meet(&mut snapshot);
+    // A finalizer holds it, and it refuses nothing any more.
+    let held = snapshot
+        .live
+        .iter_mut()
+        .find(|object| object["kind"] == "ValidatingAdmissionPolicy" && object["metadata"]["name"] == "tenure-cordoned")
+        .unwrap();
+    held["metadata"]["deletionTimestamp"] = json!("2026-11-25T00:00:00Z");
+    held["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    held["spec"]["validations"] = json!([]);
+    let put_back = plan(&snapshot);
+    assert!(
+        matches!(put_back.writes.as_slice(), [Write::Repair { object, .. }] if object["metadata"]["name"] == "tenure-cordoned"),
+        "{:?}",
+        put_back.writes
+    );
+    let untold = put_back.writes.into_iter().map(Write::without_telling).collect();
+    carry_out(&mut snapshot, untold);
+    let held = snapshot
+        .live
+        .iter_mut()
+        .find(|object| object["kind"] == "ValidatingAdmissionPolicy" && object["metadata"]["name"] == "tenure-cordoned")
+        .unwrap();
+    held["metadata"]["deletionTimestamp"] = json!("2026-11-25T00:00:00Z");
+    let after = plan(&snapshot);
+    assert!(after.writes.is_empty(), "{:?}", after.writes);
+    let message = &after.standing.message;
+    assert!(message.contains("tenure-cordoned is being deleted"), "{message}");
+    // One of another version: it was deleted, and still refuses.
+    snapshot.live.iter_mut().for_each(|object| {
+        object["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+    });
+    snapshot.live.push(json!({
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {
+            "name": "tenure-of-tomorrow", "uid": "u", "labels": { "app.kubernetes.io/managed-by": "tenure" },
+            "deletionTimestamp": "2026-11-25T00:00:00Z", "finalizers": ["example.org/hold"]
+        }
+    }));
+    let left = plan(&snapshot);
+    assert!(
+        left.writes.is_empty() && left.standing.message.contains("example.org/hold"),
+        "{}",
+        left.standing.message
+    );
+}
+
+#[test]
 fn what_another_version_made_is_taken_away_and_nothing_else() {
     let mut snapshot = snapshot();
     for _ in 0..2 {

@@ -38,7 +38,7 @@ fn services_of_groups_without_definitions_are_listed() {
 }
 
 /// A Tenant's bounds and its owners' bindings, as Tenure writes them.
-fn protected() -> Snapshot {
+pub(super) fn protected() -> Snapshot {
     let of_tenant = |object: Value| {
         let labels = json!({ MANAGED_BY: MANAGED_BY_TENURE, TENANT_LABEL: "shop" });
         let object = with(object, "/metadata/labels", labels);

@@ -490,6 +490,8 @@ fn is_in_every_namespace(kind: &str, object: &Value) -> bool {
 }
 
 #[cfg(test)]
+mod killed_tests;
+#[cfg(test)]
 mod leaving_tests;
 #[cfg(test)]
 mod tests;

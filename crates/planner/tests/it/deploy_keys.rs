@@ -549,3 +549,26 @@ fn an_api_server_that_is_behind_is_waited_for() {
 fn names_follow_from_the_surface_and_the_source() {
     assert_eq!(name_key("shop", "app"), "shop-app-deploy-key");
 }
+
+/// A Role and a RoleBinding of a key give rights until they are gone.
+#[test]
+fn a_held_binding_of_a_key_is_corrected_and_reported() {
+    let mut snapshot = snapshot("blue", json!({ "sources": [source()] }));
+    let mut world = World::default();
+    round(&mut snapshot, &mut world, start());
+    world.done.clear();
+    let binding = world.access.get_mut("RoleBinding").unwrap();
+    binding["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    binding["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    let right = binding["subjects"].clone();
+    binding["subjects"] = json!([{ "kind": "User", "name": "mallory" }]);
+    round(&mut snapshot, &mut world, later(600));
+    assert_eq!(world.done, ["apply RoleBinding/blue/shop-app-deploy-key (Surface)"]);
+    let binding = world.access.get_mut("RoleBinding").unwrap();
+    assert_eq!(binding["subjects"], right);
+    binding["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    binding["metadata"]["finalizers"] = json!(["example.org/hold"]);
+    round(&mut snapshot, &mut world, later(1200));
+    let (_, message) = ready(&snapshot);
+    assert!(message.contains("example.org/hold"), "{message}");
+}

@@ -29,6 +29,7 @@ mod tenant;
 mod tenant_account;
 mod tenant_bindings;
 mod tenant_contents;
+mod tenant_killed;
 mod tenant_lingering;
 mod tenant_namespaces;
 mod tenant_record;

@@ -14,27 +14,27 @@ use tenure_tenancy::{NamespaceFacts, TenantFacts};
 use crate::tenant::{now, record, snapshot};
 
 /// A server that holds the namespaces and the Tenant, and a process that may be killed after any write.
-struct World {
-    snapshot: Snapshot,
-    namespaces: BTreeMap<String, Value>,
-    objects: BTreeMap<ObjectId, Value>,
+pub(crate) struct World {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) namespaces: BTreeMap<String, Value>,
+    pub(crate) objects: BTreeMap<ObjectId, Value>,
     /// What this attempt's reads answered.
     answers: BTreeMap<ObjectId, Live>,
-    writes: usize,
-    /// The write after which the process is killed.
-    killed_after: Option<usize>,
+    pub(crate) writes: usize,
+    /// The writes after which the process is killed.
+    pub(crate) killed_after: Vec<usize>,
     processes: usize,
 }
 
 impl World {
-    fn new(snapshot: Snapshot) -> Self {
+    pub(crate) fn new(snapshot: Snapshot) -> Self {
         Self {
             snapshot,
             namespaces: BTreeMap::new(),
             objects: BTreeMap::new(),
             answers: BTreeMap::new(),
             writes: 0,
-            killed_after: None,
+            killed_after: Vec::new(),
             processes: 1,
         }
     }
@@ -73,7 +73,7 @@ impl World {
     /// Counts a write. True: the process dies of it, before it hears the answer.
     fn dies(&mut self) -> bool {
         self.writes += 1;
-        let dies = self.killed_after == Some(self.writes);
+        let dies = self.killed_after.contains(&self.writes);
         if dies {
             self.processes += 1;
             self.snapshot.creation_proof = format!("proof-{}", self.processes);
@@ -133,7 +133,7 @@ impl World {
     }
 
     /// Processes, one after the other, until there is nothing to do. False: the Tenant is gone.
-    fn run(&mut self) -> bool {
+    pub(crate) fn run(&mut self) -> bool {
         'processes: for _ in 0..40 {
             self.answers.clear();
             self.observe();
@@ -177,7 +177,7 @@ impl World {
         panic!("it comes to no rest: {:?}", self.snapshot.tenant.status);
     }
 
-    fn recorded(&self) -> Vec<String> {
+    pub(crate) fn recorded(&self) -> Vec<String> {
         let status = self.snapshot.tenant.status.clone().unwrap_or_default();
         let spaces = status.spaces.into_iter();
         spaces
@@ -185,7 +185,7 @@ impl World {
             .collect()
     }
 
-    fn ready(&self) -> String {
+    pub(crate) fn ready(&self) -> String {
         let status = self.snapshot.tenant.status.clone().unwrap_or_default();
         let mut conditions = status.conditions.into_iter();
         let ready = conditions.find(|found| found.type_ == "Ready").expect("Ready");
@@ -205,7 +205,7 @@ fn labels() -> Value {
     json!({ "capsule.clastix.io/tenant": "blue" })
 }
 
-fn guarded(mut snapshot: Snapshot) -> Snapshot {
+pub(crate) fn guarded(mut snapshot: Snapshot) -> Snapshot {
     Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
     snapshot
 }
@@ -227,7 +227,7 @@ fn a_kill_after_any_write_leaves_no_namespace_unrecorded() {
         assert!(whole.writes > 4, "{}", whole.writes);
         for after in 1..=whole.writes {
             let mut world = begin();
-            world.killed_after = Some(after);
+            world.killed_after = vec![after];
             world.run();
             assert_eq!(
                 world.recorded(),
@@ -305,7 +305,7 @@ fn a_deleted_tenant_takes_what_it_recorded_and_nothing_else() {
             metadata.finalizers = Some(vec!["tenure.dev/finalizer".to_owned(), "foregroundDeletion".to_owned()]);
             metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
             let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
-            world.killed_after = killed_after;
+            world.killed_after = killed_after.into_iter().collect();
             world.put("blue", json!({ "labels": labels() }));
             world.put("shop", json!({ "labels": labels(), "ownerReferences": [owner("t")] }));
             for name in ["cozy-system", "flux-system", "strange"] {

@@ -454,6 +454,8 @@ impl Case<'_> {
         access.into_iter().find_map(|(live, sort)| {
             let live = live.object()?;
             let view = ObjectView::of(live);
+            // Of one that is being deleted nothing is left to do: a second deletion does nothing, and the policy above the writer lets it write no
+            // binding without a subject. It gives its one reader what that could read before.
             let is_left = is_ours(live, surface) && !view.is_being_deleted();
             is_left.then(|| objects::write_end(surface, self.source, sort, view.read_text("/metadata/uid")))
         })

@@ -145,16 +145,14 @@ pub(super) fn write_access(surface: &Surface, source: &str, reader: &ServiceAcco
     [wanted(Sort::Role, role), wanted(Sort::RoleBinding, binding)]
 }
 
-/// What is to be done with a Role or a RoleBinding that is there.
+/// What is to be done with a Role or a RoleBinding that is there. One that is being deleted still gives rights, so it is corrected, too; it is created
+/// again when it is gone.
 pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface) -> Verdict {
     let same = |field: &str| live.get(field) == wanted.object.get(field);
     if !is_ours(live, surface) {
         Verdict::Foreign("was not made for this source's deploy key: rename the source, or delete it")
     } else if wanted.id.kind == "RoleBinding" && !same("roleRef") {
         Verdict::Foreign("binds another role: delete it, so that the right one can be made")
-    } else if ObjectView::of(live).is_being_deleted() {
-        // Made again when it is gone; a look tells.
-        Verdict::AsWanted
     } else if same("rules") && same("subjects") {
         Verdict::AsWanted
     } else {

@@ -8,7 +8,7 @@ use tenure_api::surface::SurfaceDeployKeyStatus;
 use super::objects::{judge_access, name_key, write_access};
 use super::{Case, Pair, STEPS, SecretFacts, Snapshot, Step, list_cases};
 use crate::answer::{Failure, Live};
-use crate::dependents::{Verdict, Wanted};
+use crate::dependents::{self, Verdict, Wanted};
 use crate::plan::{Event, EventKind, EventPlace};
 use crate::refusal::Reason;
 
@@ -191,6 +191,11 @@ impl Case<'_> {
             Live::Failed(failure) => Some(self.explain(&format!("look at {}", wanted.id.subject()), failure)),
             Live::Present(live) => match judge_access(&live.0, wanted, &self.snapshot.surface) {
                 Verdict::Foreign(why) => Some(format!("{} exists and {why}", wanted.id.subject())),
+                Verdict::AsWanted if live.view().is_being_deleted() => Some(dependents::describe(
+                    &wanted.id,
+                    &live.0,
+                    "It is corrected meanwhile, and created again when it is gone.",
+                )),
                 Verdict::AsWanted => None,
                 Verdict::Differs if facts.steps < STEPS => None,
                 Verdict::Differs => Some(never_stays()),

@@ -1,0 +1,132 @@
+//! An uninstallation that is killed after any of its writes is finished by the next one, which knows nothing of the first.
+
+use std::collections::BTreeSet;
+
+use super::leaving_tests::protected;
+use super::*;
+
+/// The lists of a snapshot, in which one object may stand several times.
+fn list_lists(snapshot: &mut Snapshot) -> [&mut Vec<SeenObject>; 15] {
+    [
+        &mut snapshot.deployments,
+        &mut snapshot.installed,
+        &mut snapshot.reconciled,
+        &mut snapshot.custom,
+        &mut snapshot.tenants,
+        &mut snapshot.access,
+        &mut snapshot.group_services,
+        &mut snapshot.owned,
+        &mut snapshot.bounds,
+        &mut snapshot.role_bindings,
+        &mut snapshot.inside,
+        &mut snapshot.policies,
+        &mut snapshot.stated,
+        &mut snapshot.tenant_rights,
+        &mut snapshot.cluster_role_bindings,
+    ]
+}
+
+fn merge(onto: &mut Value, patch: &Value) {
+    match patch {
+        Value::Object(fields) => {
+            if !onto.is_object() {
+                *onto = Value::Object(serde_json::Map::new());
+            }
+            for (key, value) in fields {
+                match (onto.as_object_mut(), value) {
+                    (Some(map), Value::Null) => drop(map.remove(key)),
+                    (Some(map), value) => merge(map.entry(key.clone()).or_insert(Value::Null), value),
+                    (None, _) => {}
+                }
+            }
+        }
+        value => *onto = value.clone(),
+    }
+}
+
+/// Does a step, as an API server would.
+fn carry_out(snapshot: &mut Snapshot, step: &Step) {
+    for list in list_lists(snapshot) {
+        match &step.action {
+            Action::Delete { uid } => {
+                list.retain(|seen| seen.path != step.path || seen.object["metadata"]["uid"].as_str() != Some(uid));
+            }
+            Action::Patch(patch) => {
+                for seen in list.iter_mut().filter(|seen| seen.path == step.path) {
+                    merge(&mut seen.object, patch);
+                }
+            }
+        }
+    }
+    // What isn't owned any more, and what policies read no more, is not listed by an observation.
+    let is_owned = |seen: &SeenObject| {
+        ObjectView::of(&seen.object)
+            .list_views("/metadata/ownerReferences")
+            .next()
+            .is_some()
+    };
+    snapshot.owned.retain(is_owned);
+}
+
+/// Plans and steps until nothing is left to do; `killed_after` steps the process is another one. Returns the names of what was deleted.
+fn play(snapshot: &mut Snapshot, choice: Choice, killed_after: Option<usize>) -> (BTreeSet<String>, usize) {
+    let (mut deleted, mut steps) = (BTreeSet::new(), 0);
+    for _ in 0..200 {
+        let plan = plan(snapshot, choice).unwrap();
+        let Some(stage) = plan.stages.first() else {
+            return (deleted, steps);
+        };
+        for step in stage {
+            carry_out(snapshot, step);
+            *snapshot.attempts.entry(step.path.clone()).or_default() += 1;
+            if let Some(name) = step.says.strip_suffix(": deleted") {
+                deleted.insert(name.to_owned());
+            }
+            steps += 1;
+            check_bounds(snapshot);
+            if killed_after == Some(steps) {
+                snapshot.attempts.clear();
+                break;
+            }
+        }
+    }
+    panic!("it never ends");
+}
+
+/// At no moment an owner has rights without what bounds them.
+fn check_bounds(snapshot: &Snapshot) {
+    if !snapshot.role_bindings.is_empty() {
+        assert_eq!((snapshot.bounds.len(), snapshot.policies.len()), (3, 1));
+    }
+}
+
+#[test]
+fn an_uninstallation_is_finished_after_a_kill_at_any_write() {
+    for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
+        for with_protection in [false, true] {
+            let choice = Choice { kinds, with_protection };
+            let told: BTreeSet<String> = plan(&protected(), choice).unwrap().goes.into_iter().collect();
+            let mut end = protected();
+            let (wanted, steps) = play(&mut end, choice, None);
+            assert!(steps > 5, "{steps}");
+            for after in 1..steps {
+                let mut left = protected();
+                let (deleted, _) = play(&mut left, choice, Some(after));
+                assert_eq!(deleted, wanted, "{choice:?}: killed after {after}");
+                left.attempts.clear();
+                end.attempts.clear();
+                assert_eq!(
+                    format!("{left:?}"),
+                    format!("{end:?}"),
+                    "{choice:?}: killed after {after}"
+                );
+            }
+            // The first plan, which people confirm, says all of it.
+            assert!(
+                wanted.is_subset(&told),
+                "{:?}",
+                wanted.difference(&told).collect::<Vec<_>>()
+            );
+        }
+    }
+}
