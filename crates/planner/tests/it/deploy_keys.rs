@@ -15,7 +15,7 @@ use crate::surface::snapshot_of;
 
 const HOSTS: &str = "git.example ssh-ed25519 AAAA";
 
-fn start() -> Timestamp {
+pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
@@ -23,11 +23,11 @@ fn later(seconds: i64) -> Timestamp {
     start() + SignedDuration::from_secs(seconds)
 }
 
-fn source() -> Value {
+pub(crate) fn source() -> Value {
     json!({ "name": "app", "url": "ssh://git@git.example/blue/app.git", "deployKey": { "knownHosts": HOSTS } })
 }
 
-fn snapshot(namespace: &str, spec: Value) -> Snapshot {
+pub(crate) fn snapshot(namespace: &str, spec: Value) -> Snapshot {
     snapshot_of(("shop", namespace), spec, start())
 }
 
@@ -42,13 +42,13 @@ fn forbidden() -> Failure {
 
 /// A namespace as the account that writes credentials meets it.
 #[derive(Default)]
-struct World {
+pub(crate) struct World {
     secret: Option<Held>,
-    access: BTreeMap<String, Value>,
+    pub(crate) access: BTreeMap<String, Value>,
     /// What may not be done: the beginning of a step's words.
     refused: Vec<&'static str>,
     /// How many keys were made.
-    made: u32,
+    pub(crate) made: u32,
     done: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    fn answer(&mut self, step: &Step) -> Answer {
+    pub(crate) fn answer(&mut self, step: &Step) -> Answer {
         let words = step.work.describe();
         let is_refused = self.refused.iter().any(|refused| words.starts_with(refused));
         if !words.starts_with("look at") {
@@ -175,7 +175,7 @@ fn ready(snapshot: &Snapshot) -> (String, String) {
     (ready.reason.clone(), ready.message.clone())
 }
 
-fn fingerprints(snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn fingerprints(snapshot: &Snapshot) -> Vec<String> {
     let keys = snapshot.surface.status.iter().flat_map(|status| &status.deploy_keys);
     keys.map(|key| key.fingerprint.clone()).collect()
 }

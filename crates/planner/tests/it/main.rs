@@ -25,6 +25,7 @@ mod receiver;
 mod receiver_requests;
 mod siblings;
 mod surface;
+mod surface_killed;
 mod tenant;
 mod tenant_account;
 mod tenant_bindings;
