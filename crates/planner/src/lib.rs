@@ -23,6 +23,7 @@ pub mod artifact;
 pub mod artifact_address;
 pub mod artifact_generator;
 pub mod attestation;
+mod binding_name;
 pub mod bucket;
 pub mod certificate_renewal;
 pub mod check;

@@ -10,9 +10,6 @@ use tenure_api::metadata::{POD_SECURITY, POD_SECURITY_ENFORCE};
 use tenure_api::tenant::{AdditionalMetadata, TenantSpace};
 use tenure_api::{ObjectMeta, Tenant};
 
-use crate::realm::TenantFacts;
-use crate::settings::Settings;
-
 /// A level of the Pod Security Standards, from the weakest to the strictest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -97,21 +94,4 @@ pub(crate) fn read_levels(spaces: &[TenantSpace]) -> BTreeMap<String, PodSecurit
     levels
         .filter_map(|space| Some((space.name.clone(), read_recorded(space.metadata.as_ref())?)))
         .collect()
-}
-
-impl TenantFacts {
-    /// The Pod Security level that a namespace of the Tenant has at least. None where the Tenant says nothing and had the namespace before levels
-    /// were set.
-    #[must_use]
-    pub fn find_pod_security(&self, settings: &Settings, namespace: &str) -> Option<PodSecurityLevel> {
-        if self.pod_security.is_some() {
-            return self.pod_security;
-        }
-        let recorded = self.recorded_levels.get(namespace).copied();
-        match recorded {
-            Some(level) if self.marks.chooses_pod_security() => Some(level),
-            None if self.recorded.contains_key(namespace) => None,
-            Some(_) | None => Some(settings.pod_security),
-        }
-    }
 }

@@ -6,12 +6,16 @@
 //! Where they contradict each other, the namespace is nobody's and nothing acts in it; nor does it for a Tenant that is being deleted.
 
 mod gitops_account;
+mod holder;
+mod least_level;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::gitops_account::name_gitops_account;
+pub use self::holder::Holder;
+pub(crate) use self::holder::{find_holder, find_owner};
 use serde::{Deserialize, Serialize};
 use tenure_api::metadata::{
     CREATION_PROOF, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, HOME_NAMESPACE, MINTABLE_ACCOUNTS, MINTABLE_FACT,
@@ -497,94 +501,6 @@ pub(crate) fn place<'a>(
             Ok(placement) => Placement::Tenant(placement),
             Err(message) => Placement::Disputed { message },
         },
-    }
-}
-
-/// The tenant that has recorded a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// None: it is the platform's, or unassigned.
-    Nobody,
-    /// This one, which has recorded it.
-    Tenant(String),
-    /// It isn't known, or in dispute.
-    Unknown,
-}
-
-impl Holder {
-    pub(crate) fn of<'a>(
-        settings: &Settings,
-        find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
-        facts: Option<&NamespaceFacts>,
-    ) -> Self {
-        match facts.map(|facts| find_holder(settings, find_tenant, facts)) {
-            Some(Ok(Some(tenant))) if !tenant.deleting => Self::Tenant(tenant.name.clone()),
-            Some(Ok(None)) => Self::Nobody,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-/// The tenant that a namespace is a part of: the one that it names, if that one has recorded it.
-pub(crate) fn find_holder<'a>(
-    settings: &Settings,
-    find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
-    facts: &NamespaceFacts,
-) -> Result<Option<&'a TenantFacts>, String> {
-    match find_owner(settings, find_tenant, facts)? {
-        Some(tenant) if !tenant.has_recorded(facts) => Err(format!(
-            "namespace {} names tenant {}, whose status doesn't have it with its uid (yet): if the Tenant's condition NamespacesRecorded \
-             says that it isn't taken, an administrator makes it the tenant's with: tenure adopt {} {}",
-            facts.name, tenant.name, tenant.name, facts.name
-        )),
-        found => Ok(found),
-    }
-}
-
-/// The tenant that a namespace says it belongs to, whether the tenant has recorded it or not: by this it is known whose rules bound what
-/// is written there. None when neither label nor ownerReference names one. What is protected is
-/// never a tenant's, whatever its metadata says: those who may write the metadata there would else decide who acts in it.
-pub(crate) fn find_owner<'a>(
-    settings: &Settings,
-    find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
-    facts: &NamespaceFacts,
-) -> Result<Option<&'a TenantFacts>, String> {
-    let namespace = &facts.name;
-    if settings.is_protected(namespace) {
-        return Ok(None);
-    }
-    match (&facts.tenant_label, facts.tenant_owners.as_slice()) {
-        (None, []) => Ok(None),
-        // The label is the claim, and the Tenant's record decides. An ownerReference, as Capsule writes one, must not contradict it.
-        (Some(label), []) => match find_tenant(label) {
-            Some(tenant) if !tenant.uid.is_empty() => Ok(Some(tenant)),
-            _ => Err(format!(
-                "namespace {namespace} is labelled for tenant {label}, which does not exist"
-            )),
-        },
-        (_, [_, _, ..]) => Err(format!(
-            "namespace {namespace} has ownerReferences to more than one Tenant: remove all but one"
-        )),
-        (label, [owner]) => {
-            if label.as_deref() != Some(owner.name.as_str()) {
-                return Err(format!(
-                    "namespace {namespace} is owned by tenant {} but its label {TENANT_LABEL} says {}: make them agree",
-                    owner.name,
-                    label.as_deref().unwrap_or("nothing"),
-                ));
-            }
-            match find_tenant(&owner.name) {
-                Some(tenant) if !owner.uid.is_empty() && tenant.uid == owner.uid => Ok(Some(tenant)),
-                Some(_) => Err(format!(
-                    "namespace {namespace} is owned by an earlier Tenant {} that no longer exists (its uid differs)",
-                    owner.name
-                )),
-                None => Err(format!(
-                    "namespace {namespace} is owned by Tenant {}, which does not exist",
-                    owner.name
-                )),
-            }
-        }
     }
 }
 

@@ -40,3 +40,19 @@ pub(crate) fn lay_over(mut stored: Value, wanted: &Value) -> Value {
     }
     stored
 }
+
+/// Writes into a Tenant's spec the marks that it sets on its namespaces.
+pub(crate) fn write_marks(spec: &mut Value, marks: &Value) {
+    let part = |key: &str| marks.get(key).cloned().unwrap_or_else(|| json!({}));
+    if *marks == json!({}) {
+        return;
+    }
+    spec["namespaceOptions"]["additionalMetadata"] =
+        json!({ "labels": part("labels"), "annotations": part("annotations") });
+    let chosen = marks["chosenLabels"].as_array().into_iter().flatten();
+    let chosen = chosen.map(|key| {
+        let selector = json!({ "matchLabels": { "example.org/chosen": "yes" } });
+        json!({ "namespaceSelector": selector, "labels": { key.as_str().unwrap(): "x" } })
+    });
+    spec["namespaceOptions"]["additionalMetadataList"] = chosen.collect();
+}

@@ -11,6 +11,7 @@
 )]
 
 mod accesses;
+mod answer;
 mod beside_policies;
 mod client_certificate;
 mod door;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::{Method, Request, Response};
+use http::{Method, Request};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tenure_tenancy::admission::policy;
@@ -10,7 +10,9 @@ use tenure_tenancy::{Facts, Settings};
 use tenure_testkit::{Cluster, SOON, eventually};
 
 use crate::accesses;
-use crate::laying::{lay_over, merge};
+pub(crate) use crate::answer::Answer;
+use crate::answer::read_answer;
+use crate::laying::{lay_over, merge, write_marks};
 use crate::managed;
 use crate::packages;
 use crate::paths::locate;
@@ -18,15 +20,6 @@ use crate::roles;
 use crate::stand_ins;
 use crate::sums;
 use crate::table::{Actor, Case, Object, Sent, Table, find_kind};
-
-/// What came of a case.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// The object as answered, and the warnings.
-    Allowed(Value, Vec<String>),
-    /// Code, reason and message.
-    Refused(u64, String, String),
-}
 
 fn read_table() -> Table {
     serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap()
@@ -142,7 +135,7 @@ impl Stage {
             let body = Body::from(probe.to_string().into_bytes());
             let request = Request::post("/api/v1/namespaces/nobody/configmaps?dryRun=All")
                 .header("content-type", "application/json");
-            match read(admin.client().send(request.body(body).unwrap()).await.unwrap()).await {
+            match read_answer(admin.client().send(request.body(body).unwrap()).await.unwrap()).await {
                 Answer::Refused(_, _, message) if message.contains("'tenure-met'") => Ok(()),
                 other => Err(other),
             }
@@ -575,7 +568,7 @@ impl Stage {
             .send(request.body(Body::from(body.to_string().into_bytes())).unwrap())
             .await
             .unwrap();
-        read(answer).await
+        read_answer(answer).await
     }
 
     async fn token_of(&self, namespace: &str, name: &str) -> String {
@@ -594,36 +587,4 @@ impl Stage {
         let answer: Value = admin.client().request(request.unwrap()).await.unwrap();
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
-}
-
-async fn read(answer: Response<Body>) -> Answer {
-    let (parts, body) = answer.into_parts();
-    let warnings = parts.headers.get_all("warning").iter();
-    let warnings = warnings
-        .filter_map(|value| value.to_str().ok())
-        .map(str::to_owned)
-        .collect();
-    let bytes = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
-    let value: Value = serde_json::from_slice(&bytes).unwrap();
-    if parts.status.is_success() {
-        return Answer::Allowed(value, warnings);
-    }
-    let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    Answer::Refused(parts.status.as_u16().into(), text("reason"), text("message"))
-}
-
-/// What a Tenant sets on its namespaces, as its spec says it.
-fn write_marks(spec: &mut Value, marks: &Value) {
-    let part = |key: &str| marks.get(key).cloned().unwrap_or_else(|| json!({}));
-    if *marks == json!({}) {
-        return;
-    }
-    spec["namespaceOptions"]["additionalMetadata"] =
-        json!({ "labels": part("labels"), "annotations": part("annotations") });
-    let chosen = marks["chosenLabels"].as_array().into_iter().flatten();
-    let chosen = chosen.map(|key| {
-        let selector = json!({ "matchLabels": { "example.org/chosen": "yes" } });
-        json!({ "namespaceSelector": selector, "labels": { key.as_str().unwrap(): "x" } })
-    });
-    spec["namespaceOptions"]["additionalMetadataList"] = chosen.collect();
 }

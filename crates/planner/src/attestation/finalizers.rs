@@ -6,7 +6,7 @@ use tenure_tenancy::admission::Rule;
 
 use super::rights::config_map;
 use super::{Ask, Attack, Names, Stop, Verb, Who};
-use crate::tenant::name_owner_binding;
+use crate::binding_name::name_owner_binding;
 
 const FINALIZER: &str = "attest.tenure.example/hold";
 

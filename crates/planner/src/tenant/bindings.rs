@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, GITOPS_BINDING, GITOPS_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, MANAGED_BY,
-    MANAGED_BY_TENURE, OWNER_BINDING_PREFIX, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE,
-    TENANT_GITOPS_HOME_CLUSTER_ROLE, TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
+    MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
+    TENANT_GITOPS_SUFFIX, TENANT_LABEL, WITNESS_BINDING,
 };
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 use tenure_api::tenant::TenantOwner;
@@ -18,6 +17,7 @@ use tenure_tenancy::realm::name_gitops_account;
 
 use super::namespaces::Taken;
 use super::{Snapshot, owner_reference};
+use crate::binding_name::{hash_parts, name_managed_binding, name_owner_binding};
 use crate::dependents::{Memory, Wanted};
 use crate::refusal::Reason;
 
@@ -52,7 +52,7 @@ pub(super) fn list_wanted(
             .collect();
         let key = Value::Array(subjects.clone()).to_string();
         bindings.push(Binding {
-            name: managed_name(&["additional", &additional.cluster_role_name, &key]),
+            name: name_managed_binding(&["additional", &additional.cluster_role_name, &key]),
             place: Place::Everywhere,
             role: additional.cluster_role_name.clone(),
             subjects,
@@ -182,7 +182,7 @@ fn find_named_role(snapshot: &Snapshot) -> Option<&str> {
 }
 
 fn named_binding(role: &str) -> String {
-    format!("{GITOPS_BINDING}:{}", hash(&[role]))
+    format!("{GITOPS_BINDING}:{}", hash_parts(&[role]))
 }
 
 /// What the generated account is bound to. The name follows from the role, since a RoleBinding's can't be changed.
@@ -220,21 +220,6 @@ struct Binding {
     subjects: Vec<Value>,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
-}
-
-/// The name of the RoleBinding that binds an owner to a ClusterRole.
-pub(crate) fn name_owner_binding(kind: &str, name: &str, role: &str) -> String {
-    managed_name(&[kind, name, role])
-}
-
-/// `capsule:managed:<hash>`: one name for one meaning, since a RoleBinding's role can't be changed.
-fn managed_name(parts: &[&str]) -> String {
-    format!("{OWNER_BINDING_PREFIX}{}", hash(parts))
-}
-
-fn hash(parts: &[&str]) -> String {
-    let digest = Sha256::digest(parts.join("\u{0}").as_bytes());
-    hex::encode(digest).chars().take(16).collect()
 }
 
 fn owner_subject(owner: &TenantOwner) -> Result<Value, String> {

@@ -30,7 +30,6 @@ use tenure_api::{ObjectId, ObjectView, Tenant, TenantStatus};
 use tenure_tenancy::admission::make_owner_reference;
 use tenure_tenancy::{Controller, Realm, TenantFacts, identity, pod_security};
 
-pub(crate) use self::bindings::name_owner_binding;
 use self::contents::{Contents, RESOURCE_QUOTA_KIND};
 pub use self::contents::{LARGEST_ITEM, MOST_ITEMS};
 use self::namespaces::Taken;

@@ -14,6 +14,7 @@ use tenure_controllers::{
 use tenure_sources::{Cidr, Endpoint, Policy};
 use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, PodSecurityLevel, ReferenceGrant};
 
+use super::address_flags::{parse_allowances, parse_ranges};
 use super::budgets;
 use super::lane_place::{self, Circumstances, WhereLanesRun};
 use super::namespace_flags::{parse_default_accounts, parse_namespaces};
@@ -470,26 +471,6 @@ impl ApplyFlags {
             overridden_managers: self.overridden_managers.iter().cloned().collect(),
         })
     }
-}
-
-/// Reads what an administrator allows sources to reach; `flag` is where it is written.
-pub(crate) fn parse_allowances(flag: &str, texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
-    let parse = |text: &String| {
-        text.parse().map_err(|error| {
-            Failure::usage(format!("{flag}: {error}"))
-                .hint("an allowance is exact: scheme, host and port, such as http://127.0.0.1:3000")
-        })
-    };
-    texts.iter().map(parse).collect()
-}
-
-/// Reads which addresses are the cluster's.
-fn parse_ranges(texts: &[String]) -> Result<Vec<Cidr>, Failure> {
-    let parse = |text: &String| {
-        text.parse()
-            .map_err(|error| Failure::usage(format!("--cluster-range: {error}")))
-    };
-    texts.iter().map(parse).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The subcommands, one file each.
 
 pub(crate) mod access;
+pub(crate) mod address_flags;
 pub(crate) mod adopt;
 pub(crate) mod attest;
 pub(crate) mod audit;
