@@ -177,7 +177,7 @@ pub fn is_ours(name: &str) -> bool {
 }
 
 /// Those of these policies and bindings that were made by Tenure and that this version doesn't make. One that is being deleted is left out: a second
-/// deletion does nothing ([`list_held`] reports it).
+/// deletion does nothing (`list_held` reports it).
 #[must_use]
 pub fn list_left_over<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let made = list_policies(settings);
