@@ -1,7 +1,7 @@
 //! The rules once more, as Kubernetes' own ValidatingAdmissionPolicies: what holds in a cluster where nobody answers for Tenure.
 //!
 //! Owns which policies there are, and what they read: facts that Tenure writes on namespaces ([`describe_namespace`]), and rights that it
-//! gives to owners and accounts ([`list_tenant_rights`]). Few take [parameters]; the others depend on
+//! gives to owners and accounts ([`list_tenant_rights`]). Few take parameters; the others depend on
 //! nothing but themselves and RBAC. Refuses to allow what [`super::decide`] denies, but for what an expression can't know ([`LEFT`]): sums, what another object says, and
 //! what a Tenant says that stands on no namespace. Where somebody else would set a default, a policy refuses.
 //!
