@@ -7,6 +7,7 @@ use tenure_api::ObjectId;
 
 use crate::answer::{Answer, Live};
 use crate::dependents::Attempt;
+use crate::object::Object;
 
 /// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
 #[derive(Debug, Default)]
@@ -32,6 +33,19 @@ impl Answered {
         self.seen.as_ref() != Some(watched)
     }
 
+    /// Whether a watch had told of a later version of an object than this attempt wrote or read, when the last plan was made. The attempt doesn't
+    /// write that object again, so another one has to.
+    #[must_use]
+    pub fn is_overtaken(&self) -> bool {
+        let Some(seen) = &self.seen else { return false };
+        self.answers.iter().any(|(id, answer)| {
+            let (Live::Present(answer), Some(Live::Present(seen))) = (answer, seen.get(id)) else {
+                return false;
+            };
+            read_version(seen) > read_version(answer)
+        })
+    }
+
     /// Takes an answer to a step of this attempt.
     pub fn take(&mut self, attempt: &mut Attempt, answer: Answer) {
         self.answers.extend(attempt.take(answer));
@@ -48,6 +62,11 @@ impl Answered {
     }
 }
 
+/// The resourceVersion as a number, by which two versions of one object are compared.
+fn read_version(object: &Object) -> Option<u64> {
+    object.view().find_text("/metadata/resourceVersion")?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
@@ -55,7 +74,6 @@ mod tests {
     use tenure_api::ObjectMeta;
 
     use super::*;
-    use crate::object::Object;
 
     fn child(ready: bool) -> BTreeMap<ObjectId, Live> {
         let id: ObjectId = "team_app_kustomize.toolkit.fluxcd.io_Kustomization".parse().unwrap();
@@ -91,5 +109,21 @@ mod tests {
             "an answer is not what watches tell"
         );
         assert_eq!(answered.observe(child(false)), child(false));
+    }
+
+    /// A Tenant once left an edit as it was that came between two rounds of the attempt that had written the object.
+    #[test]
+    fn an_edit_after_a_write_overtakes_the_attempt() {
+        let (id, _) = child(true).pop_first().unwrap();
+        let version = |version: &str| Live::Present(Object(json!({ "metadata": { "resourceVersion": version } })));
+        let mut answered = Answered::default();
+        let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
+        answered.take(&mut attempt, Answer::Live(id.clone(), version("9")));
+        for (seen, is_overtaken) in [("8", false), ("9", false), ("10", true)] {
+            answered.observe(BTreeMap::from([(id.clone(), version(seen))]));
+            assert_eq!(answered.is_overtaken(), is_overtaken, "{seen}");
+        }
+        answered.clear();
+        assert!(!answered.is_overtaken());
     }
 }
