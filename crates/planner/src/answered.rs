@@ -8,6 +8,7 @@ use tenure_api::ObjectId;
 use crate::answer::{Answer, Live};
 use crate::dependents::Attempt;
 use crate::object::Object;
+use crate::plan::Next;
 
 /// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
 #[derive(Debug, Default)]
@@ -33,10 +34,18 @@ impl Answered {
         self.seen.as_ref() != Some(watched)
     }
 
-    /// Whether a watch had told of a later version of an object than this attempt wrote or read, when the last plan was made. The attempt doesn't
-    /// write that object again, so another one has to.
+    /// How an attempt goes on: it begins again where a later version of an object was seen than the one that it wrote or read.
+    ///
+    /// An attempt writes an object once. So an edit that comes after the write, and before the last plan, needs another attempt.
     #[must_use]
-    pub fn is_overtaken(&self) -> bool {
+    pub fn check_end(&self, next: Next) -> Next {
+        match next {
+            Next::Done(_) if self.is_overtaken() => Next::Restart,
+            next => next,
+        }
+    }
+
+    fn is_overtaken(&self) -> bool {
         let Some(seen) = &self.seen else { return false };
         self.answers.iter().any(|(id, answer)| {
             let (Live::Present(answer), Some(Live::Present(seen))) = (answer, seen.get(id)) else {
@@ -119,11 +128,13 @@ mod tests {
         let mut answered = Answered::default();
         let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
         answered.take(&mut attempt, Answer::Live(id.clone(), version("9")));
-        for (seen, is_overtaken) in [("8", false), ("9", false), ("10", true)] {
+        let done = || Next::Done(None);
+        for (seen, next) in [("8", done()), ("9", done()), ("10", Next::Restart)] {
             answered.observe(BTreeMap::from([(id.clone(), version(seen))]));
-            assert_eq!(answered.is_overtaken(), is_overtaken, "{seen}");
+            assert_eq!(answered.check_end(done()), next, "{seen}");
         }
+        assert_eq!(answered.check_end(Next::Again), Next::Again);
         answered.clear();
-        assert!(!answered.is_overtaken());
+        assert_eq!(answered.check_end(done()), done());
     }
 }

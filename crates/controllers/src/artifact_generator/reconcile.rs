@@ -192,7 +192,7 @@ impl Reconciler for GeneratorReconciler {
             own.write_status(&self.shard, status).await?;
         }
         own.write_events(&self.shard, &mut self.said, &plan.events).await;
-        Ok(Some(plan.next))
+        Ok(Some(self.answered.check_end(plan.next)))
     }
 
     fn marks(&self) -> Option<Arc<UnderWay>> {

@@ -211,7 +211,7 @@ impl Reconciler for RightsReconciler {
             }
         }
         self.write_events(&plan.events).await;
-        Ok(Some(plan.next))
+        Ok(Some(self.answered.check_end(plan.next)))
     }
 
     fn restart(&mut self) {

@@ -131,7 +131,7 @@ impl Reconciler for SurfaceReconciler {
         };
         let said = &mut self.said;
         carry_out(&self.hub, surface.as_ref(), &plan, said, take).await?;
-        Ok(Some(plan.next))
+        Ok(Some(self.answered.check_end(plan.next)))
     }
 
     fn restart(&mut self) {

@@ -147,11 +147,7 @@ impl Reconciler for TenantReconciler {
         };
         let said = &mut self.said;
         carry_out(&self.hub, tenant.as_ref(), &plan, said, take).await?;
-        if matches!(plan.next, Next::Done(_)) && self.answered.is_overtaken() {
-            self.restart();
-            return Ok(Some(Next::Again));
-        }
-        Ok(Some(plan.next))
+        Ok(Some(self.answered.check_end(plan.next)))
     }
 
     fn restart(&mut self) {
