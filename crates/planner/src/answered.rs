@@ -34,7 +34,7 @@ impl Answered {
         self.seen.as_ref() != Some(watched)
     }
 
-    /// How an attempt goes on: it begins again where a later version of an object was seen than the one that it wrote or read.
+    /// Ends an attempt, or begins it again: if a watch told of a later version of an object than this attempt wrote or read.
     ///
     /// An attempt writes an object once. So an edit that comes after the write, and before the last plan, needs another attempt.
     #[must_use]

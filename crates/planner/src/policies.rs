@@ -176,7 +176,7 @@ pub fn is_ours(name: &str) -> bool {
     name.starts_with(POLICY_PREFIX) && !is_bound(name)
 }
 
-/// Those of these policies and bindings that were made by Tenure and that this version doesn't make. One that is being deleted is left out: a second
+/// Policies and bindings that Tenure made and this version doesn't make. One that is being deleted is left out: a second
 /// deletion does nothing (`list_held` reports it).
 #[must_use]
 pub fn list_left_over<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
@@ -194,7 +194,7 @@ pub fn list_left_over<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Val
     live.iter().filter(is_left).collect()
 }
 
-/// Those of another version that are being deleted and stay: they refuse until their finalizers are gone.
+/// Policies and bindings of another version that are being deleted and stay: they refuse until their finalizers are gone.
 fn list_held<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let made = list_policies(settings);
     let is_held = |object: &&Value| {

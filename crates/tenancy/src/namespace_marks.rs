@@ -1,7 +1,7 @@
 //! Labels and annotations that a Tenant sets on its namespaces, as far as it takes the Tenant's spec to tell which keys they are.
 //!
-//! Other controllers obey them: the scheduler's plugins, Pod Security, network policies that select namespaces. So a key that a Tenant sets is
-//! nobody's to change without the verb `adopt`.
+//! Other controllers obey them: the scheduler's plugins, Pod Security, network policies that select namespaces. So only users
+//! with the verb `adopt` change a key that a Tenant sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tenure_api::metadata::{NODE_SELECTOR, POD_SECURITY_ENFORCE};
 
 use crate::pod_security::PodSecurityLevel;
 
-/// What a Tenant sets on its namespaces. Cheap to clone.
+/// The labels and annotations that a Tenant sets on its namespaces. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "SaidMarks", into = "SaidMarks")]
 pub struct NamespaceMarks(Arc<SaidMarks>);
@@ -41,12 +41,12 @@ pub struct SaidMarks {
     pub chooses_pod_security: bool,
 }
 
-/// What a Tenant says of a key.
+/// The value that a Tenant sets for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// All its namespaces have it, with this value.
+    /// All namespaces of the Tenant have the key with this value.
     Fixed(String),
-    /// It depends on the namespace.
+    /// A selector decides which namespaces have the key.
     Chosen,
 }
 
@@ -119,24 +119,24 @@ impl NamespaceMarks {
         self.0.chooses_pod_security
     }
 
-    /// What the Tenant says of a label of a namespace.
+    /// The value that the Tenant sets for a label of a namespace.
     #[must_use]
     pub fn find_label(&self, key: &str, names: (&str, &str)) -> Option<Mark> {
         find(&self.0.labels, &self.0.chosen_labels, key, names)
     }
 
-    /// What the Tenant says of an annotation of a namespace.
+    /// The value that the Tenant sets for an annotation of a namespace.
     #[must_use]
     pub fn find_annotation(&self, key: &str, names: (&str, &str)) -> Option<Mark> {
         find(&self.0.annotations, &self.0.chosen_annotations, key, names)
     }
 
-    /// All labels, and what the Tenant says of each.
+    /// All labels that the Tenant sets, with their values.
     pub fn list_labels<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, Mark)> {
         list(&self.0.labels, &self.0.chosen_labels, names)
     }
 
-    /// All annotations, and what the Tenant says of each.
+    /// All annotations that the Tenant sets, with their values.
     pub fn list_annotations<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, Mark)> {
         list(&self.0.annotations, &self.0.chosen_annotations, names)
     }
@@ -148,7 +148,7 @@ fn find(
     key: &str,
     (tenant, namespace): (&str, &str),
 ) -> Option<Mark> {
-    // What a selector chooses may come before a fixed value in the list, so that it is known of no namespace.
+    // A chosen value may come before a fixed one in the list, so that the value in a given namespace isn't known.
     if chosen.contains(key) {
         return Some(Mark::Chosen);
     }

@@ -65,13 +65,13 @@ impl FromStr for PodSecurityLevel {
     }
 }
 
-/// What the annotation of a Tenant says.
+/// The value of a Tenant's annotation for its level.
 #[must_use]
 pub fn read_annotation(tenant: &ObjectMeta) -> Option<&str> {
     tenant.annotations.as_ref()?.get(POD_SECURITY).map(String::as_str)
 }
 
-/// What can be said against the annotation of a Tenant.
+/// The mistake in a Tenant's annotation for its level, if there is one.
 #[must_use]
 pub fn find_problem(tenant: &Tenant) -> Option<String> {
     let said = read_annotation(&tenant.metadata)?;

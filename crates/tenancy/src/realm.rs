@@ -3,7 +3,7 @@
 //! A namespace is a tenant's only if its label names the Tenant, and the Tenant's record has the namespace's **uid**
 //! ([`crate::record`]): a label alone, a name, or a prefix of a name proves nothing, and what a namespace says of itself is a claim.
 //! An ownerReference to a Tenant proves nothing either, and must not contradict the label.
-//! Where they contradict each other, the namespace is nobody's and nothing acts in it; nor does it for a Tenant that is being deleted.
+//! If they contradict each other, the namespace is disputed and nothing acts in it. Nothing acts for a Tenant that is being deleted, either.
 
 mod gitops_account;
 mod holder;

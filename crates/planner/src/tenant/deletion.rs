@@ -38,7 +38,7 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         plan.next = Next::Forget;
         return plan;
     }
-    // Whatever bears an ownerReference to the Tenant would be collected with it. It loses that while the Tenant's finalizer holds the Tenant.
+    // The garbage collector would delete namespaces with an ownerReference to the Tenant. So that is removed while the Tenant's finalizer holds the Tenant.
     let mut disowning = Vec::new();
     let steps = disowning::disown_namespaces(snapshot, facts, |_| false, &mut disowning);
     if !steps.is_empty() {

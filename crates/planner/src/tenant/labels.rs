@@ -162,7 +162,7 @@ fn find_level(snapshot: &Snapshot, namespace: &str, label: Option<&str>) -> Opti
     (!is_older && level > PodSecurityLevel::Privileged).then_some(level)
 }
 
-/// The level to write: a stricter one that an owner chose stays. What Tenure wrote before is no owner's choice.
+/// The level to write: a stricter one that an owner chose stays. A level that Tenure wrote before is no owner's choice.
 fn choose_level(snapshot: &Snapshot, namespace: &str, least: PodSecurityLevel) -> PodSecurityLevel {
     let live = snapshot
         .live

@@ -71,7 +71,7 @@ pub struct Snapshot {
     /// What was seen of those who are, or could be, its account; none before it was looked.
     #[serde(default)]
     pub witness: Option<account::Witness>,
-    /// What a namespace bears that this process creates: random, and told to no other client before ([`tenure_tenancy::record::is_intended`]).
+    /// The random proof on namespaces that this process creates, told to no other client before ([`tenure_tenancy::record::is_intended`]).
     #[serde(default)]
     pub creation_proof: String,
     /// Whether a request has met the policies as they are now.

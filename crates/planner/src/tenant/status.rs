@@ -165,7 +165,7 @@ pub(super) fn end_attempt(
     let mut status = TenantStatus {
         conditions: old.conditions.clone(),
         namespaces: taken.owned.keys().map(ToString::to_string).collect(),
-        // What is recorded needs no proof any more.
+        // A recorded namespace needs no proof any more.
         creating: old
             .creating
             .iter()
@@ -258,7 +258,7 @@ pub(super) fn end_attempt(
         }
         let (value, reason) = match unjudged.is_empty() {
             true => (ConditionStatus::True, reason::RECONCILIATION_SUCCEEDED),
-            // Who waits for the Tenant waits for its owners' rights.
+            // Clients that wait for the Tenant wait for its owners' rights.
             false => (ConditionStatus::Unknown, reason::PROGRESSING),
         };
         (value, reason, format!("{namespaces}{note}"))

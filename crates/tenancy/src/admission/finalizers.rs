@@ -21,7 +21,7 @@ use crate::realm::TenantFacts;
 pub(super) const PARTS: [&str; 1] = ["status"];
 /// The verb that a controller of the platform has in all namespaces.
 pub(super) const UPDATE: &str = "update";
-/// Where an object has finalizers, and where a Namespace has others.
+/// The paths of an object's finalizers, and of a Namespace's second list.
 const LISTS: [&str; 2] = ["/metadata/finalizers", "/spec/finalizers"];
 /// The finalizer in the `spec` of a Namespace that the API server sets on each of them.
 pub(super) const KUBERNETES: &str = "kubernetes";

@@ -1,5 +1,5 @@
-//! Annotations by which an Ingress takes hosts, or configures a proxy, beside its rules. Where a Tenant bounds hostnames they are refused, since what they
-//! say is the controller's own language.
+//! Annotations by which an Ingress takes hosts, or configures a proxy, beside its rules. They are refused if a Tenant bounds hostnames: their
+//! values are in the controller's own language, which Tenure doesn't read.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ pub(super) fn is_match(pattern: &str, key: &str) -> bool {
     }
 }
 
-/// What is said of one.
+/// The message about one.
 pub(super) fn say(tenant: &str, key: &str) -> (String, String) {
     (
         format!("metadata.annotations: {key} may add hosts, and Tenant {tenant} allows some hostnames only"),

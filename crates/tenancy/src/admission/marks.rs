@@ -1,8 +1,8 @@
 //! Labels and annotations of namespaces that Tenure or a Tenant sets, and that other controllers obey: no request changes them without the verb `adopt`,
 //! whatever RBAC allows.
 //!
-//! A Pod Security level may become stricter than the Tenant's, and never weaker. What Kubernetes only warns of, or writes into the audit log (`warn`,
-//! `audit`), is free unless the Tenant sets it.
+//! A Pod Security level may become stricter than the Tenant's, and never weaker. The levels `warn` and `audit` refuse no Pod, and
+//! are free unless the Tenant sets them.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ pub(super) fn check(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<
     })
 }
 
-/// What is said of the first change that isn't free.
+/// The message about the first change that isn't free.
 fn find_broken(
     case: Case<'_>,
     (tenant, name): (&TenantFacts, &str),
@@ -88,7 +88,7 @@ fn find_broken(
     check_level(case, (tenant, name), labels)
 }
 
-/// What is said of a Pod Security level that becomes weaker.
+/// The message about a Pod Security level that becomes weaker.
 fn check_level(
     case: Case<'_>,
     (tenant, name): (&TenantFacts, &str),
@@ -124,7 +124,7 @@ fn list_changed<'a>((old, new): (&'a Said, &'a Said)) -> impl Iterator<Item = &'
     keys.filter(|key| old.get(*key) != new.get(*key)).map(String::as_str)
 }
 
-/// What is said of a label that only Tenure sets.
+/// The message about a label that only Tenure sets.
 pub(super) fn say_reserved(key: &str) -> (String, String) {
     (
         format!("metadata.labels: only Tenure sets {key} on its namespaces"),
@@ -132,7 +132,7 @@ pub(super) fn say_reserved(key: &str) -> (String, String) {
     )
 }
 
-/// What is said of a key that the Tenant sets.
+/// The message about a key that the Tenant sets.
 pub(super) fn say_kept(part: &str, tenant: &str, key: &str) -> (String, String) {
     (
         format!("metadata.{part}: Tenant {tenant} sets {key} on its namespaces"),
@@ -140,7 +140,7 @@ pub(super) fn say_kept(part: &str, tenant: &str, key: &str) -> (String, String) 
     )
 }
 
-/// What is said of a Pod Security level that is too weak.
+/// The message about a Pod Security level that is too weak.
 pub(super) fn say_level(tenant: &str, least: &str) -> (String, String) {
     (
         format!(
@@ -150,7 +150,7 @@ pub(super) fn say_level(tenant: &str, least: &str) -> (String, String) {
     )
 }
 
-/// What is said of a version of a Pod Security level.
+/// The message about a version of a Pod Security level.
 pub(super) fn say_version(tenant: &str) -> (String, String) {
     (
         format!("metadata.labels: Tenant {tenant} allows no {POD_SECURITY_VERSION} but {LATEST} on its namespaces"),

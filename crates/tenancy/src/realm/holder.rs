@@ -8,11 +8,11 @@ use crate::settings::Settings;
 /// The tenant that has recorded a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// None: it is the platform's, or unassigned.
+    /// The namespace is the platform's, or unassigned.
     Nobody,
-    /// This one, which has recorded it.
+    /// The tenant with this name has recorded the namespace.
     Tenant(String),
-    /// It isn't known, or in dispute.
+    /// The holder isn't known, or is in dispute.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ impl Holder {
     }
 }
 
-/// The tenant that a namespace is a part of: the one that it names, if that one has recorded it.
+/// The tenant that a namespace names, if the Tenant's status records the namespace.
 pub(crate) fn find_holder<'a>(
     settings: &Settings,
     find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
@@ -47,8 +47,8 @@ pub(crate) fn find_holder<'a>(
 }
 
 /// The tenant that a namespace says it belongs to, whether the tenant has recorded it or not: by this it is known whose rules bound what
-/// is written there. None when neither label nor ownerReference names one. What is protected is
-/// never a tenant's, whatever its metadata says: those who may write the metadata there would else decide who acts in it.
+/// is written there. None if neither label nor ownerReference names one. A protected namespace
+/// is never a tenant's: otherwise its metadata would decide who acts in it.
 pub(crate) fn find_owner<'a>(
     settings: &Settings,
     find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,

@@ -146,9 +146,9 @@ pub(crate) struct ControllerSettings {
     pub(crate) protected_namespaces: Vec<String>,
     /// Namespaces that no owner creates, besides those of common add-ons.
     reserved_namespaces: Vec<String>,
-    /// Which Pod Security level tenants' namespaces have at least.
+    /// The weakest Pod Security level of tenants' namespaces.
     pod_security: PodSecurityLevel,
-    /// Which annotations of Ingresses are refused besides.
+    /// Annotations of Ingresses that are refused besides the known ones.
     refused_ingress_annotations: Vec<String>,
     /// Whether policies are kept in force.
     policies: bool,

@@ -240,7 +240,7 @@ pub(super) fn label_variable() -> (String, String) {
     )
 }
 
-/// The Tenant that a Namespace is labelled for, as an expression; empty where there is none.
+/// The Tenant that a Namespace's label names, as an expression; empty if there is none.
 pub(super) fn find_label(namespace: &str) -> String {
     format!(
         "{namespace} == null ? '' : string({namespace}.?metadata.?labels[?{}].orValue(''))",
@@ -257,7 +257,7 @@ pub(super) fn are_known() -> String {
     )
 }
 
-/// What every policy for tenants' namespaces requires first: without facts it refuses all that it protects. So no policy that an API server learns of
+/// The first validation of every policy for tenants' namespaces: without facts, the policy refuses all that it protects. So no policy that an API server learns of
 /// late, and no namespace that it knows from earlier, lets through what the others would refuse. An update that changes nothing of what policies
 /// look at goes on.
 pub(super) fn require_facts() -> Validation {

@@ -103,7 +103,7 @@ pub(super) fn managed_objects(platform: &str) -> Policy {
     }
 }
 
-/// What the policy for namespaces reads besides.
+/// Variables that the policy for namespaces has besides its own.
 pub(super) fn list_variables() -> Vec<(String, String)> {
     let list = |object: &str, part: &str| {
         format!("({object} == null ? [] : {object}.?{part}.?finalizers.orValue([]).map(name, string(name)))")

@@ -90,7 +90,7 @@ pub(super) fn are_borne() -> String {
     )
 }
 
-/// What the validations read, beside the variables of the policy for namespaces.
+/// Variables of the validations, besides those of the policy for namespaces.
 pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
     let changed = |old: &str, new: &str| {
         format!(
@@ -161,7 +161,7 @@ pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
     ]
 }
 
-/// What no request changes without the verb `adopt`.
+/// Validations of the changes that need the verb `adopt`.
 pub(super) fn list_validations(settings: &Settings) -> Vec<Validation> {
     let refuse = |rule: Rule, broken: String, (why, values): (&str, &[&str]), remedy: &str| Validation {
         holds: format!("!({broken}) || variables.mayMark"),
