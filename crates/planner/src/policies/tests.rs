@@ -187,14 +187,20 @@ fn what_was_deleted_or_weakened_is_put_back_and_told() {
     );
 }
 
-#[test]
-fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
+/// All policies are written, and a request has met them.
+fn put_in_force() -> Snapshot {
     let mut snapshot = snapshot();
     for _ in 0..2 {
         let writes = plan(&snapshot).writes;
         carry_out(&mut snapshot, writes);
     }
     meet(&mut snapshot);
+    snapshot
+}
+
+#[test]
+fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
+    let mut snapshot = put_in_force();
     assert!(plan(&snapshot).standing.message.ends_with(" policies are in force"));
     // Somebody changed one, and it was put back: it is another one than the one that was met.
     let binding = snapshot.live.iter_mut().find(|object| {
@@ -230,12 +236,7 @@ fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
 
 #[test]
 fn a_held_policy_is_put_back_and_reported() {
-    let mut snapshot = snapshot();
-    for _ in 0..2 {
-        let writes = plan(&snapshot).writes;
-        carry_out(&mut snapshot, writes);
-    }
-    meet(&mut snapshot);
+    let mut snapshot = put_in_force();
     // A finalizer holds it, and it refuses nothing any more.
     let held = snapshot
         .live
@@ -284,12 +285,7 @@ fn a_held_policy_is_put_back_and_reported() {
 
 #[test]
 fn what_another_version_made_is_taken_away_and_nothing_else() {
-    let mut snapshot = snapshot();
-    for _ in 0..2 {
-        let writes = plan(&snapshot).writes;
-        carry_out(&mut snapshot, writes);
-    }
-    meet(&mut snapshot);
+    let mut snapshot = put_in_force();
     let policy = |name: &str, labels: Value| {
         json!({
             "kind": "ValidatingAdmissionPolicy",
