@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -25,7 +24,7 @@ pub enum Manner {
     Full(u16, Vec<(String, String)>, String),
     /// With this status, and everything that came as the body.
     Quote(u16),
-    /// Never.
+    /// Never; the connection stays open until the client closes it.
     Silent,
     /// With a body that does not end.
     Flood,
@@ -58,6 +57,8 @@ impl Notice {
 struct Shared {
     notices: Mutex<Vec<Notice>>,
     manners: Mutex<HashMap<String, VecDeque<Manner>>>,
+    /// How many requests to each path wait for an answer that never comes.
+    waiting: Mutex<HashMap<String, usize>>,
 }
 
 /// Who is told.
@@ -122,6 +123,12 @@ impl NoticeServer {
         self.shared.notices.lock().clone()
     }
 
+    /// How many clients wait at this moment for an answer from a path that is [`Manner::Silent`].
+    #[must_use]
+    pub fn count_waiting(&self, path: &str) -> usize {
+        self.shared.waiting.lock().get(path).copied().unwrap_or(0)
+    }
+
     /// Waits until something came to a path that is as said; the first.
     ///
     /// # Errors
@@ -159,10 +166,21 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
             })
         };
         shared.notices.lock().push(notice.clone());
+        if matches!(manner, Some(Manner::Silent)) {
+            *shared.waiting.lock().entry(path.clone()).or_default() += 1;
+            wait_until_closed(&mut stream).await;
+            *shared.waiting.lock().entry(path).or_default() -= 1;
+            return;
+        }
         if !answer(&mut stream, &notice, manner.unwrap_or(Manner::Status(200))).await {
             return;
         }
     }
+}
+
+async fn wait_until_closed(stream: &mut TcpStream) {
+    let mut ignored = [0; 1024];
+    while stream.read(&mut ignored).await.is_ok_and(|length| length > 0) {}
 }
 
 async fn answer(stream: &mut TcpStream, notice: &Notice, manner: Manner) -> bool {
@@ -173,11 +191,7 @@ async fn answer(stream: &mut TcpStream, notice: &Notice, manner: Manner) -> bool
             let quoted = format!("{:?} {}", notice.headers, String::from_utf8_lossy(&notice.body));
             (status, Vec::new(), quoted.into_bytes())
         }
-        Manner::Silent => {
-            tokio::time::sleep(Duration::from_secs(3600)).await;
-            return false;
-        }
-        Manner::HangUp => return false,
+        Manner::Silent | Manner::HangUp => return false,
         Manner::Flood => {
             let head = "HTTP/1.1 200 x\r\ncontent-type: application/json\r\n\r\n";
             let mut going = stream.write_all(head.as_bytes()).await.is_ok();
