@@ -46,7 +46,7 @@ pub use trusting::TrustingFront;
 pub use webhook::Webhook;
 
 /// How long tests wait for what should happen soon. Long, since it only matters when something is broken.
-pub const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(180);
 
 /// Asks until the answer is `Ok`, and returns it.
 ///

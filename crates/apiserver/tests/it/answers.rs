@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::serving::Listening;
 
 /// Longer than anything here takes on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// So long that it never passes here.
 const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -9,7 +9,7 @@ use tenure_apiserver::{Config, DeleteOptions, Operation, Server};
 use tokio::time::Instant;
 
 /// Longer than anything here takes on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A server of its own, without a network.
 pub(crate) struct Cluster {

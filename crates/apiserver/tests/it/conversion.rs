@@ -21,7 +21,7 @@ const LINKS: &str = "/apis/example.com/v1/namespaces/default/links";
 const LINKS_V2: &str = "/apis/example.com/v2/namespaces/default/links";
 
 /// Longer than anything here takes on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Waits for what is to come; that it doesn't come is a failure.
 async fn until(what: &str, holds: impl AsyncFn() -> bool) {

@@ -9,7 +9,7 @@ use tenure_apiserver::Server;
 use tenure_testkit::exchange::{Names, Normal, Saved, Step, differences, unnumbered};
 
 /// How long a step is repeated that waits for controllers: longer than those take on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Asks what the steps of a scenario ask, as the admin where a step brings no token, and lists where the answers differ from
 /// the recorded ones. `seen` says what else was seen during a step, where a step has something recorded.

@@ -146,7 +146,7 @@ impl Admin {
     async fn make_oci_source(&self, (namespace, name): (&str, &str), registry: &RegistryServer) {
         self.apply(json!({
             "apiVersion": SOURCES, "kind": "OCIRepository", "metadata": {"namespace": namespace, "name": name},
-            "spec": {"url": format!("oci://{}/{namespace}/{name}", registry.address()), "insecure": true, "interval": "1s"}
+            "spec": {"url": format!("oci://{}/{namespace}/{name}", registry.address()), "insecure": true, "interval": "1s", "timeout": "10m"}
         }))
         .await;
     }

@@ -37,7 +37,7 @@ async fn list_remains(data: &Path) -> Vec<String> {
 
 /// Waits until nothing is left.
 async fn until_nothing_is_left(data: &Path) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     loop {
         let left = list_remains(data).await;
         if left.is_empty() {
@@ -204,7 +204,7 @@ async fn a_tenant_of_somebodys_is_not_ended() {
     });
     apply(&data, left, "/apis/capsule.clastix.io/v1beta2/tenants/attest-0").await;
     // The controllers have looked at all of them once the one that is to go is gone and the others are ready.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
         let request = http::Request::get("/apis/capsule.clastix.io/v1beta2/tenants")
             .body(Vec::new())

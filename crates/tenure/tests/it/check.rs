@@ -46,7 +46,7 @@ async fn make_tenant(data: &Path, name: &str) {
     });
     let path = format!("/apis/capsule.clastix.io/v1beta2/tenants/{name}");
     apply(data, tenant, &path).await;
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
         let tenant = get(data, &path).await;
         if tenant["status"]["conditions"][0]["status"] == "True" {

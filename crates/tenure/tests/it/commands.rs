@@ -138,7 +138,7 @@ async fn metrics_tell_of_what_is_reconciled() {
     )
     .await;
     let told = "exported_namespace=\"default\",name=\"web\",ready=\"Unknown\",revision=\"\",suspended=\"true\",url=\"https://git.example/web\"} 1";
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     let mut text = String::new();
     while !text.contains(told) {
         assert!(std::time::Instant::now() < deadline, "{text}");
@@ -165,7 +165,7 @@ async fn what_may_not_be_read_is_said() {
     apply(&data, tenant, "/apis/capsule.clastix.io/v1beta2/tenants/team-a").await;
     let ready = || place.run(&["get", "tenant", "team-a", "-o", "json"]);
     // Its home namespace is made for it, and with that it is Ready.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     while !String::from_utf8_lossy(&ready().stdout).contains("ReconciliationSucceeded") {
         assert!(std::time::Instant::now() < deadline, "{:?}", ready());
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -246,7 +246,7 @@ fn a_folder_is_a_repository() {
     assert_eq!(read(), ["a.yaml"]);
     std::fs::write(served.join("b.yaml"), "b: 1\n").unwrap();
     std::fs::remove_file(served.join("a.yaml")).unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     while read() != ["b.yaml"] {
         assert!(std::time::Instant::now() < deadline, "the folder is not followed");
     }

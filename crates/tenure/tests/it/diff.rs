@@ -233,7 +233,7 @@ async fn a_surface_is_looked_at_whole() {
     ] {
         apply(&data, object, path).await;
     }
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     let kustomizations = ["get", "ks", "-n", namespace, "-o", "name"];
     while place.run(&kustomizations).stdout.split(|byte| *byte == b'\n').count() < 4 {
         assert!(std::time::Instant::now() < deadline, "{:?}", place.run(&kustomizations));

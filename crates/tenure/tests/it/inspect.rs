@@ -75,7 +75,7 @@ pub(crate) async fn set_with(folder: tempfile::TempDir, more: &[&str]) -> Place 
 }
 
 pub(crate) async fn eventually(place: &Place, arguments: &[&str], word: &str) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
         let output = place.run(arguments);
         if String::from_utf8_lossy(&output.stdout).contains(word) {

@@ -17,7 +17,7 @@ use tenure_git_server::{GitServer, Options};
 use crate::process::{Up, client};
 
 /// Long enough for a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Where sources and Kustomizations live.
 const NAMESPACE: &str = "gitops";

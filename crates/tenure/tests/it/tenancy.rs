@@ -57,7 +57,7 @@ async fn make_tenant(data: &Path, name: &str, spec: Value) {
 
 /// Asks, as an administrator, until an answer is as said.
 async fn until(data: &Path, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
         let request = Request::get(path).body(Vec::new()).unwrap();
         let found = client(data)
@@ -75,7 +75,7 @@ async fn until(data: &Path, path: &str, holds: impl Fn(&Value) -> bool) -> Value
 
 /// Asks until it is answered: RBAC is told of a role a moment after it is written.
 async fn until_read(ask: impl AsyncFn() -> Result<Value, (u16, String)>) -> Value {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
         match ask().await {
             Ok(found) => return found,

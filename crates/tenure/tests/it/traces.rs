@@ -128,7 +128,7 @@ async fn trace(endpoint: &str, lanes: &str) -> Place {
     ] {
         apply(&data, object, path).await;
     }
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(180);
     loop {
         let request = http::Request::get("/api/v1/namespaces/tenure-system/secrets/hidden")
             .body(Vec::new())
@@ -159,7 +159,7 @@ async fn expect_spans(lanes: &str) {
     let collector = Collector::default();
     tokio::spawn(collector.clone().listen(listener));
     let _place = trace(&endpoint, lanes).await;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(180);
     let spans = loop {
         let spans = collector.spans();
         let is_whole = ["GitRepository", "Kustomization"].iter().all(|kind| {
