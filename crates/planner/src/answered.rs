@@ -2,13 +2,19 @@
 //! whether there is news. Refuses to let an answer pass for what a watch told: only a watch tells of what comes later.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use tenure_api::ObjectId;
 
 use crate::answer::{Answer, Live};
 use crate::dependents::Attempt;
+use crate::ending::add_duration;
 use crate::object::Object;
 use crate::plan::Next;
+
+/// How soon another attempt begins after a conflict. A watch that is behind needs some time.
+const AFTER_CONFLICT: Duration = Duration::from_secs(1);
 
 /// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
 #[derive(Debug, Default)]
@@ -34,13 +40,19 @@ impl Answered {
         self.seen.as_ref() != Some(watched)
     }
 
-    /// Ends an attempt, or begins it again: if a watch told of a later version of an object than this attempt wrote or read.
+    /// Ends an attempt, or begins another one: if a watch told of a later version of an object than this attempt wrote or read, or if a write of this
+    /// attempt met a later version than it was planned for.
     ///
-    /// An attempt writes an object once. So an edit that comes after the write, and before the last plan, needs another attempt.
+    /// An attempt writes an object once. So an edit that comes after the write, and before the last plan, needs another attempt. The watch may have told
+    /// of the later version before the last plan, too, and tells of it no more.
     #[must_use]
-    pub fn check_end(&self, next: Next) -> Next {
+    pub fn check_end(&self, next: Next, attempt: &Attempt, now: Timestamp) -> Next {
         match next {
             Next::Done(_) if self.is_overtaken() => Next::Restart,
+            Next::Done(at) if attempt.has_conflict() => {
+                let soon = add_duration(now, AFTER_CONFLICT);
+                Next::Done(Some(at.map_or(soon, |at| at.min(soon))))
+            }
             next => next,
         }
     }
@@ -78,11 +90,11 @@ fn read_version(object: &Object) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use serde_json::json;
     use tenure_api::ObjectMeta;
 
     use super::*;
+    use crate::answer::{Failure, Reason, WriteAnswer};
 
     fn child(ready: bool) -> BTreeMap<ObjectId, Live> {
         let id: ObjectId = "team_app_kustomize.toolkit.fluxcd.io_Kustomization".parse().unwrap();
@@ -129,12 +141,38 @@ mod tests {
         let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
         answered.take(&mut attempt, Answer::Live(id.clone(), version("9")));
         let done = || Next::Done(None);
+        let now = Timestamp::UNIX_EPOCH;
         for (seen, next) in [("8", done()), ("9", done()), ("10", Next::Restart)] {
             answered.observe(BTreeMap::from([(id.clone(), version(seen))]));
-            assert_eq!(answered.check_end(done()), next, "{seen}");
+            assert_eq!(answered.check_end(done(), &attempt, now), next, "{seen}");
         }
-        assert_eq!(answered.check_end(Next::Again), Next::Again);
+        assert_eq!(answered.check_end(Next::Again, &attempt, now), Next::Again);
         answered.clear();
-        assert_eq!(answered.check_end(done()), done());
+        assert_eq!(answered.check_end(done(), &attempt, now), done());
+    }
+
+    /// Two Tenants once removed their ownerReferences from one namespace at the same time, and the second never tried again.
+    #[test]
+    fn a_conflict_begins_another_attempt() {
+        let now = Timestamp::UNIX_EPOCH;
+        let (id, _) = child(true).pop_first().unwrap();
+        let failed = |reason: &Reason| {
+            WriteAnswer::Failed(Failure {
+                reason: reason.clone(),
+                ..Failure::default()
+            })
+        };
+        let soon = Next::Done(Some(add_duration(now, AFTER_CONFLICT)));
+        let late = Next::Done(Some(add_duration(now, Duration::from_secs(60))));
+        for (reason, next) in [(Reason::Conflict, soon), (Reason::Forbidden, late.clone())] {
+            for answer in [
+                Answer::Disowned(id.clone(), failed(&reason)),
+                Answer::Released(id.clone(), failed(&reason)),
+            ] {
+                let (mut answered, mut attempt) = (Answered::default(), Attempt::begin(now, &ObjectMeta::default()));
+                answered.take(&mut attempt, answer);
+                assert_eq!(answered.check_end(late.clone(), &attempt, now), next, "{reason:?}");
+            }
+        }
     }
 }

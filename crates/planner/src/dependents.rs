@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectMeta, ObjectView};
 
-use crate::answer::{Answer, DeleteAnswer, Failure, Live, Told, WriteAnswer};
+use crate::answer::{Answer, DeleteAnswer, Failure, Live, Reason, Told, WriteAnswer};
 use crate::confidential;
 use crate::digest;
 use crate::ending::add_duration;
@@ -133,6 +133,13 @@ impl Attempt {
             disowned: BTreeMap::new(),
             released: BTreeMap::new(),
         }
+    }
+
+    /// Whether an object was not as planned when something was to be taken from it: somebody wrote to it at the same time.
+    #[must_use]
+    pub fn has_conflict(&self) -> bool {
+        let mut answers = self.disowned.values().chain(self.released.values());
+        answers.any(|answer| matches!(answer, WriteAnswer::Failed(failure) if failure.reason == Reason::Conflict))
     }
 
     /// Takes the answer to a step of this attempt.

@@ -192,7 +192,11 @@ impl Reconciler for GeneratorReconciler {
             own.write_status(&self.shard, status).await?;
         }
         own.write_events(&self.shard, &mut self.said, &plan.events).await;
-        Ok(Some(self.answered.check_end(plan.next)))
+        let Some(snapshot) = &self.snapshot else {
+            return Ok(None);
+        };
+        let now = Timestamp::now();
+        Ok(Some(self.answered.check_end(plan.next, &snapshot.attempt, now)))
     }
 
     fn marks(&self) -> Option<Arc<UnderWay>> {

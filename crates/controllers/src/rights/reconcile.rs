@@ -211,7 +211,11 @@ impl Reconciler for RightsReconciler {
             }
         }
         self.write_events(&plan.events).await;
-        Ok(Some(self.answered.check_end(plan.next)))
+        Ok(Some(self.answered.check_end(
+            plan.next,
+            &self.attempt.asked,
+            Timestamp::now(),
+        )))
     }
 
     fn restart(&mut self) {

@@ -131,7 +131,11 @@ impl Reconciler for SurfaceReconciler {
         };
         let said = &mut self.said;
         carry_out(&self.hub, surface.as_ref(), &plan, said, take).await?;
-        Ok(Some(self.answered.check_end(plan.next)))
+        let Some(snapshot) = &self.snapshot else {
+            return Ok(None);
+        };
+        let now = Timestamp::now();
+        Ok(Some(self.answered.check_end(plan.next, &snapshot.attempt, now)))
     }
 
     fn restart(&mut self) {

@@ -147,7 +147,11 @@ impl Reconciler for TenantReconciler {
         };
         let said = &mut self.said;
         carry_out(&self.hub, tenant.as_ref(), &plan, said, take).await?;
-        Ok(Some(self.answered.check_end(plan.next)))
+        let Some(snapshot) = &self.snapshot else {
+            return Ok(None);
+        };
+        let now = Timestamp::now();
+        Ok(Some(self.answered.check_end(plan.next, &snapshot.attempt, now)))
     }
 
     fn restart(&mut self) {

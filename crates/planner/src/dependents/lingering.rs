@@ -174,7 +174,7 @@ impl Dependents<'_> {
     pub(super) fn release(&mut self, target: Watched, live: &Value, problems: &mut Vec<String>) -> Option<Request> {
         match self.attempt.released.get(&target.id) {
             Some(WriteAnswer::Failed(failure)) => {
-                // After a conflict, the watch tells of the object that was in the way.
+                // After a conflict another attempt begins.
                 if failure.reason != Reason::Conflict {
                     problems.push(failed(&target.id, "removal of finalizers", failure));
                 }

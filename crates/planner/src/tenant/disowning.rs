@@ -29,7 +29,7 @@ pub(super) fn disown_namespaces(
         let id = labels::identify(&namespace.name);
         match (snapshot.attempt.disowned.get(&id), snapshot.live.get(&id)) {
             (Some(WriteAnswer::Failed(failure)), _) => {
-                // After a conflict, the watch brings the later version of the namespace.
+                // After a conflict another attempt begins.
                 if failure.reason != Reason::Conflict {
                     problems.push(format!(
                         "{}; it would be deleted with the Tenant: an administrator removes the ownerReference",
