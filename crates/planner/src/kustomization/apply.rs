@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
-use tenure_api::reason;
+use tenure_api::{ObjectId, ObjectView, reason};
 
 use super::contest;
 use super::context::Context;
@@ -21,11 +21,13 @@ use super::recreate;
 use super::todo::{Change, Todo, find_skip_reason, find_todo};
 use super::{Phase, Plan, ending, guard, missing_right};
 use crate::answer::{Failure, Live, Reason, WriteAnswer};
-use crate::ending::add_duration;
+use crate::ending::{add_duration, name_some};
 use crate::health::Health;
 use crate::immutable;
 use crate::plan::{Apply, Forecast, Next, Request, Stage};
 
+/// How long a list of finalizers in a message may get, in bytes.
+const LONGEST_LIST: usize = 256;
 /// How long the objects of an early stage may take to become ready (Flux's).
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -100,7 +102,11 @@ fn wait_until_gone(context: &mut Context<'_>, gone: &[&DesiredObject]) -> Phase<
     let subjects: Vec<String> = gone.iter().map(|object| object.target.id.subject()).collect();
     let deadline = context.deadline();
     if context.now >= deadline {
-        let message = format!("timeout waiting for the deletion of: {}", subjects.join(", "));
+        let held: Vec<String> = gone
+            .iter()
+            .map(|object| describe_held(context, &object.target.id))
+            .collect();
+        let message = format!("timeout waiting for the deletion of: {}", held.join(", "));
         return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
     }
     for subject in subjects {
@@ -111,6 +117,24 @@ fn wait_until_gone(context: &mut Context<'_>, gone: &[&DesiredObject]) -> Phase<
         deadline,
         "Waiting for objects to be deleted".to_owned(),
     ))
+}
+
+/// An object that is being deleted, with the finalizers that hold it.
+fn describe_held(context: &Context<'_>, id: &ObjectId) -> String {
+    let live = context.snapshot.live.get(id).and_then(Live::object);
+    let finalizers: Vec<String> = live
+        .into_iter()
+        .flat_map(|live| ObjectView::of(live).list_texts("/metadata/finalizers"))
+        .map(str::to_owned)
+        .collect();
+    match finalizers.is_empty() {
+        true => id.subject(),
+        false => format!(
+            "{} (finalizers hold it: {})",
+            id.subject(),
+            name_some(&finalizers, LONGEST_LIST)
+        ),
+    }
 }
 
 /// What is found about the objects of a stage, each list in the order of their apply.
