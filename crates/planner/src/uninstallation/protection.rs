@@ -3,10 +3,11 @@
 //!
 //! All of it stays by default. If it goes, the rights go first: no owner has rights without their bounds, not for a moment.
 
+use serde_json::json;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 
-use super::{Choice, Plan, SeenObject, Snapshot, Step, delete};
+use super::{Action, Choice, Plan, SeenObject, Snapshot, Step, delete, name};
 
 /// The kinds that bound what is in a namespace of a Tenant.
 pub const BOUNDING_KINDS: [(&str, &str); 3] = [
@@ -25,11 +26,46 @@ pub(super) fn is_policy(kind: &str) -> bool {
     kind.starts_with("ValidatingAdmissionPolicy")
 }
 
-/// The deletion of the bindings that Tenure wrote for Tenants.
+/// The deletion of the bindings that Tenure wrote for Tenants. One that a finalizer holds gives its rights until it is gone, so its subjects go.
 pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
     match choice.with_protection {
-        true => list_bindings(snapshot).filter_map(delete).collect(),
+        true => list_bindings(snapshot)
+            .filter_map(|seen| delete(seen).or_else(|| remove_subjects(seen)))
+            .collect(),
         false => Vec::new(),
+    }
+}
+
+/// Takes the subjects from a RoleBinding that is being deleted, and that a finalizer holds.
+fn remove_subjects(seen: &SeenObject) -> Option<Step> {
+    let object = ObjectView::of(&seen.object);
+    let is_held = object.list_texts("/metadata/finalizers").next().is_some();
+    let has_subjects = object.list_views("/subjects").next().is_some();
+    if !is_held || !has_subjects {
+        return None;
+    }
+    let metadata = json!({
+        "uid": object.read_text("/metadata/uid"), "resourceVersion": object.read_text("/metadata/resourceVersion")
+    });
+    Some(Step {
+        path: seen.path.clone(),
+        says: format!("{}: without its subjects, since finalizers hold it", name(&seen.object)),
+        action: Action::Patch(json!({ "metadata": metadata, "subjects": [] })),
+    })
+}
+
+/// Reports the bindings that finalizers hold: who set these has to remove them, or an administrator has.
+fn tell_held(snapshot: &Snapshot, plan: &mut Plan) {
+    for seen in list_bindings(snapshot) {
+        let object = ObjectView::of(&seen.object);
+        let finalizers: Vec<&str> = object.list_texts("/metadata/finalizers").collect();
+        if object.is_being_deleted() && !finalizers.is_empty() {
+            plan.stays.push(format!(
+                "{}, which gives no rights any more: finalizers hold it ({}). An administrator removes those that no controller removes",
+                name(&seen.object),
+                finalizers.join(", ")
+            ));
+        }
     }
 }
 
@@ -52,6 +88,7 @@ pub(super) fn delete_bounds(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
 /// Reports what stays.
 pub(super) fn tell(snapshot: &Snapshot, choice: Choice, plan: &mut Plan) {
     if choice.with_protection {
+        tell_held(snapshot, plan);
         return;
     }
     for (_, kind) in BOUNDING_KINDS {
