@@ -29,6 +29,7 @@ mod records;
 mod registries;
 mod tenant_bounds;
 mod variables;
+mod volumes;
 
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};

@@ -93,7 +93,7 @@ pub const LEFT: [Left; 18] = [
     },
     Left {
         rule: Rule::PersistentVolumes,
-        why: "which tenant a claim's namespace has stands on no volume",
+        why: "a namespace that does not exist is no parameter of a policy",
         is_it: |_, refusal| refusal.why.starts_with("spec.claimRef"),
     },
     Left {

@@ -86,6 +86,7 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
     policies.extend(access::list_policies(platform));
     let written = policies.into_iter();
     let mut written: Vec<Value> = written.flat_map(|policy| policy.write(settings)).collect();
+    written.extend(parameters::take_namespaces(volume::given(platform).write(settings)));
     if !settings.is_guarded {
         written.extend(namespace_names::list(settings));
     }

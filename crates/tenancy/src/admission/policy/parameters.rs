@@ -17,6 +17,16 @@ pub(super) fn take_tenants(written: [Value; 2]) -> Vec<Value> {
     take_parameters(written, (kind, json!({})), "Ignore")
 }
 
+/// Gives a policy and its binding all namespaces as parameters.
+pub(super) fn take_namespaces(written: [Value; 2]) -> Vec<Value> {
+    take_parameters(written, (namespace_kind(), json!({})), "Fail")
+}
+
+/// The kind of namespaces, as a policy names it.
+pub(super) fn namespace_kind() -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace" })
+}
+
 /// Gives a policy and its binding the objects of a kind that a selector matches as parameters.
 pub(super) fn take_parameters(
     [mut policy, mut binding]: [Value; 2],

@@ -11,7 +11,7 @@ use tenure_api::metadata::{
 };
 
 use super::own_account::{by_controller, refuse};
-use super::parameters::{name_home, take_parameters, take_tenants};
+use super::parameters::{name_home, namespace_kind, take_parameters, take_tenants};
 use super::{About, Action, Policy, Where, quote, variable};
 
 /// Names of the policies, without the common prefix.
@@ -25,7 +25,7 @@ const IS_OTHER: &str = "params.metadata.name != variables.tenant";
 /// The policies, each with its binding.
 pub(super) fn list(platform: &str) -> Vec<Value> {
     let unlabelled = json!({ "matchExpressions": [{ "key": TENANT_LABEL, "operator": "DoesNotExist" }] });
-    let namespaces = (json!({ "apiVersion": "v1", "kind": "Namespace" }), unlabelled);
+    let namespaces = (namespace_kind(), unlabelled);
     [
         take_tenants(subjects(platform).write_for(platform)),
         take_tenants(membership(platform).write_for(platform)),

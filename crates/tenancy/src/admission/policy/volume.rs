@@ -1,5 +1,7 @@
-//! Claims in tenants' namespaces that name or select volumes. A policy sees no volume, so that it refuses each that is named by who may not adopt the
-//! Tenant. Kubernetes' volume binder names one by an update.
+//! Claims in tenants' namespaces that name or select volumes, and volumes that are given to claims.
+//!
+//! A policy for claims sees no volume, so it refuses each volume that somebody names who may not adopt the Tenant. Kubernetes' volume binder names one by
+//! an update. The policy for volumes has namespaces as [parameters](super::parameters), so it knows whose the claim's namespace is.
 
 use tenure_api::metadata::TENANT_LABEL;
 
@@ -76,5 +78,54 @@ pub(super) fn claims(platform: &str) -> Policy {
                 ),
             },
         ],
+    }
+}
+
+/// Policy for volumes with a Tenant's label: they are given to that Tenant's claims, whoever gives them. A claim that names no volume and selects none
+/// would get one from the volume binder.
+pub(super) fn given(platform: &str) -> Policy {
+    let label = |object: &str| format!("{object}.metadata.?labels[?{}]", quote(TENANT_LABEL));
+    let claimed = |object: &str| format!("{object}.?spec.?claimRef.?namespace.orValue('')");
+    // As it was stored: a label that is removed at the same time hides nothing.
+    let tenant = format!(
+        "(oldObject == null ? optional.none() : {}).or({}).orValue('')",
+        label("oldObject"),
+        label("object")
+    );
+    let mut conditions = vec![(
+        "is-given",
+        format!(
+            "{new} != '' && (oldObject == null || {old} != {new}) && {tenant} != ''",
+            new = claimed("object"),
+            old = claimed("oldObject"),
+        ),
+    )];
+    conditions.extend(kubernetes::not_api_server_or_tenure(platform));
+    Policy {
+        name: "given-volumes".to_owned(),
+        action: Action::Deny,
+        place: Where::Anywhere,
+        about: vec![About {
+            groups: vec![""],
+            resources: vec!["persistentvolumes"],
+            operations: vec!["CREATE", "UPDATE"],
+        }],
+        conditions,
+        variables: vec![variable("tenant", tenant), variable("space", claimed("object"))],
+        validations: vec![Validation {
+            holds: format!(
+                "params.metadata.name != variables.space || {}.orValue('') == variables.tenant || {}",
+                label("params"),
+                may(ADOPT, Some("variables.tenant"))
+            ),
+            rule: Rule::PersistentVolumes,
+            why: phrase(
+                "spec.claimRef: the volume is Tenant {}'s, and namespace {} isn't",
+                &["variables.tenant", "variables.space"],
+            ),
+            remedy: quote(&format!(
+                "claim another volume, or let an administrator change the volume's label {TENANT_LABEL}"
+            )),
+        }],
     }
 }
