@@ -122,6 +122,7 @@ fn generated() -> Result<BTreeMap<PathBuf, String>> {
 pub(crate) fn objects() -> Result<Vec<Value>> {
     let mut objects = list_installed()?;
     objects.extend(workload::objects(&Workload::usual(IMAGE)));
+    tenure_api::installation::put_bounds_before_rights(&mut objects);
     Ok(objects)
 }
 
@@ -166,6 +167,8 @@ fn write_kustomization(files: &[String]) -> String {
     for file in files {
         text.push_str(&format!("- {file}\n"));
     }
+    // The order above: policies before the rights that they bound.
+    text.push_str("sortOptions:\n  order: fifo\n");
     text
 }
 

@@ -83,6 +83,19 @@ pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Res
     Ok(objects)
 }
 
+/// Moves the policies before the rights that they bound, and leaves everything else in its order. An installation that ends early, or is taken away in
+/// the opposite order, so leaves no account with rights and without their bounds. A policy names accounts and kinds, and needs none of them.
+pub fn put_bounds_before_rights(objects: &mut [Value]) {
+    objects.sort_by_key(|object| {
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+        match kind {
+            "CustomResourceDefinition" | "Namespace" => 0,
+            _ if kind.starts_with("ValidatingAdmissionPolicy") => 1,
+            _ => 2,
+        }
+    });
+}
+
 /// A Pod here could have the token of the controllers' account: only Pods that are confined themselves may be here.
 fn namespace() -> Value {
     let mut labels = labels();
@@ -170,6 +183,8 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     if !others.is_empty() {
         rules.push(json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"], "resourceNames": others}));
     }
+    // Where it stands whether what judges writes is in force, and whether lanes are apart.
+    rules.extend(telling_enforcement());
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
         "metadata": {"name": CONTROLLER_SERVICE_ACCOUNT, "labels": labels()},
@@ -266,7 +281,6 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
     let group = json!(["admissionregistration.k8s.io"]);
     let both = json!(["validatingadmissionpolicies", "validatingadmissionpolicybindings"]);
     let mut objects = roles.to_vec();
-    let [making, saying] = telling_enforcement();
     objects.extend([
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -278,8 +292,6 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
                 // that doesn't make one of them any more may delete it while it has the rights of the one that did.
                 {"apiGroups": group, "resources": both, "verbs": ["patch", "delete"],
                  "resourceNames": names("ValidatingAdmissionPolicy")},
-                making,
-                saying,
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
                  "verbs": ["get", "create", "patch"]},
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
@@ -291,7 +303,7 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
     objects
 }
 
-/// The rules by which it is said whether what judges writes is in force. Who may create can't be bound to names.
+/// The rules by which an Enforcement is written. Who may create can't be bound to names.
 fn telling_enforcement() -> [Value; 2] {
     [
         json!({"apiGroups": ["tenure.dev"], "resources": ["enforcements"], "verbs": ["create"]}),

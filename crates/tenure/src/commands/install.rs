@@ -73,6 +73,7 @@ pub(crate) struct Install {
 impl Install {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         let (mut objects, switches) = self.list_objects()?;
+        tenure_api::installation::put_bounds_before_rights(&mut objects);
         if self.export {
             if self.packages {
                 objects.extend(installation::list_packages()?);

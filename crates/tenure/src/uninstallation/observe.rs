@@ -195,6 +195,7 @@ impl Uninstallation {
         named.extend(configurations(&WebhookPlace::Service, "", Surroundings::default()));
         named.extend(list_policing());
         named.extend(list_bounds(&tenure_tenancy::Settings::default()));
+        tenure_api::installation::put_bounds_before_rights(&mut named);
         let packages = list_packages()?;
         let (mut deployments, mut installed) = (Vec::new(), Vec::new());
         for object in named.iter().chain(&packages) {

@@ -51,6 +51,28 @@ fn what_is_installed_can_be_read_before() {
     }
 }
 
+/// An installation may end after any object: no account of Tenure's has rights then that nothing bounds.
+#[test]
+fn policies_come_before_the_rights_that_they_bound() {
+    let all = export(&["--image", IMAGE, "--admission", "--policies", "--lanes=deployment"]);
+    let kinds: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
+    let rights = kinds
+        .iter()
+        .position(|kind| ["RoleBinding", "ClusterRoleBinding"].contains(kind));
+    let bounds = kinds
+        .iter()
+        .rposition(|kind| kind.starts_with("ValidatingAdmissionPolicy"));
+    assert!(bounds.is_some() && bounds < rights, "{kinds:?}");
+    assert!(
+        kinds
+            .iter()
+            .filter(|kind| **kind == "ValidatingAdmissionPolicyBinding")
+            .count()
+            > 8,
+        "{kinds:?}"
+    );
+}
+
 #[test]
 fn a_choice_that_makes_no_sense_is_refused() {
     fails(&["up", "--policies"], 2, &["judged in the server"]);
