@@ -50,6 +50,8 @@ pub const SOURCE_VERIFIED: &str = "SourceVerified";
 pub const POLICIES_IN_FORCE: &str = "PoliciesInForce";
 /// Whether the webhook configurations of an Enforcement are as they have to be. Tenure's own.
 pub const WEBHOOKS_IN_FORCE: &str = "WebhooksInForce";
+/// Whether no lane of several namespaces may request an administrator's token. Tenure's own.
+pub const LANES_SEPARATED: &str = "LanesSeparated";
 
 /// The three values of a condition's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -46,7 +46,7 @@ pub struct EnforcementSpec {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnforcementStatus {
-    /// `PoliciesInForce` and `WebhooksInForce`, where there are to be some, and `Ready`, which says whether all of them hold.
+    /// `PoliciesInForce` and `WebhooksInForce`, where there are to be some, `LanesSeparated`, and `Ready`, which says whether all of them hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Every rule, with the policies and webhooks that keep it now.

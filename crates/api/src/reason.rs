@@ -144,6 +144,8 @@ pub const FACTS_MISSING: &str = "FactsMissing";
 pub const WEAKENED: &str = "Weakened";
 /// Policies are as they have to be, and no request has met them yet. Ours.
 pub const NOT_MET_YET: &str = "NotMetYet";
+/// A lane of several namespaces may request an administrator's token. Ours.
+pub const SHARED_LANE_MINTS: &str = "SharedLaneMints";
 /// Something is meant to be in force, and nothing has reported it yet.
 pub const NOT_REPORTED: &str = "NotReported";
 /// There are policies that this version doesn't make. Ours.

@@ -64,6 +64,8 @@ pub struct Config {
     /// How soon policies are looked at, and what is said of them is written again, though nobody has told of a change. What somebody weakens is put back
     /// when a watch tells of it, however long this is.
     pub policy_interval: Duration,
+    /// Whether the cluster's Enforcement says how the lanes are. On the embedded control plane there is none.
+    pub reports_lanes: bool,
     /// Which of several instances this is.
     pub instance: Instance,
     /// What it knows of the others.
@@ -95,6 +97,7 @@ impl Config {
             artifact_endpoint: ArtifactEndpoint::default(),
             advertised: None,
             policy_interval: Duration::from_secs(30),
+            reports_lanes: false,
             instance: Instance::default(),
             shards: None,
         }

@@ -35,6 +35,7 @@ use crate::hooks::Courier;
 use crate::key::Key;
 use crate::kustomization;
 use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
+use crate::lane_report::MintingBoard;
 use crate::lane_table::{LaneTable, name_lane, name_share};
 use crate::loans::Borrowed;
 use crate::mailbox::MailboxTable;
@@ -81,6 +82,8 @@ pub(crate) struct Hub {
     pub(crate) policy_news: Arc<Notify>,
     /// Whether a request has met the policies as they are now.
     policies_in_force: AtomicBool,
+    /// Where a lane of several namespaces may request an administrator's token.
+    pub(crate) shared_minting: MintingBoard,
     /// What is bound in the whole cluster, as it was read for a Tenant.
     pub(crate) wide_rights: tokio::sync::Mutex<Option<Arc<WideRights>>>,
     /// The lane that has its rights, by namespace.
@@ -131,6 +134,7 @@ impl Hub {
             refusing: Mutex::default(),
             policy_news: Arc::default(),
             policies_in_force: AtomicBool::new(false),
+            shared_minting: MintingBoard::default(),
             wide_rights: tokio::sync::Mutex::default(),
             admitted: Mutex::default(),
             kinds,

@@ -58,6 +58,7 @@ mod lane_door;
 mod lane_mode;
 mod lane_process;
 mod lane_relay;
+mod lane_report;
 mod lane_spans;
 mod lane_starter;
 mod lane_table;

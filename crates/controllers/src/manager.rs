@@ -35,6 +35,7 @@ use crate::key::Key;
 use crate::kinds::{self, KindTable};
 use crate::lane::Shard;
 use crate::lane_mode::LANE_FOLDERS;
+use crate::lane_report;
 use crate::lease_name::LeaseName;
 use crate::means::Means;
 use crate::policies;
@@ -266,6 +267,11 @@ impl Manager {
             self.tasks
                 .spawn(async move { end.run_until_cancelled(policies::follow(hub)).await.map(drop) });
         }
+        if self.hub.means.reports_lanes && !is_of_shard(board.as_deref()) {
+            let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
+            self.tasks
+                .spawn(async move { end.run_until_cancelled(lane_report::keep(hub)).await.map(drop) });
+        }
         if let Some(board) = board.filter(|_| !self.estates.is_all()) {
             let grounds: Arc<dyn Grounds> = Arc::new(self.clone());
             let end = self.end.clone();
@@ -325,8 +331,7 @@ impl Manager {
 
     /// Whether policies, or what is read of what stands on namespaces, are kept here: of several instances one does it for all.
     fn keeps_policies(&self, board: Option<&ShardBoard>) -> bool {
-        let is_of_shard = board.is_some_and(|board| matches!(board.instance, Instance::Shard(_)));
-        self.hub.means.settings.judges_writes() && !is_of_shard
+        self.hub.means.settings.judges_writes() && !is_of_shard(board)
     }
 
     /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten. Of unserved kinds nothing
@@ -533,6 +538,11 @@ impl Manager {
             None::<std::future::Ready<()>>
         });
     }
+}
+
+/// Whether this is an instance beside the main one, for the objects of one shard.
+fn is_of_shard(board: Option<&ShardBoard>) -> bool {
+    board.is_some_and(|board| matches!(board.instance, Instance::Shard(_)))
 }
 
 #[cfg(test)]

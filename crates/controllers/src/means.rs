@@ -42,6 +42,8 @@ pub(crate) struct Means {
     pub(crate) advertised: Option<ArtifactBase>,
     /// How soon policies are looked at though nobody has told of a change.
     pub(crate) policy_interval: Duration,
+    /// Whether the cluster's Enforcement says how the lanes are.
+    pub(crate) reports_lanes: bool,
     /// How many reconciliations a lane may have at the same time.
     pub(crate) lane_width: usize,
     /// For how many namespaces at the same time the rights of lanes are seen to.
@@ -94,6 +96,7 @@ impl Means {
             hooks: config.hooks,
             advertised: config.advertised,
             policy_interval: config.policy_interval,
+            reports_lanes: config.reports_lanes,
             lane_width: config.lane_width,
             rights: Arc::new(Semaphore::new(config.lane_width.max(1))),
             renderings: Renderings::new(config.rendering),

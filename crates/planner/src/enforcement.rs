@@ -4,12 +4,17 @@
 //! two processes: each says its own part, and reads what the other one has said. Refuses to let a part stand that nobody keeps any more.
 
 use jiff::Timestamp;
-use tenure_api::condition::{self, POLICIES_IN_FORCE, READY, WEBHOOKS_IN_FORCE};
+use tenure_api::condition::{self, LANES_SEPARATED, POLICIES_IN_FORCE, READY, WEBHOOKS_IN_FORCE};
 use tenure_api::enforcement::{EnforcementStatus, KeptRule};
 use tenure_api::{Condition, ConditionStatus, Time, reason};
 use tenure_tenancy::Settings;
 use tenure_tenancy::admission::Rule;
 use tenure_tenancy::admission::keeping::ByPolicies;
+
+use crate::rights::SharedMinting;
+
+/// How many findings a condition lists. The events of the platform namespace have all of them.
+const LISTED: usize = 5;
 
 /// What is kept in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +23,18 @@ pub enum Part {
     Policies,
     /// The webhook configurations.
     Webhooks,
+    /// Lanes of several namespaces, which must not request an administrator's token.
+    Lanes,
 }
 
 impl Part {
-    const ALL: [Self; 2] = [Self::Policies, Self::Webhooks];
+    const ALL: [Self; 3] = [Self::Policies, Self::Webhooks, Self::Lanes];
 
     fn condition(self) -> &'static str {
         match self {
             Self::Policies => POLICIES_IN_FORCE,
             Self::Webhooks => WEBHOOKS_IN_FORCE,
+            Self::Lanes => LANES_SEPARATED,
         }
     }
 
@@ -34,6 +42,7 @@ impl Part {
         match self {
             Self::Policies => "policies",
             Self::Webhooks => "webhooks",
+            Self::Lanes => "lanes",
         }
     }
 
@@ -42,13 +51,16 @@ impl Part {
         match self {
             Self::Policies => !matches!(rule.kept_by_policies(), ByPolicies::Never | ByPolicies::Always),
             Self::Webhooks => rule.has_webhooks(),
+            Self::Lanes => false,
         }
     }
 
-    fn is_kept(self, settings: &Settings) -> bool {
+    /// Whether somebody reports it, by the settings of the process that asks. Where only webhooks are served, no process has lanes.
+    fn is_kept(self, settings: &Settings) -> Option<bool> {
         match self {
-            Self::Policies => settings.has_policies,
-            Self::Webhooks => settings.is_guarded,
+            Self::Policies => Some(settings.has_policies),
+            Self::Webhooks => Some(settings.is_guarded),
+            Self::Lanes => None,
         }
     }
 }
@@ -86,6 +98,20 @@ impl Standing {
     }
 }
 
+/// What follows from the lanes of several namespaces that may request an administrator's token.
+#[must_use]
+pub fn judge_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) -> Standing {
+    let more = found.len().saturating_sub(LISTED);
+    let mut listed: Vec<String> = found.take(LISTED).map(ToString::to_string).collect();
+    if listed.is_empty() {
+        return Standing::holds("no lane of several namespaces may request an administrator's token");
+    }
+    if more > 0 {
+        listed.push(format!("and {more} namespaces more"));
+    }
+    Standing::fails(reason::SHARED_LANE_MINTS, listed.join("; "))
+}
+
 /// The status once a part has been looked at; nothing where that changes nothing.
 #[must_use]
 pub fn note(
@@ -107,7 +133,7 @@ pub fn note(
         last_transition_time: Time(now),
     };
     for other in Part::ALL {
-        if other != part && !other.is_kept(settings) {
+        if other != part && other.is_kept(settings) == Some(false) {
             condition::remove(&mut noted.conditions, other.condition());
         }
     }
@@ -119,7 +145,10 @@ pub fn note(
     );
     condition::set(&mut noted.conditions, said);
     // A part that is meant and was never reported is missing.
-    for other in Part::ALL.into_iter().filter(|other| other.is_kept(settings)) {
+    for other in Part::ALL
+        .into_iter()
+        .filter(|other| other.is_kept(settings) == Some(true))
+    {
         if condition::find(&noted.conditions, other.condition()).is_none() {
             let message = format!(
                 "{} are meant to be in force, and nothing has reported them yet",

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{controller_cluster_role_binding_to, controller_role_binding, labels, provisioning, telling_enforcement};
+use super::{controller_cluster_role_binding_to, controller_role_binding, labels, provisioning};
 use crate::admission_webhooks::{CONFIGURATION, SECRET};
 use crate::metadata::PLATFORM_NAMESPACE;
 
@@ -19,7 +19,6 @@ const LEDGER_ROLE: &str = "tenure-admission-ledger";
 pub fn admission() -> Vec<Value> {
     let configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
     let mut objects = provisioning();
-    let [making, saying] = telling_enforcement();
     objects.extend([
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -63,9 +62,7 @@ pub fn admission() -> Vec<Value> {
                 // Who may create is not bound to a name: a request to create has none that RBAC could look at.
                 {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["create", "list", "watch"]},
                 {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["get", "update", "patch"],
-                 "resourceNames": [CONFIGURATION]},
-                making,
-                saying
+                 "resourceNames": [CONFIGURATION]}
             ]
         }),
         controller_cluster_role_binding_to(ADMISSION_ROLE),

@@ -126,7 +126,7 @@ impl RightsReconciler {
             }
             Step::ReviewMinting(account) => {
                 let answer = self.ask(account, &write_minting_review(&self.namespace)).await;
-                self.attempt.minting = Some(answer.map(|answer| read_minting_review(&answer)).unwrap_or_default());
+                self.attempt.minting = Some(answer.map(|answer| read_minting_review(&answer)));
             }
         }
     }
@@ -203,6 +203,9 @@ impl Reconciler for RightsReconciler {
         tracing::debug!(subject = plan.subject, steps = ?plan.steps, next = ?plan.next, withheld = ?plan.withheld, "planned");
         self.memory = plan.memory;
         self.hub.admit(&self.namespace, self.memory.admitted());
+        self.hub
+            .shared_minting
+            .note(&self.namespace, self.memory.shared_minting());
         // execute and write
         if let Some(identity) = plan.identity {
             let controller = self.hub.act_as(&identity.into(), "").await?;
@@ -234,6 +237,7 @@ impl Reconciler for RightsReconciler {
         self.memory = Memory::default();
         self.attempt = Attempt::begin(Timestamp::now());
         self.hub.admit(&self.namespace, None);
+        self.hub.shared_minting.note(&self.namespace, None);
     }
 
     fn exists(&self) -> bool {

@@ -538,6 +538,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.settings.has_policies = means.policies;
     // What comes back before that comes back since a watch told of it.
     config.policy_interval = Duration::from_secs(24 * 60 * 60);
+    config.reports_lanes = true;
     let end = CancellationToken::new();
     let running = tokio::spawn({
         let end = end.clone();

@@ -39,6 +39,8 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 const REVIEW_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 /// How soon something that failed, or that a watch has to tell of, is looked at again.
 const RETRY: Duration = Duration::from_secs(30);
+/// How soon a lane is asked again which administrators' tokens it may request, and how soon where the API server gave no answer.
+const MINTING_REVIEWS: (Duration, Duration) = (Duration::from_secs(600), RETRY);
 /// How soon after a write it is looked whether it is still as written: what somebody did in the same moment may have been seen before it.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -126,8 +128,8 @@ pub struct Attempt {
     pub released: Option<WriteAnswer>,
     /// The answer to [`Step::Review`]; or why there is none.
     pub reviewed: Option<Result<bool, String>>,
-    /// The answer to [`Step::ReviewMinting`]: ServiceAccounts, `*` for all. Empty if the API server gave none.
-    pub minting: Option<Vec<String>>,
+    /// The answer to [`Step::ReviewMinting`]: ServiceAccounts, `*` for all; or why there is none.
+    pub minting: Option<Result<Vec<String>, String>>,
 }
 
 impl Attempt {
@@ -157,6 +159,31 @@ pub struct Memory {
     put_back: Option<PutBack>,
     /// What was said last to be wrong.
     said: String,
+    minting: Option<SharedMinting>,
+    /// The lane that was asked last which administrators' tokens it may request, and when it is asked again.
+    minting_due: Option<(LaneAccount, Timestamp)>,
+}
+
+/// A lane of several namespaces that may request administrators' tokens in one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMinting {
+    namespace: String,
+    lane: LaneAccount,
+    /// Names of ServiceAccounts, `*` for all.
+    accounts: Vec<String>,
+}
+
+impl fmt::Display for SharedMinting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "Namespace/{}: {} may request tokens of administrators (serviceaccounts {}), and serves other namespaces too. Protect the namespace \
+             (--protected-namespaces), and grant mint-administrator to its own lane.",
+            self.namespace,
+            self.lane,
+            self.accounts.join(", ")
+        )
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -172,6 +199,13 @@ impl Memory {
     #[must_use]
     pub fn admitted(&self) -> Option<&LaneAccount> {
         self.held.as_ref().filter(|_| self.confirmed)
+    }
+
+    /// The administrators whose tokens a lane of several namespaces may request in this one.
+    #[must_use]
+    pub fn shared_minting(&self) -> Option<&SharedMinting> {
+        let found = self.minting.as_ref();
+        found.filter(|found| self.admitted() == Some(&found.lane))
     }
 
     fn forget_old(&mut self, now: Timestamp) {
@@ -306,6 +340,9 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
         plan.next = Next::Done(Some(add_duration(now, LOOK_AGAIN)));
     }
     if plan.memory.confirmed {
+        if wanting.is_shared() {
+            review_minting(snapshot, now, wanting, &mut plan);
+        }
         return plan;
     }
     match &snapshot.attempt.reviewed {
@@ -313,16 +350,14 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
             plan.steps = vec![Step::Review(wanting.lane.clone())];
             plan.next = Next::Again;
         }
-        Some(Ok(true)) if wanting.is_shared() && snapshot.attempt.minting.is_none() => {
-            plan.steps = vec![Step::ReviewMinting(wanting.lane.clone())];
-            plan.next = Next::Again;
-        }
         Some(Ok(true)) => {
-            report_minting(snapshot, wanting, &mut plan);
             plan.memory.confirmed = true;
             plan.memory.denials = 0;
             plan.memory.said.clear();
             tell_put_back(snapshot, &mut plan);
+            if wanting.is_shared() {
+                review_minting(snapshot, now, wanting, &mut plan);
+            }
         }
         Some(answer) => {
             let pause = lengthen(REVIEW_PAUSES, plan.memory.denials);
@@ -366,25 +401,57 @@ fn tell_put_back(snapshot: &Snapshot, plan: &mut Plan) {
     });
 }
 
-/// Reports a lane that may request an administrator's token although users of other namespaces share the lane.
-fn report_minting(snapshot: &Snapshot, wanting: &Wanting, plan: &mut Plan) {
-    let accounts = snapshot.attempt.minting.as_deref().unwrap_or_default();
-    if accounts.is_empty() {
+/// Asks, now and then, which administrators' tokens a lane may request although users of other namespaces share the lane, and reports them.
+fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, plan: &mut Plan) {
+    if let Some((asked, due)) = &plan.memory.minting_due
+        && *asked == wanting.lane
+        && now < *due
+    {
+        let due = *due;
+        wake_at(plan, due);
         return;
     }
-    plan.events.push(Event {
-        kind: EventKind::Warning,
-        reason: "LaneMintsAdministrator".to_owned(),
-        message: format!(
-            "Namespace/{}: {} may request tokens of administrators (serviceaccounts {}), and serves other namespaces too. Protect the namespace \
-             (--protected-namespaces), and grant mint-administrator to its own lane.",
-            snapshot.namespace,
-            wanting.lane,
-            accounts.join(", ")
-        ),
-        annotations: BTreeMap::new(),
-        place: EventPlace::Platform,
-    });
+    let pause = match &snapshot.attempt.minting {
+        None => {
+            plan.steps = vec![Step::ReviewMinting(wanting.lane.clone())];
+            plan.next = Next::Again;
+            return;
+        }
+        // What was found last stands.
+        Some(Err(_)) => MINTING_REVIEWS.1,
+        Some(Ok(accounts)) => {
+            let found = (!accounts.is_empty()).then(|| SharedMinting {
+                namespace: snapshot.namespace.clone(),
+                lane: wanting.lane.clone(),
+                accounts: accounts.clone(),
+            });
+            if let Some(found) = found
+                .as_ref()
+                .filter(|found| plan.memory.minting.as_ref() != Some(found))
+            {
+                plan.events.push(Event {
+                    kind: EventKind::Warning,
+                    reason: "LaneMintsAdministrator".to_owned(),
+                    message: found.to_string(),
+                    annotations: BTreeMap::new(),
+                    place: EventPlace::Platform,
+                });
+            }
+            plan.memory.minting = found;
+            MINTING_REVIEWS.0
+        }
+    };
+    let due = add_duration(now, pause);
+    plan.memory.minting_due = Some((wanting.lane.clone(), due));
+    wake_at(plan, due);
+}
+
+/// Ends the attempt, and begins another one at this time if none is due before.
+fn wake_at(plan: &mut Plan, at: Timestamp) {
+    plan.next = match plan.next {
+        Next::Done(Some(earlier)) => Next::Done(Some(earlier.min(at))),
+        _ => Next::Done(Some(at)),
+    };
 }
 
 /// Says for the platform that a lane can't work in a namespace: the lane itself can't say it there.

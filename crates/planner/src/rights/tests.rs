@@ -31,7 +31,7 @@ struct World {
     /// What the API server says when the lane asks.
     allows: bool,
     /// Administrators whose tokens the lane gets.
-    minting: Vec<String>,
+    minting: Result<Vec<String>, String>,
     /// What was done, in order.
     done: Vec<String>,
     events: Vec<(String, String)>,
@@ -59,7 +59,7 @@ impl World {
             },
             now: at(0),
             allows: true,
-            minting: Vec::new(),
+            minting: Ok(Vec::new()),
             done: Vec::new(),
             events: Vec::new(),
             version: 0,
@@ -197,11 +197,12 @@ fn a_lane_begins_when_the_api_server_says_that_it_may() {
     assert_eq!(world.live(&binding())["roleRef"]["name"], "tenure-lane");
     world.now = next;
     world.allows = true;
-    assert_eq!(world.run(), None);
+    let review = add_duration(next, MINTING_REVIEWS.0);
+    assert_eq!(world.run(), Some(review));
     assert_eq!(world.admitted().as_deref(), Some("tenure-lane-pool"));
     world.take_done();
-    // From then on nothing is asked any more.
-    assert_eq!(world.run(), None);
+    // From then on nothing is asked any more, until it is time to ask again for which tokens the lane gets.
+    assert_eq!(world.run(), Some(review));
     assert!(world.take_done().is_empty() && world.events.is_empty());
 }
 
@@ -305,7 +306,7 @@ fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
     assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
     world.snapshot.state = NamespaceState::Ending;
     world.live(&binding())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    assert_eq!(world.run(), None);
+    assert_eq!(world.run(), Some(add_duration(world.now, MINTING_REVIEWS.0)));
     assert!(world.take_done().is_empty());
     assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
     // The Tenant goes, and its lane's account with it: the pool brings to its end what is left.
@@ -487,7 +488,7 @@ fn a_finalizer_in_a_namespace_without_a_tenant_is_removed() {
 fn shared_lane_that_mints_an_administrator_is_reported() {
     for (is_protected, is_reported) in [(false, true), (true, false)] {
         let mut world = World::new();
-        world.minting = vec!["mighty".to_owned()];
+        world.minting = Ok(vec!["mighty".to_owned()]);
         world.snapshot.placement = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
             is_protected,
@@ -496,6 +497,7 @@ fn shared_lane_that_mints_an_administrator_is_reported() {
         assert!(world.admitted().is_some(), "a report stops no lane");
         let reasons: Vec<&str> = world.events.iter().map(|(reason, _)| reason.as_str()).collect();
         assert_eq!(reasons == ["LaneMintsAdministrator"], is_reported, "{reasons:?}");
+        assert_eq!(world.snapshot.memory.shared_minting().is_some(), is_reported);
     }
     let answer = json!({ "status": { "resourceRules": [
         { "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint"] },
@@ -504,6 +506,50 @@ fn shared_lane_that_mints_an_administrator_is_reported() {
     assert_eq!(read_minting_review(&answer), ["mighty"]);
     let all = json!({ "status": { "resourceRules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }] } });
     assert_eq!(read_minting_review(&all), ["*"]);
+}
+
+#[test]
+fn shared_lane_is_asked_again_which_tokens_of_administrators_it_gets() {
+    let mut world = World::new();
+    let next = world.run().unwrap();
+    assert_eq!(world.snapshot.memory.shared_minting(), None);
+    // Somebody grants the verb after the lane has begun. Until the next review is due, nobody asks.
+    world.minting = Ok(vec!["mighty".to_owned()]);
+    world.take_done();
+    world.now = add_duration(next, Duration::from_secs(1));
+    let next = world.run().unwrap();
+    assert_eq!(world.take_done(), Vec::<String>::new());
+    let granted = |world: &mut World, now| {
+        world.now = now;
+        let next = world.run().unwrap();
+        let found = world.snapshot.memory.shared_minting().map(ToString::to_string);
+        (next, found.unwrap_or_default(), world.events.len())
+    };
+    let (next, found, events) = granted(&mut world, next);
+    assert!(
+        found.contains("Namespace/team: system:serviceaccount:tenure-system:tenure-lane-pool"),
+        "{found}"
+    );
+    assert!(found.contains("(serviceaccounts mighty)"), "{found}");
+    // An answer that is missing changes nothing, and the same answer is one event.
+    world.minting = Err("the server is away".to_owned());
+    let (next, same, _) = granted(&mut world, next);
+    assert_eq!(same, found);
+    world.minting = Ok(vec!["mighty".to_owned()]);
+    let (next, same, still) = granted(&mut world, next);
+    assert_eq!((same, still), (found, events));
+    world.minting = Ok(Vec::new());
+    let (_, none, still) = granted(&mut world, next);
+    assert_eq!((none.as_str(), still), ("", events));
+    // Another lane is asked at once.
+    world.snapshot.placement = tenant("blue");
+    world.take_done();
+    world.run();
+    let asked = world.take_done();
+    assert!(
+        asked.iter().any(|step| step.contains("which administrators' tokens")),
+        "{asked:?}"
+    );
 }
 
 #[test]

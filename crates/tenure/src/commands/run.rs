@@ -110,6 +110,7 @@ impl Run {
         config.instance = self.watch_label_selector.clone().unwrap_or_default();
         let election = self.prepare_election(&config.switches)?;
         let mut servers: Vec<BoxFuture<'static, ()>> = Vec::new();
+        config.reports_lanes = true;
         config.settings.is_guarded = self.admission.is_on();
         let admission = match admission {
             Some(settings) => Some(admission_server::open(settings, &config).await?),

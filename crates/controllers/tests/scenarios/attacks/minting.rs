@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
 
 use super::lanes::{LANE, ROLE_BINDING, account, assert_forbidden, binding};
-use crate::stage::{Stage, config_map, request_token};
+use crate::stage::{GIT_REPOSITORY, Stage, condition, config_map, request_token};
 
 const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
 const NAMESPACE: &str = "attacks-minting";
+const ENFORCEMENT: (&str, &str) = ("tenure.dev/v1alpha1", "Enforcement");
 /// As where Flux was installed before.
 const FLUX: &str = "attacks-minting-flux";
 
@@ -136,5 +137,40 @@ async fn no_token_of_tenures_leads_to_an_administrator() {
         let name = format!("attacks-minting-{name}");
         admin.delete(CLUSTER_ROLE_BINDING, ("", &name)).await.unwrap();
     }
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_lane_that_mints_an_administrator_makes_the_enforcement_not_ready() {
+    let namespace = "attacks-minting-shared";
+    let stage = Stage::set(namespace).await.planting(&[]).await;
+    let lane = account("tenure-system", "tenure-lane-pool");
+    for object in grant(namespace, "mighty", &lane) {
+        stage.admin.apply(object).await.unwrap();
+    }
+    stage.repository(namespace, "app", &[]).await;
+    let find = |enforcement: Option<&Value>, type_: &str| {
+        let found = enforcement
+            .and_then(|enforcement| condition(enforcement, type_))
+            .cloned();
+        let found = found.unwrap_or_default();
+        let is_told = found["message"].as_str().is_some_and(|message| {
+            message.contains(&format!(
+                "Namespace/{namespace}: system:serviceaccount:tenure-system:tenure-lane-pool"
+            )) && message.contains("(serviceaccounts mighty)")
+        });
+        (found["status"].as_str().unwrap_or_default().to_owned(), is_told)
+    };
+    let refused = ("False".to_owned(), true);
+    let target = ("", "tenure");
+    let looks = |enforcement: Option<&Value>| {
+        find(enforcement, "LanesSeparated") == refused && find(enforcement, "Ready") == refused
+    };
+    stage.until(ENFORCEMENT, target, looks).await;
+
+    // The lane leaves the namespace, and what it may do there reaches nobody else.
+    stage.admin.delete(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
+    let looks = |enforcement: Option<&Value>| enforcement.is_some() && !find(enforcement, "LanesSeparated").1;
+    stage.until(ENFORCEMENT, target, looks).await;
     stage.end().await;
 }
