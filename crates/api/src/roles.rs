@@ -147,6 +147,18 @@ fn secret_writer_cluster_role(choice: &ControllerChoice) -> Value {
     cluster_role(SECRET_WRITER, &rules)
 }
 
+/// The kinds that lanes reconcile: API groups and their resources. Of other kinds a lane writes nothing but events and TokenRequests.
+pub const LANE_KINDS: [(&str, &[&str]); 5] = [
+    ("kustomize.toolkit.fluxcd.io", &["kustomizations"]),
+    ("notification.toolkit.fluxcd.io", &["alerts", "providers", "receivers"]),
+    ("source.extensions.fluxcd.io", &["artifactgenerators"]),
+    (
+        "source.toolkit.fluxcd.io",
+        &["buckets", "externalartifacts", "gitrepositories", "ocirepositories"],
+    ),
+    ("tenure.dev", &["surfaces"]),
+];
+
 /// What is written to objects of the kinds that lanes reconcile, and about them; and, for a Surface, what it generates.
 fn list_book_rules() -> Vec<Value> {
     let generated = json!(["get", "create", "patch", "delete"]);
@@ -264,6 +276,24 @@ fn list_reconciled_rules() -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The policy that bounds lanes allows these kinds, so a right on any other kind would be refused.
+    #[test]
+    fn lanes_have_rights_on_the_kinds_that_they_reconcile() {
+        let mut granted = std::collections::BTreeSet::new();
+        for rule in list_book_rules() {
+            for resource in rule["resources"].as_array().expect("resources") {
+                let resource = resource.as_str().expect("a word");
+                let main = resource.split_once('/').map_or(resource, |(main, _)| main);
+                granted.insert(format!("{}/{main}", rule["apiGroups"][0].as_str().expect("a group")));
+            }
+        }
+        let listed = LANE_KINDS
+            .iter()
+            .flat_map(|(group, resources)| resources.iter().map(move |resource| format!("{group}/{resource}")));
+        let listed: std::collections::BTreeSet<_> = listed.chain(["/events".to_owned()]).collect();
+        assert_eq!(granted, listed);
+    }
 
     /// A repository that is applied as an owner must not become able to add another identity's work.
     #[test]

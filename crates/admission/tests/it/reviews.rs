@@ -388,7 +388,12 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
     // And for who repairs, and for Tenure.
     goes(admin, source("b")).await;
     goes(admin, namespace("new")).await;
-    goes(&lane, source("c")).await;
+    let mut generated = source("c");
+    generated["metadata"]["labels"] = json!({ "tenure.dev/surface": "apps" });
+    generated["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "name": "apps", "uid": "00000000-0000-0000-0000-000000000000"
+    }]);
+    goes(&lane, generated).await;
     stops(&manager, source("d")).await;
     goes(
         admin,

@@ -19,6 +19,7 @@ mod fetches;
 mod fields;
 mod forgery;
 mod fresh_namespaces;
+mod lane_bounds;
 mod lane_pods;
 mod lanes;
 mod lingering;

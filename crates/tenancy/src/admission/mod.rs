@@ -150,8 +150,8 @@ pub enum Rule {
     FieldOwnership,
     /// Who asks for access to a host of repositories, who answers, and who keeps the records of it.
     Access,
-    /// The controllers' own account makes nobody an administrator, and of what has Pods only lanes. Policies alone say so ([`policy::list_bounds`],
-    /// [`policy::list_lane_bounds`]).
+    /// The controllers' own account makes nobody an administrator, and of what has Pods only lanes. A lane's account writes what lanes write. Policies
+    /// alone say so ([`policy::list_bounds`], [`policy::list_lane_bounds`]).
     ControllerRights,
     /// The account that writes credentials writes nothing else, and nobody else has its tokens. Policies alone say so ([`policy::list_bounds`]). Only an
     /// administrator binds Tenure's accounts in other namespaces.

@@ -7,6 +7,7 @@ use tenure_api::{ObjectView, condition};
 use super::request::read_metadata;
 use super::rights::ADOPT;
 use super::{Case, Findings, Operation, Question, Refusal, Rule};
+use crate::realm::TenantFacts;
 
 pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refusal> {
     let request = case.request;
@@ -49,7 +50,58 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
     if let Some(owner) = case.facts.tenant_of(home).filter(|owner| owner.name != name) {
         return refuse(format!("it is a namespace of Tenant {}", owner.name));
     }
-    Ok(())
+    check_mentions(case, name, home)
+}
+
+/// The controllers create the home namespace, so the Tenant gets every right that names it already. An administrator decides about such a name.
+///
+/// A namespace that exists counts like a missing one: it may be deleted before the controllers create it.
+fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal> {
+    if case.may(&Question::about_tenant(ADOPT, name)) {
+        return Ok(());
+    }
+    let refuse = |why: String, remedy: String| {
+        Err(Refusal {
+            rule: Rule::Tenant,
+            why: format!("Tenant {name} can't have {home} as its home namespace: {why}"),
+            remedy,
+        })
+    };
+    let remedy = |first: &str| {
+        format!(
+            "{first}name another one in the annotation {HOME_NAMESPACE}, or let an administrator write the Tenant (verb {ADOPT} on tenants/{name})"
+        )
+    };
+    let settings = case.facts.settings();
+    if settings.is_reserved(home) {
+        return refuse(
+            "it has the name of an add-on's, which rights and webhooks may name (--reserved-namespaces)".to_owned(),
+            remedy(""),
+        );
+    }
+    if let Some(flag) = settings.find_flag_naming(home, name) {
+        return refuse(
+            format!("the installation's flag {flag} names namespace {home}"),
+            remedy(""),
+        );
+    }
+    // As the Tenant will be. One that is new has no uid, and so no namespaces.
+    let tenant = TenantFacts {
+        name: name.to_owned(),
+        home_namespace: Some(home.to_owned()),
+        ..case.facts.find_tenant(name).cloned().unwrap_or_default()
+    };
+    match case.surroundings.find_mention(case.facts, &tenant, home) {
+        Ok(None) => Ok(()),
+        Ok(Some(mention)) => refuse(
+            format!("{mention} names namespace {home}, and what it gives would be the tenant's"),
+            remedy("remove that from it, "),
+        ),
+        Err(why) => refuse(
+            format!("whether something names namespace {home} isn't known: {why}"),
+            "try again in a moment".to_owned(),
+        ),
+    }
 }
 
 /// The record in a Tenant's status is what makes a namespace its: whoever writes it gives namespaces away.

@@ -14,9 +14,9 @@ use tenure_api::metadata::{
 };
 use tenure_api::workload::{LANE_AUTHORITY, LANE_SECRET};
 
-use super::own_account::{by_controller, refuse};
+use super::own_account::{by_controller, list_place_variables, refuse};
 use super::{
-    About, Policy, Validation, Where, bindings, credentials, lanes, minting, namespace, namespace_bounds, quote,
+    About, Policy, Validation, Where, bindings, credentials, lane_bounds, lanes, minting, namespace_bounds, quote,
     tenant_bounds, variable,
 };
 use crate::admission::minting::OWN_ACCOUNTS;
@@ -25,10 +25,6 @@ use crate::settings::Settings;
 
 /// Name of the policy, without the common prefix.
 const NAME: &str = "controller-rights";
-/// The lane of the platform namespace and of Kubernetes' own namespaces.
-const PLATFORM_LANE: &str = "platform";
-/// The lane of namespaces without a tenant.
-const POOL_LANE: &str = "pool";
 /// The most subjects of a RoleBinding, and the longest name of one: the policy that compares them with a Tenant has a budget.
 const MOST_SUBJECTS: (usize, usize) = (256, 1024);
 const ALL_WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
@@ -44,6 +40,7 @@ pub fn list_bounds(settings: &Settings) -> Vec<Value> {
         credentials::minted(platform),
         minting::administrators(platform),
         bindings::own_accounts(platform),
+        lane_bounds::bounds(settings),
     ];
     let mut written: Vec<Value> = policies
         .into_iter()
@@ -62,6 +59,7 @@ pub fn is_bound(name: &str) -> bool {
             NAME,
             bindings::NAME,
             namespace_bounds::NAME,
+            lane_bounds::NAME,
             minting::ADMINISTRATORS,
             lanes::NAME,
         ]
@@ -267,39 +265,14 @@ fn list_cluster_bounds() -> Vec<Validation> {
 }
 
 fn list_variables(settings: &Settings) -> Vec<(String, String)> {
-    let lane = |name: &str| quote(&format!("{LANE_PREFIX}{name}"));
-    vec![
+    let mut variables = vec![
         variable("kind", "request.resource.resource"),
         variable("object", "object == null ? oldObject : object"),
         variable("old", "oldObject == null ? dyn({}) : dyn(oldObject)"),
         variable("name", "variables.object.?metadata.?name.orValue('')"),
-        variable("space", "request.?namespace.orValue('')"),
-        variable(
-            "tenant",
-            format!(
-                "namespaceObject == null ? '' : namespaceObject.metadata.?labels[?{}].orValue('')",
-                quote(TENANT_LABEL)
-            ),
-        ),
-        variable("isKubernetes", "variables.space.startsWith('kube-')"),
-        variable(
-            "isPlatform",
-            format!("variables.space == {}", quote(&settings.platform_namespace)),
-        ),
-        variable("isProtected", namespace::is_protected("variables.space", settings)),
-        variable("isTenants", "variables.tenant != '' && !variables.isProtected"),
-        // A namespace that names a Tenant without being recorded belongs to the pool. An account that is called after the namespace serves no other one.
-        variable(
-            "lanes",
-            format!(
-                "variables.isPlatform || variables.isKubernetes ? [{}] : [{} + variables.space] + (variables.isProtected ? [] : [{}]) + \
-                 (variables.isTenants ? [{} + variables.tenant] : [])",
-                lane(PLATFORM_LANE),
-                lane("protected-"),
-                lane(POOL_LANE),
-                lane("tenant-"),
-            ),
-        ),
+    ];
+    variables.extend(list_place_variables(settings));
+    variables.extend([
         variable(
             "isLaneBinding",
             format!(
@@ -312,7 +285,8 @@ fn list_variables(settings: &Settings) -> Vec<(String, String)> {
             "variables.object.?roleRef.?kind.orValue('') + ' ' + variables.object.?roleRef.?name.orValue('')",
         ),
         variable("subjects", "variables.object.?subjects.orValue([])"),
-    ]
+    ]);
+    variables
 }
 
 /// True for the ClusterRole by which the owners of one Tenant are known, and the one by which they read it.

@@ -26,9 +26,10 @@ pub struct Left {
 const LABELS: &str = "what labels a class bears stands on no namespace";
 const SUM: &str = "a sum";
 const COLLISION: &str = "a collision";
+const MENTION: &str = "which objects name a namespace stands on none";
 
 /// All of it, in the order of the rules.
-pub const LEFT: [Left; 18] = [
+pub const LEFT: [Left; 19] = [
     Left {
         rule: Rule::NamespaceMembership,
         why: "which uid a Tenant has stands on no namespace",
@@ -46,7 +47,7 @@ pub const LEFT: [Left; 18] = [
     },
     Left {
         rule: Rule::NamespaceMembership,
-        why: "which objects name a namespace stands on none",
+        why: MENTION,
         is_it: |_, refusal| refusal.why.contains(" names namespace "),
     },
     Left {
@@ -117,6 +118,11 @@ pub const LEFT: [Left; 18] = [
         is_it: |_, refusal| {
             refusal.why.contains("it is that of Tenant") || refusal.why.contains("it is a namespace of")
         },
+    },
+    Left {
+        rule: Rule::Tenant,
+        why: MENTION,
+        is_it: |_, refusal| refusal.why.contains(" names namespace "),
     },
     Left {
         rule: Rule::FieldOwnership,

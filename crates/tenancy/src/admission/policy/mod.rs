@@ -22,6 +22,7 @@ mod facts;
 mod finalizers;
 mod flux;
 mod kubernetes;
+mod lane_bounds;
 mod lanes;
 mod left;
 mod limits;

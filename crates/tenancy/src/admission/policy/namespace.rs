@@ -33,7 +33,7 @@ pub(super) fn is_protected(name: &str, settings: &Settings) -> String {
 }
 
 /// Whether only an administrator creates a namespace of this name.
-fn is_reserved(name: &str, settings: &Settings) -> String {
+pub(super) fn is_reserved(name: &str, settings: &Settings) -> String {
     let (beginnings, names): (Vec<&str>, Vec<&str>) = settings.list_reserved().partition(|name| name.ends_with('*'));
     let list = |all: Vec<&str>| {
         let quoted: Vec<String> = all.iter().map(|name| quote(name.trim_end_matches('*'))).collect();

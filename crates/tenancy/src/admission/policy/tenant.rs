@@ -3,7 +3,7 @@
 use tenure_api::condition::NAMESPACES_RECORDED;
 use tenure_api::metadata::HOME_NAMESPACE;
 
-use super::namespace::is_protected;
+use super::namespace::{is_protected, is_reserved};
 use super::{About, Policy, USER, Validation, Where, may, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
@@ -37,6 +37,10 @@ pub(super) fn tenants(settings: &Settings) -> Policy {
         conditions: Vec::new(),
         variables: vec![
             variable("home", format!("object == null ? '' : {}", home("object"))),
+            variable(
+                "name",
+                "object == null ? request.?name.orValue('') : object.?metadata.?name.orValue(request.?name.orValue(''))",
+            ),
             variable("isStatus", "request.?subResource.orValue('') == 'status'"),
             variable("recorded", record("object")),
             variable("recordedBefore", record("oldObject")),
@@ -78,6 +82,25 @@ pub(super) fn tenants(settings: &Settings) -> Policy {
                     &["request.?name.orValue('')", "variables.home"],
                 ),
                 remedy: quote(&format!("name another one in the annotation {HOME_NAMESPACE}")),
+            },
+            Validation {
+                holds: format!(
+                    "request.operation == 'DELETE' || variables.isStatus || variables.home == variables.before || !({}) || {}",
+                    is_reserved("variables.home", settings),
+                    may(ADOPT, Some("variables.name"))
+                ),
+                rule: Rule::Tenant,
+                why: phrase(
+                    "Tenant {} can't have {} as its home namespace: it has the name of an add-on's, which rights and webhooks may name \
+                     (--reserved-namespaces)",
+                    &["variables.name", "variables.home"],
+                ),
+                remedy: phrase(
+                    &format!(
+                        "name another one in the annotation {HOME_NAMESPACE}, or let an administrator write the Tenant (verb {ADOPT} on tenants/{{}})"
+                    ),
+                    &["variables.name"],
+                ),
             },
         ],
     }
