@@ -64,11 +64,9 @@ pub fn find_pattern_status(names: &Names) -> String {
 pub fn judge_pattern(problems: Result<&[EntryProblem], &str>) -> Judged {
     let untried = "see what was said, and attest again";
     let [own, listed] = ENTRIES.map(|entry| {
-        let problems = problems.unwrap_or_default().iter();
-        problems
-            .filter(|problem| problem.entry == entry)
-            .map(|problem| problem.message.as_str())
-            .next()
+        let mut problems = problems.unwrap_or_default().iter();
+        let found = problems.find(|problem| problem.entry == entry);
+        found.map(|problem| problem.message.as_str())
     });
     let (outcome, said, remedy) = match (problems, own, listed) {
         (Err(why), ..) => (Outcome::NotTried, why.to_owned(), untried),

@@ -117,14 +117,12 @@ impl Scene {
 
     /// Asks for the platform's credential for a namespace that the owner made, and judges what the controllers say. The burst on the quota made some.
     pub(super) async fn judge_pattern(&self, names: &Names) -> Result<Judged, Failure> {
-        let home = names.tenant();
-        let spaces = self.tenants.get(&home).await?.status.unwrap_or_default().spaces;
-        let Some(space) = spaces.into_iter().find(|space| space.name != home) else {
+        let Some(namespace) = self.wait_for_own_namespace(&names.tenant()).await? else {
             let why = "no namespace that the owner made is recorded in its Tenant's status";
             return Ok(judge_pattern(Err(why)));
         };
         let user = caller::ask_who(&self.client).await?;
-        for (path, object) in list_pattern_props(names, &space.name, &user) {
+        for (path, object) in list_pattern_props(names, &namespace, &user) {
             if let Err(failure) = self.create(&path, &object).await {
                 let why = format!("what it needs can't be made: {}", failure.message);
                 return Ok(judge_pattern(Err(&why)));
@@ -139,6 +137,19 @@ impl Scene {
                 );
                 Ok(judge_pattern(Err(&why)))
             }
+        }
+    }
+
+    /// A namespace besides the home that the Tenant has recorded: the controllers do that a moment after it was made.
+    async fn wait_for_own_namespace(&self, home: &str) -> Result<Option<String>, Failure> {
+        let deadline = Instant::now() + SETTING;
+        loop {
+            let spaces = self.tenants.get(home).await?.status.unwrap_or_default().spaces;
+            let found = spaces.into_iter().find(|space| space.name != home);
+            if found.is_some() || Instant::now() >= deadline {
+                return Ok(found.map(|space| space.name));
+            }
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
