@@ -15,7 +15,7 @@ const NAME: &str = "namespace-that-fits-a-pattern";
 /// What stops it.
 const STOP: &str = "controllers";
 /// The entry of the FluxAccess that asks for the owner's namespace, and the one that asks for the listed tenant's.
-const ENTRIES: [&str; 2] = ["projects[0]", "projects[1]"];
+const ENTRIES: [&str; 2] = ["spec.projects[0]", "spec.projects[1]"];
 
 /// An AccessProvider whose pattern fits a namespace that the owner made, and lists the other tenant; and the platform's request for both tenants'
 /// namespaces. `user` writes them. No host is asked: the provider is `static`.
@@ -68,7 +68,11 @@ pub fn judge_pattern(problems: Result<&[EntryProblem], &str>) -> Judged {
         let found = problems.find(|problem| problem.entry == entry);
         found.map(|problem| problem.message.as_str())
     });
-    let (outcome, said, remedy) = match (problems, own, listed) {
+    // What is wrong with the whole FluxAccess says nothing of either namespace.
+    let mut others = problems.unwrap_or_default().iter();
+    let other = others.find(|problem| !ENTRIES.contains(&problem.entry.as_str()));
+    let failed = other.map(|problem| problem.message.as_str()).or(listed);
+    let (outcome, said, remedy) = match (problems, own, failed) {
         (Err(why), ..) => (Outcome::NotTried, why.to_owned(), untried),
         (Ok(_), _, Some(why)) => {
             let said = format!("the control did not succeed, so a refusal says nothing: {why}");
@@ -107,13 +111,18 @@ mod tests {
 
     #[test]
     fn the_pattern_holds_where_only_the_unlisted_tenant_is_refused() {
-        let own = problem("projects[0]", "belongs to a tenant that is not listed");
-        let listed = problem("projects[1]", "isn't there");
+        let own = problem("spec.projects[0]", "belongs to a tenant that is not listed");
+        let listed = problem("spec.projects[1]", "isn't there");
         for (problems, outcome, said) in [
             (Ok(vec![own.clone()]), Outcome::Held, "not listed"),
             (Ok(vec![]), Outcome::NotHeld, "receives the credential"),
             (Ok(vec![own, listed.clone()]), Outcome::NotTried, "isn't there"),
             (Ok(vec![listed]), Outcome::NotTried, "isn't there"),
+            (
+                Ok(vec![problem("", "it doesn't say who wrote it")]),
+                Outcome::NotTried,
+                "doesn't say who",
+            ),
             (
                 Err("no AccessProvider is served"),
                 Outcome::NotTried,
