@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::access::{GROUP, PROVIDERS, WRITE_CREDENTIALS};
 use crate::installation::ControllerChoice;
 use crate::metadata::{
     HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY,
@@ -135,6 +136,9 @@ pub(crate) fn lane_books_cluster_role(choice: &ControllerChoice) -> Value {
 /// What they are called follows from Surfaces and from what is asked for, so that no `resourceNames` can stand here; and nobody may create a Role with a right that he doesn't
 /// hold, so that who lets somebody `get` a Secret has to be able to `get` it. What it may write of all that, the policy above it says. It lists and
 /// watches nothing.
+///
+/// An owner's `admin` covers all of that. The last verb is the one that it lacks: RBAC refuses an owner's binding of this role, and approved credentials
+/// are written only where the account holds the verb.
 fn secret_writer_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = Vec::new();
     if choice.has_surfaces() || choice.has_access() {
@@ -143,6 +147,7 @@ fn secret_writer_cluster_role(choice: &ControllerChoice) -> Value {
         rules.push(
             json!({ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": kept }),
         );
+        rules.push(json!({ "apiGroups": [GROUP], "resources": [PROVIDERS], "verbs": [WRITE_CREDENTIALS] }));
     }
     cluster_role(SECRET_WRITER, &rules)
 }

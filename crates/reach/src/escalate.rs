@@ -106,7 +106,8 @@ impl Search<'_> {
         }
     }
 
-    /// The credential of an AccessProvider that names a namespace by a pattern, for a tenant that the AccessProvider does not list.
+    /// The credential of an AccessProvider that names a namespace by a pattern, for a tenant that the AccessProvider does not list by name: `*` says
+    /// that each tenant may ask, and lists none.
     fn expand_credentials(
         &mut self,
         identity: &Identity,
@@ -117,7 +118,7 @@ impl Search<'_> {
     ) {
         let cluster = self.cluster;
         for provider in &cluster.providers {
-            let is_listed = provider.tenants.iter().any(|listed| listed == "*" || listed == tenant);
+            let is_listed = provider.tenants.iter().any(|listed| listed == tenant);
             let Some(pattern) = provider.patterns.iter().find(|pattern| fits(pattern, namespace)) else {
                 continue;
             };

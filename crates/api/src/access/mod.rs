@@ -22,6 +22,11 @@ pub use target::{FluxAccessTarget, FluxAccessTargetSpec, FluxAccessTargetStatus}
 
 /// The group of these kinds.
 pub const GROUP: &str = "tenure.dev";
+/// Plural name of AccessProviders.
+pub const PROVIDERS: &str = "accessproviders";
+/// The verb on AccessProviders by which a RoleBinding is an administrator's: the account that writes credentials holds it where an administrator has bound
+/// it. Owners lack the verb, so that RBAC lets them bind no role that has it.
+pub const WRITE_CREDENTIALS: &str = "write-credentials";
 /// The plural name of [`FluxAccessTarget`], on which the verb of who approves is asked.
 pub const TARGETS: &str = "fluxaccesstargets";
 /// Annotation on a [`FluxAccess`]: who wrote its spec. Admission puts it there, and refuses another name than the writer's.

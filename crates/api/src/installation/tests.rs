@@ -248,7 +248,13 @@ fn who_writes_credentials_lists_nothing_and_is_bound_nowhere() {
     };
     assert!(!objects.iter().any(is_bound));
     let rights: Vec<String> = list_rights(&named(&objects)).into_iter().collect();
-    assert_eq!(rights.len(), 12, "{rights:?}");
+    assert_eq!(rights.len(), 13, "{rights:?}");
+    // Without the verb that owners lack, RBAC would let an owner bind this role.
+    let (permission, rights): (Vec<String>, Vec<String>) = rights
+        .into_iter()
+        .partition(|right| right.contains(" write-credentials "));
+    assert_eq!(permission.len(), 1, "{permission:?}");
+    assert!(permission[0].contains(" accessproviders "), "{permission:?}");
     for right in rights {
         let resources = [" secrets ", " roles ", " rolebindings "];
         assert!(resources.iter().any(|resource| right.contains(resource)), "{right}");

@@ -40,6 +40,14 @@ impl LabelSelector {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
+    /// Whether it chooses only what has a label with one of the values that it lists.
+    #[must_use]
+    pub fn lists_values(&self, key: &str) -> bool {
+        let mut expressions = self.match_expressions.iter();
+        self.match_labels.contains_key(key)
+            || expressions.any(|requirement| requirement.key == key && requirement.operator == "In")
+    }
+
     /// Whether it chooses what has these labels. An operator that nobody knows chooses nothing.
     pub fn selects<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.match_labels

@@ -16,6 +16,7 @@ use tenure_planner::access::delivery::{
     BASIC_KEYS, DOCKER_CONFIG_KEY, Form, SSH_KEYS, TOKEN_USER, find_request, grants_as_wanted, write_access,
     write_mark, write_metadata,
 };
+use tenure_planner::access::permission;
 use tenure_planner::access::rotation::{SecretFacts, SecretSeen, WriteFailure};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_providers::{fingerprint_key, fingerprint_value};
@@ -263,6 +264,7 @@ pub(super) async fn try_delivery(
     }
     let tried = try_apply(client, &secret).await;
     tried.map_err(|error| explain(client, &id(SECRET, place.namespace, place.name), &error))?;
+    check_permission(client, place.namespace).await?;
     if accounts.is_empty() {
         return Ok(());
     }
@@ -276,6 +278,18 @@ pub(super) async fn try_delivery(
         }
     }
     Ok(())
+}
+
+/// Whether an administrator permits the account to write credentials in a namespace. The account asks for itself.
+async fn check_permission(client: &Client, namespace: &str) -> Result<(), String> {
+    let account = client.identity();
+    let answer = client
+        .create(&permission::write_review(namespace), TENURE_CONTROLLER)
+        .await
+        .map_err(|error| {
+            format!("namespace {namespace}: whether {account} may write credentials there isn't known: {error}")
+        })?;
+    permission::check_review(&account.to_string(), namespace, &answer.object)
 }
 
 /// Whether a Role or RoleBinding of that name is ours, or none; whether it is as wanted.
@@ -331,6 +345,9 @@ pub(super) async fn spread(
     seen: Option<&SecretFacts>,
     accounts: &BTreeSet<String>,
 ) -> Result<String, WriteFailure> {
+    check_permission(client, place.namespace)
+        .await
+        .map_err(WriteFailure::Refused)?;
     let earlier = seen.and_then(|seen| seen.marked_for.as_deref());
     let earlier = earlier.filter(|earlier| *earlier != place.request);
     if let (Some(earlier), true) = (earlier, accounts.is_empty()) {

@@ -15,6 +15,7 @@ pub mod host;
 pub mod inspection;
 pub mod notice;
 pub mod order;
+pub mod permission;
 pub mod pull_secrets;
 pub mod request;
 pub mod rotation;

@@ -5,6 +5,7 @@
 //! ends ([`remains`]). Refuses to call anything held whose control did not succeed, and to try anything that would reach beyond what was made for it
 //! without a dry run.
 
+mod access;
 mod endpoints;
 mod finalizers;
 mod flux;
@@ -13,6 +14,7 @@ mod managed;
 mod namespaces;
 mod objects;
 mod parts;
+mod pattern;
 mod reach;
 pub mod remains;
 mod rights;
@@ -26,6 +28,7 @@ use serde_json::Value;
 use tenure_tenancy::admission::Rule;
 
 pub use self::managed::list_managed_props;
+pub use self::pattern::{find_pattern_status, judge_pattern, list_pattern_props};
 pub use self::reach::judge_reach;
 pub use self::scene::{CONTROLLER, Names, list_props, list_scene};
 pub use self::verdict::{Judged, Outcome, Report, Tried, judge};
@@ -49,6 +52,21 @@ pub enum Who {
     Controller,
     /// Tenure's controller: what a thief does with its token. The administrator speaks in its name.
     Tenure,
+    /// A user that may approve requests for credentials, and can speak as the tenant's accounts in one way.
+    Approver(Way),
+}
+
+/// A right by which one user speaks as another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// It creates the other one's token.
+    Token,
+    /// It impersonates the other one.
+    Impersonation,
+    /// It enters Pods that run as the other one.
+    Exec,
+    /// It creates Pods that run as the other one.
+    Pod,
 }
 
 /// What is sent.
@@ -201,6 +219,7 @@ impl Attack {
 pub fn list_attacks(names: &Names) -> Vec<Attack> {
     let mut attacks = namespaces::list(names);
     attacks.extend(rights::list(names));
+    attacks.extend(access::list(names));
     attacks.extend(endpoints::list(names));
     attacks.extend(flux::list(names));
     attacks.extend(objects::list(names));

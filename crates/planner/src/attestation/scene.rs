@@ -223,7 +223,7 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
     // Where Kubernetes' own controller doesn't run, nothing else lets it create anything.
     let metadata_of_controllers = owned(&controllers, home, &tenant, &names.tenant_uid);
     let (namespace, name) = CONTROLLER;
-    vec![
+    let mut scene = vec![
         account(&names.owner(), &tenant, &names.tenant_uid),
         account(&names.other_owner(), &names.neighbour(), &names.neighbour_uid),
         object(
@@ -269,5 +269,7 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
             None,
             json!({ "roleRef": refer("ClusterRole"), "subjects": subject }),
         ),
-    ]
+    ];
+    scene.extend(super::access::list_approvers(names));
+    scene
 }

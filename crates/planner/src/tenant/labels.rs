@@ -25,8 +25,10 @@ use crate::dependents::Memory;
 const MOST_ENTRIES: usize = 256;
 /// Bytes of them, keys and values.
 const MOST_BYTES: usize = 32 << 10;
+/// The label that is the namespace's name; the API server sets it.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// By these it is told whose a namespace is, and which one.
-const RESERVED: [&str; 2] = [TENANT_LABEL, "kubernetes.io/metadata.name"];
+const RESERVED: [&str; 2] = [TENANT_LABEL, NAME_LABEL];
 
 /// Their kind.
 pub(super) const NAMESPACE: &str = "Namespace";
@@ -82,6 +84,8 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
     let spec = &snapshot.tenant.spec;
     let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
     let mut marks = Marks::default();
+    // The strictest Pod Security level of the entries that labels of the namespace choose.
+    let mut raised = None;
     if let Some(options) = &spec.namespace_options {
         let id = identify(namespace);
         let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::of);
@@ -90,7 +94,7 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
             .collect();
         let find_label = |key: &str| match key {
             TENANT_LABEL => Some(tenant),
-            "kubernetes.io/metadata.name" => Some(namespace),
+            NAME_LABEL => Some(namespace),
             key if own.contains(key) => None,
             key => live.and_then(|live| live.find_label(key)),
         };
@@ -106,21 +110,26 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
             }
         };
         for said in &options.additional_metadata_list {
-            let is_meant = said
-                .namespace_selector
-                .as_ref()
-                .is_none_or(|selector| selector.selects(find_label));
-            if is_meant {
-                fill(&mut marks.labels, &said.labels);
-                fill(&mut marks.annotations, &said.annotations);
+            let selector = said.namespace_selector.as_ref();
+            if !selector.is_none_or(|selector| selector.selects(find_label)) {
+                continue;
             }
+            let mut labels = said.labels.clone();
+            // An owner sets the labels of its namespaces, and so chooses the entry. A whole name is an administrator's.
+            if selector.is_some_and(|selector| !selector.lists_values(NAME_LABEL)) {
+                let level = labels.remove(POD_SECURITY_ENFORCE);
+                raised = raised.max(level.as_deref().map(PodSecurityLevel::parse_strictly));
+            }
+            fill(&mut marks.labels, &labels);
+            fill(&mut marks.annotations, &said.annotations);
         }
     }
     if let Some(selector) = write_node_selector(spec) {
         marks.annotations.insert(NODE_SELECTOR.to_owned(), selector);
     }
     let label = marks.labels.remove(POD_SECURITY_ENFORCE);
-    marks.pod_security = find_level(snapshot, namespace, label.as_deref());
+    let level = find_level(snapshot, namespace, label.as_deref());
+    marks.pod_security = level.max(raised.filter(|raised| *raised > PodSecurityLevel::Privileged));
     if let Some(level) = marks.pod_security {
         let level = choose_level(snapshot, namespace, level);
         marks

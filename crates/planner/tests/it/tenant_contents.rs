@@ -243,6 +243,52 @@ fn too_many_and_too_large_items_are_told_and_take_nothing_away() {
     assert!(told.contains("spec.resourceQuotas.items[0]: more than"), "{told}");
 }
 
+/// An owner sets the labels of its namespaces. By none of them does it choose a weaker Pod Security level than the Tenant's other namespaces have.
+#[test]
+fn a_label_that_an_owner_sets_lowers_no_pod_security_level() {
+    const LEVEL: &str = "pod-security.kubernetes.io/enforce";
+    let by_label = |value: &str, level: &str| json!({ "namespaceSelector": { "matchLabels": { "tier": value } }, "labels": { LEVEL: level, "tier-is": value } });
+    let by_name = json!({
+        "namespaceSelector": { "matchExpressions": [{ "key": "kubernetes.io/metadata.name", "operator": "In", "values": ["blue"] }] },
+        "labels": { LEVEL: "privileged" },
+    });
+    let but_one = json!({
+        "namespaceSelector": { "matchExpressions": [{ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["blue"] }] },
+        "labels": { LEVEL: "privileged" },
+    });
+    let entries = [
+        by_label("system", "privileged"),
+        by_label("hard", "restricted"),
+        but_one,
+        by_name,
+        json!({ "labels": { LEVEL: "baseline" } }),
+    ];
+    let spec = json!({ "namespaceOptions": { "additionalMetadataList": entries } });
+    for (name, labels, level) in [
+        ("blue-dev", json!({}), "baseline"),
+        ("blue-dev", json!({ "tier": "system" }), "baseline"),
+        ("blue-dev", json!({ "tier": "hard" }), "restricted"),
+        // A whole name is an administrator's word.
+        ("blue", json!({}), "privileged"),
+        ("blue", json!({ "tier": "hard" }), "restricted"),
+    ] {
+        let mut snapshot = snapshot(spec.clone(), namespaces());
+        for other in ["blue", "blue-dev"] {
+            let labels = if other == name { labels.clone() } else { json!({}) };
+            see_namespace(&mut snapshot, other, labels);
+        }
+        again(&mut snapshot);
+        let id = format!("_{name}__Namespace").parse().unwrap();
+        let written = match snapshot.attempt.applied.get(&id) {
+            Some(tenure_planner::WriteAnswer::Done(object)) => object.0["metadata"]["labels"].clone(),
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(written[LEVEL], level, "{name} {labels}: {written}");
+        // Other labels are chosen as they are.
+        assert_eq!(written["tier-is"], labels["tier"], "{name} {labels}: {written}");
+    }
+}
+
 #[test]
 fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
     let spec = json!({

@@ -2,7 +2,8 @@
 //!
 //! An agent's configuration, and what is asked for in the platform namespace, reach what an administrator gave the AccessProvider. A tenant's FluxAccess
 //! reaches the tenant's namespaces, whatever patterns say. Whoever asks elsewhere reaches its own namespace, and that only where the AccessProvider has it.
-//! A pattern reaches namespaces without a tenant, and those of tenants that the AccessProvider lists: a tenant chooses its namespaces' names.
+//! A pattern reaches namespaces without a tenant, and those of tenants that the AccessProvider lists by name: a tenant chooses its namespaces' names,
+//! and `*` says only that each tenant may ask for itself.
 //! A group's credential opens what others put into the group later, so a namespace has to be listed, or labelled by who may approve for the group:
 //! a pattern alone would give it to whoever makes a namespace of a fitting name.
 //!
@@ -97,10 +98,10 @@ pub fn check_receiver(
         }
         match holder {
             Holder::Nobody => Ok(()),
-            Holder::Tenant(tenant) if lists_tenant(provider, tenant) => Ok(()),
+            Holder::Tenant(tenant) if names_tenant(provider, tenant) => Ok(()),
             Holder::Tenant(_) => Err(Denial::access(format!(
-                "namespace {name} fits a pattern, and belongs to a tenant that AccessProvider {} does not list: an administrator adds the tenant to \
-                 spec.tenants, or the namespace by its name to spec.namespaces",
+                "namespace {name} fits a pattern, and belongs to a tenant that AccessProvider {} does not list by name: an administrator adds the \
+                 tenant to spec.tenants, or the namespace by its name to spec.namespaces",
                 provider.name
             ))),
             Holder::Unknown => Err(Denial::access(format!(
@@ -163,8 +164,13 @@ pub fn check_receiver(
     }))
 }
 
+/// Whether a tenant may ask for its own namespaces.
 fn lists_tenant(provider: &ProviderReach, tenant: &str) -> bool {
-    provider.tenants.iter().any(|given| given == "*" || given == tenant)
+    provider.tenants.iter().any(|given| given == "*") || names_tenant(provider, tenant)
+}
+
+fn names_tenant(provider: &ProviderReach, tenant: &str) -> bool {
+    provider.tenants.iter().any(|given| given == tenant)
 }
 
 #[cfg(test)]
@@ -330,23 +336,29 @@ mod tests {
 
     #[test]
     fn a_pattern_reaches_no_namespace_of_an_unlisted_tenant() {
-        let provider = ProviderReach {
+        let list = |tenants: &[&str]| ProviderReach {
             name: "work".to_owned(),
             namespaces: ["shop-*", "shop-named"].map(|text| text.parse().unwrap()).to_vec(),
-            tenants: vec!["alpha".to_owned()],
+            tenants: tenants.iter().map(|tenant| (*tenant).to_owned()).collect(),
             ..ProviderReach::default()
         };
+        // That each tenant may ask for itself gives none of them what the platform asks for.
+        let providers = [list(&["alpha"]), list(&["*", "alpha"])];
         let listed = Holder::Tenant("alpha".to_owned());
         let other = Holder::Tenant("beta".to_owned());
         let platform = place("tenure-system");
-        for asker in [Asker::Agent, Asker::Object("tenure-system", &platform)] {
+        let askers = [Asker::Agent, Asker::Object("tenure-system", &platform)];
+        for (provider, asker) in providers
+            .iter()
+            .flat_map(|provider| askers.map(|asker| (provider, asker)))
+        {
             for (name, holder, expected) in [
                 ("shop-a", &Holder::Nobody, None),
                 ("shop-a", &listed, None),
                 (
                     "shop-evil",
                     &other,
-                    Some("belongs to a tenant that AccessProvider work does not list"),
+                    Some("belongs to a tenant that AccessProvider work does not list by name"),
                 ),
                 ("shop-evil", &Holder::Unknown, Some("whose it is isn't known yet")),
                 ("shop-named", &other, None),
@@ -359,7 +371,7 @@ mod tests {
                     platform: "tenure-system",
                     judges_writes: true,
                 };
-                let answer = check_receiver(asker, &provider, None, (&receiver, holder), installation);
+                let answer = check_receiver(asker, provider, None, (&receiver, holder), installation);
                 let message = answer.err().map(|denial| denial.message);
                 match expected {
                     None => assert_eq!(message, None, "{name} {holder:?}"),

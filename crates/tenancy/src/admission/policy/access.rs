@@ -7,6 +7,7 @@ use tenure_api::access::{
 };
 
 use super::kubernetes;
+use super::rights::PROVISION;
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::access::{MOST_TARGETS, OTHERS, RECORDS, VOUCHED_PREFIX};
@@ -215,17 +216,27 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
             .collect(),
         ..policy("access-answers-users", vec![about(vec!["fluxaccessgrants"])])
     });
-    let own = super::may(OWN, Some("variables.tenant"));
     policies.push(Policy {
-        variables: vec![variable(
-            "tenant",
-            "object == null ? '' : string(object.?spec.?tenant.orValue(''))",
-        )],
-        validations: vec![check(
-            format!(
-                "request.operation != 'CREATE' || variables.tenant == '' || !{own} || {}",
-                may(&quote(APPROVE_OWN), None)
+        variables: vec![
+            variable(
+                "tenant",
+                "object == null ? '' : string(object.?spec.?tenant.orValue(''))",
             ),
+            variable("mayOwn", super::may(OWN, Some("variables.tenant"))),
+            // An owner of a cordoned Tenant lacks the verb `own`. The policy knows it as an owner (`provision`) that may read this Tenant by its name.
+            variable(
+                "isOwner",
+                format!(
+                    "{} && {}",
+                    super::may(PROVISION, None),
+                    super::may("get", Some("variables.tenant"))
+                ),
+            ),
+            variable("mayApproveOwn", may(&quote(APPROVE_OWN), None)),
+        ],
+        validations: vec![check(
+            "request.operation != 'CREATE' || variables.tenant == '' || !(variables.mayOwn || variables.isOwner) || variables.mayApproveOwn"
+                .to_owned(),
             ("{} owns the Tenant that this grant is for", &[USER]),
             quote(&format!(
                 "let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"

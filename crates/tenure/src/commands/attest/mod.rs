@@ -122,6 +122,7 @@ impl Attest {
             }
             report.results.push(try_one(&cast, attack).await);
         }
+        report.results.push(scene.judge_pattern(&names).await?);
         report.results.push(scene.judge_reach(&names).await?);
         Ok(report)
     }

@@ -10,17 +10,19 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, P
 use kubernetes_reach::{Cluster, list_beyond};
 use serde_json::{Value, json};
 use tenure_api::Tenant;
+use tenure_api::access::FluxAccessStatus;
 use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_planner::Request;
 use tenure_planner::attestation::{
-    Ask, Attack, CONTROLLER, Judged, Names, Verb, Who, judge_reach, list_managed_props, list_props, list_scene, remains,
+    Ask, Attack, CONTROLLER, Judged, Names, Verb, Way, Who, find_pattern_status, judge_pattern, judge_reach,
+    list_managed_props, list_pattern_props, list_props, list_scene, remains,
 };
 
 use super::super::reach::read_cluster;
 use super::{Cast, ask};
 use crate::failure::Failure;
-use crate::output;
+use crate::{caller, output};
 
 /// Who makes it, as managedFields show it.
 const MANAGER: &str = "tenure-attest";
@@ -111,6 +113,62 @@ impl Scene {
         let beyond: Vec<String> = beyond.iter().map(ToString::to_string).collect();
         let unread: Vec<String> = coverage.unread.into_iter().collect();
         Ok(judge_reach(&beyond, &unread))
+    }
+
+    /// Asks for the platform's credential for a namespace that the owner made, and judges what the controllers say. The burst on the quota made some.
+    pub(super) async fn judge_pattern(&self, names: &Names) -> Result<Judged, Failure> {
+        let Some(namespace) = self.wait_for_own_namespace(&names.tenant()).await? else {
+            let why = "no namespace that the owner made is recorded in its Tenant's status";
+            return Ok(judge_pattern(Err(why)));
+        };
+        let user = caller::ask_who(&self.client).await?;
+        for (path, object) in list_pattern_props(names, &namespace, &user) {
+            if let Err(failure) = self.create(&path, &object).await {
+                let why = format!("what it needs can't be made: {}", failure.message);
+                return Ok(judge_pattern(Err(&why)));
+            }
+        }
+        match self.wait_for_access(names).await? {
+            Some(status) => Ok(judge_pattern(Ok(&status.problems))),
+            None => {
+                let waited = SETTING.as_secs();
+                let why = format!(
+                    "waited {waited} s: no controller reconciles AccessProviders here, so nothing is delivered"
+                );
+                Ok(judge_pattern(Err(&why)))
+            }
+        }
+    }
+
+    /// A namespace besides the home that the Tenant has recorded: the controllers do that a moment after it was made.
+    async fn wait_for_own_namespace(&self, home: &str) -> Result<Option<String>, Failure> {
+        let deadline = Instant::now() + SETTING;
+        loop {
+            let spaces = self.tenants.get(home).await?.status.unwrap_or_default().spaces;
+            let found = spaces.into_iter().find(|space| space.name != home);
+            if found.is_some() || Instant::now() >= deadline {
+                return Ok(found.map(|space| space.name));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn wait_for_access(&self, names: &Names) -> Result<Option<FluxAccessStatus>, Failure> {
+        let deadline = Instant::now() + SETTING;
+        while Instant::now() < deadline {
+            let request = http::Request::get(find_pattern_status(names))
+                .body(Vec::new())
+                .map_err(|error| Failure::internal(error.to_string()))?;
+            let mut found: Value = self.client.request(request).await?;
+            let status = found.get_mut("status").map(Value::take).unwrap_or_default();
+            let status: Option<FluxAccessStatus> =
+                serde_json::from_value(status).map_err(|error| Failure::internal(error.to_string()))?;
+            if let Some(status) = status.filter(|status| status.observed_generation.is_some()) {
+                return Ok(Some(status));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(None)
     }
 
     async fn create(&self, path: &str, object: &Value) -> Result<(), Failure> {
@@ -205,14 +263,21 @@ impl Scene {
         ] {
             cast.insert(who, kube::Client::try_from(config)?);
         }
+        for way in Way::ALL {
+            let config = self.speak(platform, &names.approver(way)).await?;
+            cast.insert(Who::Approver(way), kube::Client::try_from(config)?);
+        }
         // Until what each may do in any cluster succeeds: what the controllers bound, and what was bound here.
-        for (who, verb) in [
+        let approvers = Way::ALL.map(|way| (Who::Approver(way), Verb::Create));
+        let others = [
             (Who::Owner, Verb::Read),
             (Who::Neighbour, Verb::Read),
+            (Who::Neighbour, Verb::Create),
             (Who::Account, Verb::Read),
             (Who::Owner, Verb::Change),
             (Who::Controller, Verb::Create),
-        ] {
+        ];
+        for (who, verb) in others.into_iter().chain(approvers) {
             let mut controls = attacks.iter().map(|attack| &attack.control);
             let Some(control) = controls.find(|control| control.who == who && control.verb == verb) else {
                 continue;
