@@ -71,6 +71,7 @@ mod looking;
 mod mailbox;
 mod manager;
 mod means;
+mod minting_board;
 mod oci_repository;
 mod origin;
 mod own;

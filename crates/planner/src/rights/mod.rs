@@ -6,9 +6,10 @@
 //! is put back, each time later. It refuses to touch a RoleBinding of the same name that isn't Tenure's, and to let a lane begin on an
 //! answer to a write: the API server is asked, as the lane, whether it may.
 
+mod minting;
 mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tenure_api::{ObjectId, ObjectMeta, ObjectView};
-use tenure_tenancy::admission::rights::MINT_ADMINISTRATOR;
 use tenure_tenancy::{Controller, LaneAccount, Placement, identity};
 
 use crate::answer::{Live, WriteAnswer};
@@ -24,6 +24,8 @@ use crate::dependents::{self, Dependents, FinalizerRule, Writes};
 use crate::ending::add_duration;
 pub use crate::plan::Release;
 use crate::plan::{Delete, Event, EventKind, EventPlace, Next, Propagation, Request, Withheld};
+use minting::review_minting;
+pub use minting::{SharedMinting, read_minting_review, write_minting_review};
 pub use wanted::LaneOwner;
 use wanted::{Found, Wanting};
 
@@ -39,8 +41,6 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 const REVIEW_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 /// How soon something that failed, or that a watch has to tell of, is looked at again.
 const RETRY: Duration = Duration::from_secs(30);
-/// How soon a lane is asked again which administrators' tokens it may request, and how soon where the API server gave no answer.
-const MINTING_REVIEWS: (Duration, Duration) = (Duration::from_secs(600), RETRY);
 /// How soon after a write it is looked whether it is still as written: what somebody did in the same moment may have been seen before it.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -162,28 +162,6 @@ pub struct Memory {
     minting: Option<SharedMinting>,
     /// The lane that was asked last which administrators' tokens it may request, and when it is asked again.
     minting_due: Option<(LaneAccount, Timestamp)>,
-}
-
-/// A lane of several namespaces that may request administrators' tokens in one of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedMinting {
-    namespace: String,
-    lane: LaneAccount,
-    /// Names of ServiceAccounts, `*` for all.
-    accounts: Vec<String>,
-}
-
-impl fmt::Display for SharedMinting {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "Namespace/{}: {} may request tokens of administrators (serviceaccounts {}), and serves other namespaces too. Protect the namespace \
-             (--protected-namespaces), and grant mint-administrator to its own lane.",
-            self.namespace,
-            self.lane,
-            self.accounts.join(", ")
-        )
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -401,59 +379,6 @@ fn tell_put_back(snapshot: &Snapshot, plan: &mut Plan) {
     });
 }
 
-/// Asks, now and then, which administrators' tokens a lane may request although users of other namespaces share the lane, and reports them.
-fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, plan: &mut Plan) {
-    if let Some((asked, due)) = &plan.memory.minting_due
-        && *asked == wanting.lane
-        && now < *due
-    {
-        let due = *due;
-        wake_at(plan, due);
-        return;
-    }
-    let pause = match &snapshot.attempt.minting {
-        None => {
-            plan.steps = vec![Step::ReviewMinting(wanting.lane.clone())];
-            plan.next = Next::Again;
-            return;
-        }
-        // What was found last stands.
-        Some(Err(_)) => MINTING_REVIEWS.1,
-        Some(Ok(accounts)) => {
-            let found = (!accounts.is_empty()).then(|| SharedMinting {
-                namespace: snapshot.namespace.clone(),
-                lane: wanting.lane.clone(),
-                accounts: accounts.clone(),
-            });
-            if let Some(found) = found
-                .as_ref()
-                .filter(|found| plan.memory.minting.as_ref() != Some(found))
-            {
-                plan.events.push(Event {
-                    kind: EventKind::Warning,
-                    reason: "LaneMintsAdministrator".to_owned(),
-                    message: found.to_string(),
-                    annotations: BTreeMap::new(),
-                    place: EventPlace::Platform,
-                });
-            }
-            plan.memory.minting = found;
-            MINTING_REVIEWS.0
-        }
-    };
-    let due = add_duration(now, pause);
-    plan.memory.minting_due = Some((wanting.lane.clone(), due));
-    wake_at(plan, due);
-}
-
-/// Ends the attempt, and begins another one at this time if none is due before.
-fn wake_at(plan: &mut Plan, at: Timestamp) {
-    plan.next = match plan.next {
-        Next::Done(Some(earlier)) => Next::Done(Some(earlier.min(at))),
-        _ => Next::Done(Some(at)),
-    };
-}
-
 /// Says for the platform that a lane can't work in a namespace: the lane itself can't say it there.
 fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut plan: Plan) -> Plan {
     plan.memory.confirmed = false;
@@ -585,33 +510,6 @@ pub fn read_review(answer: &Value) -> bool {
         .pointer("/status/allowed")
         .and_then(Value::as_bool)
         .unwrap_or(false)
-}
-
-/// The request of [`Step::ReviewMinting`].
-#[must_use]
-pub fn write_minting_review(namespace: &str) -> Value {
-    json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace },
-    })
-}
-
-/// The ServiceAccounts of which the answer to [`write_minting_review`] allows an administrator's token; `*` for all of them.
-#[must_use]
-pub fn read_minting_review(answer: &Value) -> Vec<String> {
-    let rules = ObjectView::of(answer).list_views("/status/resourceRules");
-    let grants = rules.filter(|rule| {
-        let has = |path: &str, wanted: &str| rule.list_texts(path).any(|text| text == wanted || text == "*");
-        has("/apiGroups", "") && has("/resources", "serviceaccounts") && has("/verbs", MINT_ADMINISTRATOR)
-    });
-    let mut accounts = BTreeSet::new();
-    for rule in grants {
-        let mut names = rule.list_texts("/resourceNames").peekable();
-        if names.peek().is_none() {
-            accounts.insert("*".to_owned());
-        }
-        accounts.extend(names.map(str::to_owned));
-    }
-    accounts.into_iter().collect()
 }
 
 #[cfg(test)]

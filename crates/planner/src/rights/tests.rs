@@ -3,6 +3,7 @@
 use serde_json::json;
 use tenure_tenancy::{Lane, Realm, TenantPlacement};
 
+use super::minting::MINTING_REVIEWS;
 use super::*;
 use crate::answer::{Answer, DeleteAnswer, Failure, Reason};
 use crate::object::Object;

@@ -179,3 +179,68 @@ fn garbage_collection_is_listed() {
         "Secret shop/deploy-key: without its owner"
     );
 }
+
+/// A tenant sets a finalizer: without this step, its owner would lose the bounds before the rights.
+#[test]
+fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
+    let labels = json!({ "app.kubernetes.io/managed-by": "tenure", "capsule.clastix.io/tenant": "shop" });
+    let binding = with(
+        object("RoleBinding", "shop", "capsule:managed:shop:0"),
+        "/metadata/labels",
+        labels.clone(),
+    );
+    let binding = with(binding, "/metadata/finalizers", json!(["example.org/hold"]));
+    let binding = with(binding, "/subjects", json!([{ "kind": "User", "name": "mallory" }]));
+    let mut snapshot = whole();
+    snapshot.bounds = vec![seen(with(
+        object("NetworkPolicy", "shop", "capsule-shop-0"),
+        "/metadata/labels",
+        labels,
+    ))];
+    let choice = Choice {
+        kinds: KindChoice::Own,
+        with_protection: true,
+    };
+    let find_order = |snapshot: &Snapshot| {
+        let said = says(&plan(snapshot, choice).unwrap());
+        let find = |kind: &str| {
+            let stages = said.iter().enumerate();
+            let mut found =
+                stages.filter_map(|(index, stage)| Some((index, stage.iter().find(|step| step.starts_with(kind))?)));
+            found.next().map(|(index, step)| (index, step.clone()))
+        };
+        (find("RoleBinding shop"), find("NetworkPolicy"))
+    };
+    snapshot.role_bindings = vec![seen(binding.clone())];
+    let (rights, bounds) = find_order(&snapshot);
+    assert_eq!(
+        rights.as_ref().unwrap().1,
+        "RoleBinding shop/capsule:managed:shop:0: deleted"
+    );
+    assert!(rights < bounds, "{rights:?} {bounds:?}");
+
+    // It is still there, and so are its rights.
+    let going = with(binding, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    snapshot.role_bindings = vec![seen(going.clone())];
+    let held = "RoleBinding shop/capsule:managed:shop:0: without its subjects, since finalizers hold it";
+    let (rights, bounds) = find_order(&snapshot);
+    assert_eq!(rights.as_ref().unwrap().1, held);
+    assert!(rights < bounds, "{rights:?} {bounds:?}");
+    let held = plan(&snapshot, choice).unwrap();
+    let Action::Patch(patch) = &find(&held, "RoleBinding shop/capsule").action else {
+        panic!("a patch")
+    };
+    assert_eq!(patch["subjects"], json!([]));
+    let seen_binding = &snapshot.role_bindings[0].object;
+    assert_eq!(patch["metadata"]["uid"], seen_binding["metadata"]["uid"]);
+    assert!(
+        held.stays.iter().any(|line| line.contains("example.org/hold")),
+        "{:?}",
+        held.stays
+    );
+
+    // Then it is left to whoever set the finalizer.
+    snapshot.role_bindings = vec![seen(with(going, "/subjects", json!([])))];
+    let (rights, bounds) = find_order(&snapshot);
+    assert!(rights.is_none() && bounds.is_some(), "{rights:?} {bounds:?}");
+}

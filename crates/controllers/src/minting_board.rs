@@ -1,0 +1,42 @@
+//! What the keepers of lanes' rights have found, by namespace: lanes of several namespaces that may request administrators' tokens. Owns nothing else,
+//! and reports nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use tenure_planner::rights::SharedMinting;
+use tokio::sync::Notify;
+
+/// What the keepers of lanes' rights have found.
+#[derive(Debug, Default)]
+pub(crate) struct MintingBoard {
+    found: Mutex<BTreeMap<String, SharedMinting>>,
+    changed: Notify,
+}
+
+impl MintingBoard {
+    /// Takes what was found in a namespace, or that nothing was.
+    pub(crate) fn note(&self, namespace: &str, minting: Option<&SharedMinting>) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if found.get(namespace) == minting {
+            return;
+        }
+        match minting {
+            Some(minting) => found.insert(namespace.to_owned(), minting.clone()),
+            None => found.remove(namespace),
+        };
+        drop(found);
+        self.changed.notify_one();
+    }
+
+    /// What was found, by the names of namespaces.
+    pub(crate) fn list(&self) -> Vec<SharedMinting> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.values().cloned().collect()
+    }
+
+    /// Waits for a change.
+    pub(crate) async fn wait(&self) {
+        self.changed.notified().await;
+    }
+}

@@ -1,0 +1,123 @@
+//! Administrators' tokens that a lane of several namespaces may request: the lane is asked now and then, and what it may is reported.
+//!
+//! Users of every other namespace of the lane would reach the administrator. Refuses to stop a lane for it: that would stop every tenant of the lane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_api::ObjectView;
+use tenure_tenancy::LaneAccount;
+use tenure_tenancy::admission::rights::MINT_ADMINISTRATOR;
+
+use super::wanted::Wanting;
+use super::{Plan, RETRY, Snapshot, Step};
+use crate::ending::add_duration;
+use crate::plan::{Event, EventKind, EventPlace, Next};
+
+/// How soon a lane is asked again which administrators' tokens it may request, and how soon where the API server gave no answer.
+pub(super) const MINTING_REVIEWS: (Duration, Duration) = (Duration::from_secs(600), RETRY);
+
+/// A lane of several namespaces that may request administrators' tokens in one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMinting {
+    pub(super) namespace: String,
+    pub(super) lane: LaneAccount,
+    /// Names of ServiceAccounts, `*` for all.
+    accounts: Vec<String>,
+}
+
+impl fmt::Display for SharedMinting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "Namespace/{}: {} may request tokens of administrators (serviceaccounts {}), and serves other namespaces too. Protect the namespace \
+             (--protected-namespaces), and grant mint-administrator to its own lane.",
+            self.namespace,
+            self.lane,
+            self.accounts.join(", ")
+        )
+    }
+}
+
+/// Asks, now and then, which administrators' tokens a lane may request although users of other namespaces share the lane, and reports them.
+pub(super) fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, plan: &mut Plan) {
+    if let Some((asked, due)) = &plan.memory.minting_due
+        && *asked == wanting.lane
+        && now < *due
+    {
+        let due = *due;
+        wake_at(plan, due);
+        return;
+    }
+    let pause = match &snapshot.attempt.minting {
+        None => {
+            plan.steps = vec![Step::ReviewMinting(wanting.lane.clone())];
+            plan.next = Next::Again;
+            return;
+        }
+        // What was found last stands.
+        Some(Err(_)) => MINTING_REVIEWS.1,
+        Some(Ok(accounts)) => {
+            let found = (!accounts.is_empty()).then(|| SharedMinting {
+                namespace: snapshot.namespace.clone(),
+                lane: wanting.lane.clone(),
+                accounts: accounts.clone(),
+            });
+            if let Some(found) = found
+                .as_ref()
+                .filter(|found| plan.memory.minting.as_ref() != Some(found))
+            {
+                plan.events.push(Event {
+                    kind: EventKind::Warning,
+                    reason: "LaneMintsAdministrator".to_owned(),
+                    message: found.to_string(),
+                    annotations: BTreeMap::new(),
+                    place: EventPlace::Platform,
+                });
+            }
+            plan.memory.minting = found;
+            MINTING_REVIEWS.0
+        }
+    };
+    let due = add_duration(now, pause);
+    plan.memory.minting_due = Some((wanting.lane.clone(), due));
+    wake_at(plan, due);
+}
+
+/// Ends the attempt, and begins another one at this time if none is due before.
+fn wake_at(plan: &mut Plan, at: Timestamp) {
+    plan.next = match plan.next {
+        Next::Done(Some(earlier)) => Next::Done(Some(earlier.min(at))),
+        _ => Next::Done(Some(at)),
+    };
+}
+
+/// The request of [`Step::ReviewMinting`].
+#[must_use]
+pub fn write_minting_review(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace },
+    })
+}
+
+/// The ServiceAccounts of which the answer to [`write_minting_review`] allows an administrator's token; `*` for all of them.
+#[must_use]
+pub fn read_minting_review(answer: &Value) -> Vec<String> {
+    let rules = ObjectView::of(answer).list_views("/status/resourceRules");
+    let grants = rules.filter(|rule| {
+        let has = |path: &str, wanted: &str| rule.list_texts(path).any(|text| text == wanted || text == "*");
+        has("/apiGroups", "") && has("/resources", "serviceaccounts") && has("/verbs", MINT_ADMINISTRATOR)
+    });
+    let mut accounts = BTreeSet::new();
+    for rule in grants {
+        let mut names = rule.list_texts("/resourceNames").peekable();
+        if names.peek().is_none() {
+            accounts.insert("*".to_owned());
+        }
+        accounts.extend(names.map(str::to_owned));
+    }
+    accounts.into_iter().collect()
+}
