@@ -205,6 +205,9 @@ async fn a_kind_that_is_added_to_the_table_is_reconciled() {
     for object in installation() {
         cluster.admin.apply(object).await.unwrap();
     }
+    // What bounds lanes lists the kinds that an installation has.
+    let bounds = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
+    cluster.admin.delete(bounds, ("", "tenure-lane-rights")).await.unwrap();
     let token = Token::new(&cluster.controller_token, None);
     let connection = Connection::in_process(cluster.service().unwrap(), token);
     let config = Config::new(connection, cluster.folder().join("artifacts"));
