@@ -141,6 +141,13 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             own(),
         ),
         Attack::new(
+            "namespace-that-a-binding-names",
+            "an owner creates a namespace whose ServiceAccount a ClusterRoleBinding names already",
+            Stop::Rule(Rule::NamespaceMembership),
+            make(namespace(&names.left_over(), &tenant)),
+            own(),
+        ),
+        Attack::new(
             "namespace-without-the-prefix",
             "an owner makes a namespace whose name doesn't begin with the tenant's",
             Stop::Rule(Rule::NamespaceOptions),

@@ -56,6 +56,12 @@ impl Names {
         format!("{ATTEST_PREFIX}{}-b", self.suffix)
     }
 
+    /// A namespace that doesn't exist, and that a ClusterRoleBinding names.
+    #[must_use]
+    pub fn left_over(&self) -> String {
+        format!("{}-left-over", self.tenant())
+    }
+
     /// The account of the tenant's surfaces.
     #[must_use]
     pub fn account(&self) -> String {
@@ -220,6 +226,11 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
         "tenure.dev",
     ];
     let home = Some(tenant.as_str());
+    // As a tool leaves it that was uninstalled: whoever creates the namespace has the right.
+    let mut with_left_over = subject.clone();
+    if let Some(subjects) = with_left_over.as_array_mut() {
+        subjects.push(json!({ "kind": "ServiceAccount", "namespace": names.left_over(), "name": "default" }));
+    }
     // Where Kubernetes' own controller doesn't run, nothing else lets it create anything.
     let metadata_of_controllers = owned(&controllers, home, &tenant, &names.tenant_uid);
     let (namespace, name) = CONTROLLER;
@@ -267,7 +278,7 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
         object(
             "ClusterRoleBinding",
             None,
-            json!({ "roleRef": refer("ClusterRole"), "subjects": subject }),
+            json!({ "roleRef": refer("ClusterRole"), "subjects": with_left_over }),
         ),
     ];
     scene.extend(super::access::list_approvers(names));

@@ -125,6 +125,7 @@ async fn where_policies_judge_what_they_can_tell_holds() {
     // prefix is no such thing: with policies alone, an owner creates only namespaces that are named after the Tenant.
     let untold = [
         "home-of-another",
+        "namespace-that-a-binding-names",
         "namespace-with-a-denied-label",
         "quota-by-burst",
         "quota-by-dry-run",
