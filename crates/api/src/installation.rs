@@ -183,7 +183,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     if !others.is_empty() {
         rules.push(json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"], "resourceNames": others}));
     }
-    // Where it stands whether what judges writes is in force, and whether lanes are apart.
+    // The Enforcement reports whether admission is in force, and whether lanes are separated.
     rules.extend(telling_enforcement());
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -303,7 +303,7 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
     objects
 }
 
-/// The rules by which an Enforcement is written. Who may create can't be bound to names.
+/// The rules by which an Enforcement is written. RBAC can't limit `create` to a name.
 fn telling_enforcement() -> [Value; 2] {
     [
         json!({"apiGroups": ["tenure.dev"], "resources": ["enforcements"], "verbs": ["create"]}),

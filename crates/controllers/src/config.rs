@@ -64,7 +64,7 @@ pub struct Config {
     /// How soon policies are looked at, and what is said of them is written again, though nobody has told of a change. What somebody weakens is put back
     /// when a watch tells of it, however long this is.
     pub policy_interval: Duration,
-    /// Whether the cluster's Enforcement says how the lanes are. On the embedded control plane there is none.
+    /// Whether the controllers report in the cluster's Enforcement on lanes. The embedded control plane has no Enforcement.
     pub reports_lanes: bool,
     /// Which of several instances this is.
     pub instance: Instance,

@@ -82,7 +82,7 @@ pub(crate) struct Hub {
     pub(crate) policy_news: Arc<Notify>,
     /// Whether a request has met the policies as they are now.
     policies_in_force: AtomicBool,
-    /// Where a lane of several namespaces may request an administrator's token.
+    /// Lanes of several namespaces that may request an administrator's token.
     pub(crate) shared_minting: MintingBoard,
     /// What is bound in the whole cluster, as it was read for a Tenant.
     pub(crate) wide_rights: tokio::sync::Mutex<Option<Arc<WideRights>>>,

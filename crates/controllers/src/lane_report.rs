@@ -1,6 +1,6 @@
 //! Reports in the cluster's Enforcement whether a lane of several namespaces may request an administrator's token.
 //!
-//! What follows from what was found is decided by [`tenure_planner::enforcement`].
+//! [`tenure_planner::enforcement`] decides the condition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
         is_settled = true;
         let (controller, settings) = (&hub.means.controller, &hub.means.settings);
         let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Lanes, &standing), settings).await;
-        // Where the kind isn't installed, the events say it.
+        // A cluster without the kind has the events alone.
         let told = match written {
             Ok(()) | Err(ClusterError::NoKindMatch { .. }) => String::new(),
             Err(error) => error.to_string(),

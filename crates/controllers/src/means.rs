@@ -42,7 +42,7 @@ pub(crate) struct Means {
     pub(crate) advertised: Option<ArtifactBase>,
     /// How soon policies are looked at though nobody has told of a change.
     pub(crate) policy_interval: Duration,
-    /// Whether the cluster's Enforcement says how the lanes are.
+    /// Whether the controllers report in the cluster's Enforcement on lanes.
     pub(crate) reports_lanes: bool,
     /// How many reconciliations a lane may have at the same time.
     pub(crate) lane_width: usize,

@@ -1,5 +1,4 @@
-//! What the keepers of lanes' rights have found, by namespace: lanes of several namespaces that may request administrators' tokens. Owns nothing else,
-//! and reports nothing.
+//! Lanes of several namespaces that may request administrators' tokens, by namespace. The keepers of lanes' rights write it; it reports nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use tenure_planner::rights::SharedMinting;
 use tokio::sync::Notify;
 
-/// What the keepers of lanes' rights have found.
+/// The findings of the keepers of lanes' rights.
 #[derive(Debug, Default)]
 pub(crate) struct MintingBoard {
     found: Mutex<BTreeMap<String, SharedMinting>>,
@@ -15,7 +14,7 @@ pub(crate) struct MintingBoard {
 }
 
 impl MintingBoard {
-    /// Takes what was found in a namespace, or that nothing was.
+    /// Takes the finding of a namespace; `None` removes it.
     pub(crate) fn note(&self, namespace: &str, minting: Option<&SharedMinting>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.get(namespace) == minting {
@@ -29,7 +28,7 @@ impl MintingBoard {
         self.changed.notify_one();
     }
 
-    /// What was found, by the names of namespaces.
+    /// All findings, in the order of the namespaces' names.
     pub(crate) fn list(&self) -> Vec<SharedMinting> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.values().cloned().collect()

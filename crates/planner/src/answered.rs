@@ -40,8 +40,8 @@ impl Answered {
         self.seen.as_ref() != Some(watched)
     }
 
-    /// Ends an attempt, or begins another one: if a watch told of a later version of an object than this attempt wrote or read, or if a write of this
-    /// attempt met a later version than it was planned for.
+    /// Ends an attempt, or begins another one. Another one begins if a watch told of a later version of an object than this attempt wrote or read. It
+    /// begins, too, after a conflict: the object had a later version than the write was planned for.
     ///
     /// An attempt writes an object once. So an edit that comes after the write, and before the last plan, needs another attempt. The watch may have told
     /// of the later version before the last plan, too, and tells of it no more.

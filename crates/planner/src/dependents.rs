@@ -135,7 +135,7 @@ impl Attempt {
         }
     }
 
-    /// Whether an object was not as planned when something was to be taken from it: somebody wrote to it at the same time.
+    /// Whether a removal of finalizers or ownerReferences met a conflict: another client wrote to the object at the same time.
     #[must_use]
     pub fn has_conflict(&self) -> bool {
         let mut answers = self.disowned.values().chain(self.released.values());

@@ -55,7 +55,7 @@ impl Part {
         }
     }
 
-    /// Whether somebody reports it, by the settings of the process that asks. Where only webhooks are served, no process has lanes.
+    /// Whether a process of this installation reports it; `None` if the settings don't tell. A process that only serves webhooks has no lanes.
     fn is_kept(self, settings: &Settings) -> Option<bool> {
         match self {
             Self::Policies => Some(settings.has_policies),
@@ -98,7 +98,7 @@ impl Standing {
     }
 }
 
-/// What follows from the lanes of several namespaces that may request an administrator's token.
+/// Judges the lanes of several namespaces that may request an administrator's token: none should.
 #[must_use]
 pub fn judge_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) -> Standing {
     let more = found.len().saturating_sub(LISTED);

@@ -1,6 +1,6 @@
-//! Administrators' tokens that a lane of several namespaces may request: the lane is asked now and then, and what it may is reported.
+//! Administrators' tokens that a lane of several namespaces may request. The API server is asked now and then, and a finding is reported.
 //!
-//! Users of every other namespace of the lane would reach the administrator. Refuses to stop a lane for it: that would stop every tenant of the lane.
+//! Users of every other namespace of the lane would reach the administrator. A finding stops no lane: that would stop every tenant of the lane.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -58,7 +58,7 @@ pub(super) fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &Want
             plan.next = Next::Again;
             return;
         }
-        // What was found last stands.
+        // The last finding stands.
         Some(Err(_)) => MINTING_REVIEWS.1,
         Some(Ok(accounts)) => {
             let found = (!accounts.is_empty()).then(|| SharedMinting {
@@ -87,7 +87,7 @@ pub(super) fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &Want
     wake_at(plan, due);
 }
 
-/// Ends the attempt, and begins another one at this time if none is due before.
+/// Schedules the next attempt at this time, or earlier if one is due earlier.
 fn wake_at(plan: &mut Plan, at: Timestamp) {
     plan.next = match plan.next {
         Next::Done(Some(earlier)) => Next::Done(Some(earlier.min(at))),

@@ -128,7 +128,7 @@ pub struct Attempt {
     pub released: Option<WriteAnswer>,
     /// The answer to [`Step::Review`]; or why there is none.
     pub reviewed: Option<Result<bool, String>>,
-    /// The answer to [`Step::ReviewMinting`]: ServiceAccounts, `*` for all; or why there is none.
+    /// The answer to [`Step::ReviewMinting`]: names of ServiceAccounts, `*` for all. An error is the API server's message.
     pub minting: Option<Result<Vec<String>, String>>,
 }
 

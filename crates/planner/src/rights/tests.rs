@@ -514,7 +514,7 @@ fn shared_lane_is_asked_again_which_tokens_of_administrators_it_gets() {
     let mut world = World::new();
     let next = world.run().unwrap();
     assert_eq!(world.snapshot.memory.shared_minting(), None);
-    // Somebody grants the verb after the lane has begun. Until the next review is due, nobody asks.
+    // An administrator grants the verb later. The API server is asked when the next review is due.
     world.minting = Ok(vec!["mighty".to_owned()]);
     world.take_done();
     world.now = add_duration(next, Duration::from_secs(1));

@@ -328,7 +328,7 @@ pub(super) fn mark_namespaces(
             _ if snapshot.attempt.applied.contains_key(&wanted.id) => {
                 steps.extend(dependents.write(&wanted, problems));
             }
-            // In a namespace that is being deleted nothing is created any more: what is marked there binds nobody.
+            // Nothing can be created in a namespace that is being deleted, so its labels bind nobody.
             Some(Live::Present(live))
                 if live.view().is_being_deleted() || marks.are_on(live.view(), labels::list_marked(snapshot, name)) => {
             }

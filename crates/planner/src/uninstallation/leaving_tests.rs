@@ -239,7 +239,7 @@ fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
         held.stays
     );
 
-    // Then it is left to whoever set the finalizer.
+    // Without subjects, the binding needs no further step.
     snapshot.role_bindings = vec![seen(with(going, "/subjects", json!([])))];
     let (rights, bounds) = find_order(&snapshot);
     assert!(rights.is_none() && bounds.is_some(), "{rights:?} {bounds:?}");

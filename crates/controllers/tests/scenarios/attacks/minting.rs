@@ -168,7 +168,7 @@ async fn a_shared_lane_that_mints_an_administrator_makes_the_enforcement_not_rea
     };
     stage.until(ENFORCEMENT, target, looks).await;
 
-    // The lane leaves the namespace, and what it may do there reaches nobody else.
+    // The lane leaves the namespace. Its right there is a danger to no other namespace any more.
     stage.admin.delete(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
     let looks = |enforcement: Option<&Value>| enforcement.is_some() && !find(enforcement, "LanesSeparated").1;
     stage.until(ENFORCEMENT, target, looks).await;

@@ -89,7 +89,7 @@ async fn the_binder_gives_a_labelled_volume_to_its_tenants_claims_alone() {
         let message = give(&stage, "volumes-kept", namespace).await.unwrap_err();
         assert!(message.contains("(persistent-volumes)"), "{message}");
     }
-    // What is the victim's, and what is nobody's, the binder gives.
+    // The binder gives the victim's volume to the victim, and an unlabelled volume to anybody.
     assert_eq!(give(&stage, "volumes-kept", &victim).await, Ok(()));
     assert_eq!(give(&stage, "volumes-plain", &evil).await, Ok(()));
     stage.end().await;

@@ -1,6 +1,6 @@
 //! Claims in tenants' namespaces that name or select volumes, and volumes that are given to claims.
 //!
-//! A policy for claims sees no volume, so it refuses each volume that somebody names who may not adopt the Tenant. Kubernetes' volume binder names one by
+//! A policy for claims sees no volume, so a user without `adopt` on the Tenant may name none. Kubernetes' volume binder names one by
 //! an update. The policy for volumes has namespaces as [parameters](super::parameters), so it knows whose the claim's namespace is.
 
 use tenure_api::metadata::TENANT_LABEL;
@@ -81,7 +81,7 @@ pub(super) fn claims(platform: &str) -> Policy {
     }
 }
 
-/// Policy for volumes with a Tenant's label: they are given to that Tenant's claims, whoever gives them. A claim that names no volume and selects none
+/// Policy for volumes with a Tenant's label: only that Tenant's claims get them. A claim that names no volume and selects none
 /// would get one from the volume binder.
 pub(super) fn given(platform: &str) -> Policy {
     let label = |object: &str| format!("{object}.metadata.?labels[?{}]", quote(TENANT_LABEL));
