@@ -296,10 +296,11 @@ impl World {
     fn list_parameters(&self, policy: &Policy) -> Option<Vec<Value>> {
         let selector = policy.parameters.as_ref()?;
         if policy.spec["paramKind"]["kind"] == "Namespace" {
-            assert_eq!(selector["matchExpressions"][0]["operator"], "DoesNotExist");
+            let is_of_unlabelled = selector["matchExpressions"][0]["operator"] == "DoesNotExist";
+            assert!(is_of_unlabelled || *selector == json!({}), "{selector}");
             let all = self.table.realm.namespaces.iter();
-            let unlabelled = all.filter(|known| known.tenant_label.is_none());
-            return Some(unlabelled.filter_map(|known| self.namespace(&known.name)).collect());
+            let meant = all.filter(|known| !is_of_unlabelled || known.tenant_label.is_none());
+            return Some(meant.filter_map(|known| self.namespace(&known.name)).collect());
         }
         let tenants = self.table.realm.tenants.iter().map(|tenant| {
             let owners = tenant

@@ -223,7 +223,8 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
                 "object == null ? '' : string(object.?spec.?tenant.orValue(''))",
             ),
             variable("mayOwn", super::may(OWN, Some("variables.tenant"))),
-            // An owner of a cordoned Tenant lacks the verb `own`. The policy knows it as an owner (`provision`) that may read this Tenant by its name.
+            // An owner of a cordoned Tenant lacks the verb `own`. The policy knows it as an owner (`provision`) that may read this Tenant by its name. A
+            // user who may read all Tenants may own another one.
             variable(
                 "isOwner",
                 format!(
@@ -232,10 +233,11 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
                     super::may("get", Some("variables.tenant"))
                 ),
             ),
+            variable("readsAll", super::may("get", None)),
             variable("mayApproveOwn", may(&quote(APPROVE_OWN), None)),
         ],
         validations: vec![check(
-            "request.operation != 'CREATE' || variables.tenant == '' || !(variables.mayOwn || variables.isOwner) || variables.mayApproveOwn"
+            "request.operation != 'CREATE' || variables.tenant == '' || !(variables.mayOwn || variables.isOwner && !variables.readsAll) || variables.mayApproveOwn"
                 .to_owned(),
             ("{} owns the Tenant that this grant is for", &[USER]),
             quote(&format!(
