@@ -59,7 +59,8 @@ fn tell_held(snapshot: &Snapshot, plan: &mut Plan) {
     for seen in list_bindings(snapshot) {
         let object = ObjectView::of(&seen.object);
         let finalizers: Vec<&str> = object.list_texts("/metadata/finalizers").collect();
-        if object.is_being_deleted() && !finalizers.is_empty() {
+        let has_subjects = object.list_views("/subjects").next().is_some();
+        if object.is_being_deleted() && !finalizers.is_empty() && !has_subjects {
             plan.stays.push(format!(
                 "{}, which gives no rights any more: finalizers hold it ({}). An administrator removes those that no controller removes",
                 name(&seen.object),
