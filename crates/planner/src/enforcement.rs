@@ -102,14 +102,21 @@ impl Standing {
 #[must_use]
 pub fn judge_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) -> Standing {
     let more = found.len().saturating_sub(LISTED);
-    let mut listed: Vec<String> = found.take(LISTED).map(ToString::to_string).collect();
+    // What is known comes first.
+    let (known, unknown): (Vec<_>, Vec<_>) = found.partition(|found| found.is_known());
+    let reason = match known.is_empty() {
+        true => reason::NOT_REPORTED,
+        false => reason::SHARED_LANE_MINTS,
+    };
+    let all = known.into_iter().chain(unknown);
+    let mut listed: Vec<String> = all.take(LISTED).map(ToString::to_string).collect();
     if listed.is_empty() {
         return Standing::holds("no lane of several namespaces may request an administrator's token");
     }
     if more > 0 {
         listed.push(format!("and {more} namespaces more"));
     }
-    Standing::fails(reason::SHARED_LANE_MINTS, listed.join("; "))
+    Standing::fails(reason, listed.join("; "))
 }
 
 /// The status once a part has been looked at; nothing where that changes nothing.

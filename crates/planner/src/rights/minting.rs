@@ -20,25 +20,38 @@ use crate::plan::{Event, EventKind, EventPlace, Next};
 /// How soon a lane is asked again which administrators' tokens it may request, and how soon where the API server gave no answer.
 pub(super) const MINTING_REVIEWS: (Duration, Duration) = (Duration::from_secs(600), RETRY);
 
-/// A lane of several namespaces that may request administrators' tokens in one of them.
+/// A lane of several namespaces that may request administrators' tokens in one of them, or of which that isn't known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedMinting {
     pub(super) namespace: String,
     pub(super) lane: LaneAccount,
-    /// Names of ServiceAccounts, `*` for all.
-    accounts: Vec<String>,
+    /// Names of ServiceAccounts, `*` for all; or why the API server gave no answer.
+    accounts: Result<Vec<String>, String>,
+}
+
+impl SharedMinting {
+    /// Whether the API server has said so.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.accounts.is_ok()
+    }
 }
 
 impl fmt::Display for SharedMinting {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "Namespace/{}: {} may request tokens of administrators (serviceaccounts {}), and serves other namespaces too. Protect the namespace \
-             (--protected-namespaces), and grant mint-administrator to its own lane.",
-            self.namespace,
-            self.lane,
-            self.accounts.join(", ")
-        )
+        let (namespace, lane) = (&self.namespace, &self.lane);
+        match &self.accounts {
+            Ok(accounts) => write!(
+                formatter,
+                "Namespace/{namespace}: {lane} may request tokens of administrators (serviceaccounts {}), and serves other namespaces too. Protect \
+                 the namespace (--protected-namespaces), and grant mint-administrator to its own lane.",
+                accounts.join(", ")
+            ),
+            Err(problem) => write!(
+                formatter,
+                "Namespace/{namespace}: whether {lane} may request tokens of administrators isn't known: {problem}"
+            ),
+        }
     }
 }
 
@@ -58,13 +71,22 @@ pub(super) fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &Want
             plan.next = Next::Again;
             return;
         }
-        // The last finding stands.
-        Some(Err(_)) => MINTING_REVIEWS.1,
+        // The last finding stands. A missing answer is none.
+        Some(Err(problem)) => {
+            let last = plan.memory.minting.take();
+            let known = last.filter(|last| last.is_known() && last.lane == wanting.lane);
+            plan.memory.minting = Some(known.unwrap_or_else(|| SharedMinting {
+                namespace: snapshot.namespace.clone(),
+                lane: wanting.lane.clone(),
+                accounts: Err(problem.clone()),
+            }));
+            MINTING_REVIEWS.1
+        }
         Some(Ok(accounts)) => {
             let found = (!accounts.is_empty()).then(|| SharedMinting {
                 namespace: snapshot.namespace.clone(),
                 lane: wanting.lane.clone(),
-                accounts: accounts.clone(),
+                accounts: Ok(accounts.clone()),
             });
             if let Some(found) = found
                 .as_ref()

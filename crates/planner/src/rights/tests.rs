@@ -553,6 +553,26 @@ fn shared_lane_is_asked_again_which_tokens_of_administrators_it_gets() {
     );
 }
 
+/// A request that failed proves nothing.
+#[test]
+fn a_lane_that_could_not_be_asked_is_reported() {
+    let mut world = World::new();
+    world.minting = Err("the server is away".to_owned());
+    world.run();
+    let found = world.snapshot.memory.shared_minting().cloned().unwrap();
+    assert!(
+        !found.is_known() && found.to_string().contains("isn't known: the server is away"),
+        "{found}"
+    );
+    assert!(world.events.is_empty(), "{:?}", world.events);
+    let judged = crate::enforcement::judge_lanes([&found].into_iter());
+    assert_eq!((judged.is_in_force, judged.reason), (false, "NotReported"));
+    world.minting = Ok(Vec::new());
+    world.now = add_duration(world.now, MINTING_REVIEWS.1);
+    world.run();
+    assert_eq!(world.snapshot.memory.shared_minting(), None);
+}
+
 #[test]
 fn protected_namespace_has_a_lane_of_its_own() {
     let realm = tenure_tenancy::Realm {
