@@ -1,26 +1,28 @@
 //! What is known of the objects that a Surface or a Tenant keeps, between watches that are behind and answers that are ahead of them, and
 //! whether there is news. Refuses to let an answer pass for what a watch told: only a watch tells of what comes later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::ObjectId;
 
-use crate::answer::{Answer, Live};
+use crate::answer::{Answer, DeleteAnswer, Live};
 use crate::dependents::Attempt;
 use crate::ending::add_duration;
 use crate::object::Object;
 use crate::plan::Next;
 
-/// How soon another attempt begins after a conflict. A watch that is behind needs some time.
-const AFTER_CONFLICT: Duration = Duration::from_secs(1);
+/// How soon another attempt begins where a watch may be behind: after a conflict, and after a write of what no watch tells of.
+const FOR_WATCHES: Duration = Duration::from_secs(1);
 
 /// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
 #[derive(Debug, Default)]
 pub struct Answered {
     seen: Option<BTreeMap<ObjectId, Live>>,
     answers: BTreeMap<ObjectId, Live>,
+    /// What was written and is not among what watches tell. Either they are behind, or somebody has deleted it already.
+    untold: BTreeSet<ObjectId>,
 }
 
 impl Answered {
@@ -28,33 +30,40 @@ impl Answered {
     /// however soon after this it comes.
     pub fn observe(&mut self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
         self.seen = Some(watched.clone());
+        self.untold.retain(|id| !watched.contains_key(id));
         for (id, answer) in &self.answers {
             watched.entry(id.clone()).or_insert_with(|| answer.clone());
         }
         watched
     }
 
-    /// Whether watches tell something else than what the last plan was made of.
+    /// Whether watches tell something else than what the last plan was made of. While they don't tell of something that was written, whatever they
+    /// tell counts: an object that came and went between two looks leaves what they tell as it was.
     #[must_use]
     pub fn has_news(&self, watched: &BTreeMap<ObjectId, Live>) -> bool {
-        self.seen.as_ref() != Some(watched)
+        !self.untold.is_empty() || self.seen.as_ref() != Some(watched)
     }
 
     /// Ends an attempt, or begins another one. Another one begins if a watch told of a later version of an object than this attempt wrote or read. It
     /// begins, too, after a conflict: the object had a later version than the write was planned for.
     ///
     /// An attempt writes an object once. So an edit that comes after the write, and before the last plan, needs another attempt. The watch may have told
-    /// of the later version before the last plan, too, and tells of it no more.
+    /// of the later version before the last plan, too, and tells of it no more. The same is true of an object that was deleted after the write: so
+    /// another attempt reads, a moment later, what this one wrote and no watch tells of.
     #[must_use]
-    pub fn check_end(&self, next: Next, attempt: &Attempt, now: Timestamp) -> Next {
-        match next {
-            Next::Done(_) if self.is_overtaken() => Next::Restart,
-            Next::Done(at) if attempt.has_conflict() => {
-                let soon = add_duration(now, AFTER_CONFLICT);
-                Next::Done(Some(at.map_or(soon, |at| at.min(soon))))
-            }
-            next => next,
+    pub fn check_end(&mut self, next: Next, attempt: &Attempt, now: Timestamp) -> Next {
+        let Next::Done(at) = next else { return next };
+        if self.is_overtaken() {
+            return Next::Restart;
         }
+        // What an attempt neither wrote nor read is wanted no more.
+        self.untold.retain(|id| self.answers.contains_key(id));
+        let is_uncertain = self.untold.iter().any(|id| attempt.has_written(id));
+        if !is_uncertain && !attempt.has_conflict() {
+            return Next::Done(at);
+        }
+        let soon = add_duration(now, FOR_WATCHES);
+        Next::Done(Some(at.map_or(soon, |at| at.min(soon))))
     }
 
     fn is_overtaken(&self) -> bool {
@@ -69,7 +78,20 @@ impl Answered {
 
     /// Takes an answer to a step of this attempt.
     pub fn take(&mut self, attempt: &mut Attempt, answer: Answer) {
-        self.answers.extend(attempt.take(answer));
+        let is_write = matches!(
+            answer,
+            Answer::Applied(..) | Answer::Disowned(..) | Answer::Released(..)
+        );
+        if let Answer::Deleted(id, DeleteAnswer::Accepted | DeleteAnswer::Absent) = &answer {
+            self.untold.remove(id);
+        }
+        let Some((id, live)) = attempt.take(answer) else { return };
+        if !matches!(live, Live::Present(_)) {
+            self.untold.remove(&id);
+        } else if is_write {
+            self.untold.insert(id.clone());
+        }
+        self.answers.insert(id, live);
     }
 
     /// Another attempt begins, to which the answers of the last one say nothing.
@@ -137,8 +159,10 @@ mod tests {
     fn an_edit_after_a_write_overtakes_the_attempt() {
         let (id, _) = child(true).pop_first().unwrap();
         let version = |version: &str| Live::Present(Object(json!({ "metadata": { "resourceVersion": version } })));
-        let mut answered = Answered::default();
-        let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
+        let (mut answered, mut attempt) = (
+            Answered::default(),
+            Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default()),
+        );
         answered.take(&mut attempt, Answer::Live(id.clone(), version("9")));
         let done = || Next::Done(None);
         let now = Timestamp::UNIX_EPOCH;
@@ -149,6 +173,80 @@ mod tests {
         assert_eq!(answered.check_end(Next::Again, &attempt, now), Next::Again);
         answered.clear();
         assert_eq!(answered.check_end(done(), &attempt, now), done());
+    }
+
+    /// A tenant once deleted a NetworkPolicy between the answer to a write of it and the next plan, and it was never made again.
+    #[test]
+    fn what_is_deleted_after_a_write_is_read_again() {
+        let now = Timestamp::UNIX_EPOCH;
+        let (id, live) = child(true).pop_first().unwrap();
+        let Live::Present(object) = live.clone() else {
+            unreachable!()
+        };
+        let done = || WriteAnswer::Done(object.clone());
+        let soon = Next::Done(Some(add_duration(now, FOR_WATCHES)));
+        let begin = || Attempt::begin(now, &ObjectMeta::default());
+        for written in [
+            Answer::Applied(id.clone(), done()),
+            Answer::Disowned(id.clone(), done()),
+            Answer::Released(id.clone(), done()),
+        ] {
+            let (mut answered, mut attempt) = (Answered::default(), begin());
+            answered.observe(child(true));
+            answered.take(&mut attempt, written.clone());
+            // The watch has told of the write, and of the deletion.
+            assert_eq!(answered.observe(BTreeMap::new()), child(true));
+            assert_eq!(answered.check_end(Next::Done(None), &attempt, now), soon, "{written:?}");
+            // The next attempt knows nothing of it, and reads.
+            answered.clear();
+            let mut attempt = begin();
+            assert_eq!(answered.observe(BTreeMap::new()), BTreeMap::new());
+            // It is there, so the watch is behind: whatever comes is news, and nothing else is done meanwhile.
+            answered.take(&mut attempt, Answer::Live(id.clone(), live.clone()));
+            answered.observe(BTreeMap::new());
+            assert_eq!(
+                answered.check_end(Next::Done(None), &attempt, now),
+                Next::Done(None),
+                "{written:?}"
+            );
+            assert!(
+                answered.has_news(&BTreeMap::new()),
+                "it may have come and gone: {written:?}"
+            );
+            // The watch tells of it.
+            answered.observe(child(true));
+            assert!(!answered.has_news(&child(true)), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wanted_no_more_is_not_waited_for() {
+        let now = Timestamp::UNIX_EPOCH;
+        let (id, live) = child(true).pop_first().unwrap();
+        let Live::Present(object) = live else { unreachable!() };
+        let begin = || Attempt::begin(now, &ObjectMeta::default());
+        let write = || Answer::Applied(id.clone(), WriteAnswer::Done(object.clone()));
+        // It is deleted in the same attempt, or found to be gone.
+        for gone in [
+            Answer::Deleted(id.clone(), DeleteAnswer::Accepted),
+            Answer::Deleted(id.clone(), DeleteAnswer::Absent),
+            Answer::Live(id.clone(), Live::Absent),
+        ] {
+            let (mut answered, mut attempt) = (Answered::default(), begin());
+            answered.observe(BTreeMap::new());
+            answered.take(&mut attempt, write());
+            answered.take(&mut attempt, gone.clone());
+            assert!(!answered.has_news(&BTreeMap::new()), "{gone:?}");
+        }
+        // The next attempt neither writes nor reads it.
+        let (mut answered, mut attempt) = (Answered::default(), begin());
+        answered.observe(BTreeMap::new());
+        answered.take(&mut attempt, write());
+        answered.clear();
+        let attempt = begin();
+        answered.observe(BTreeMap::new());
+        assert_eq!(answered.check_end(Next::Done(None), &attempt, now), Next::Done(None));
+        assert!(!answered.has_news(&BTreeMap::new()));
     }
 
     /// Two Tenants once removed their ownerReferences from one namespace at the same time, and the second never tried again.
@@ -162,7 +260,7 @@ mod tests {
                 ..Failure::default()
             })
         };
-        let soon = Next::Done(Some(add_duration(now, AFTER_CONFLICT)));
+        let soon = Next::Done(Some(add_duration(now, FOR_WATCHES)));
         let late = Next::Done(Some(add_duration(now, Duration::from_secs(60))));
         for (reason, next) in [(Reason::Conflict, soon), (Reason::Forbidden, late.clone())] {
             for answer in [

@@ -142,6 +142,13 @@ impl Attempt {
         answers.any(|answer| matches!(answer, WriteAnswer::Failed(failure) if failure.reason == Reason::Conflict))
     }
 
+    /// Whether this attempt wrote to an object.
+    #[must_use]
+    pub fn has_written(&self, id: &ObjectId) -> bool {
+        let mut answers = [&self.applied, &self.disowned, &self.released].into_iter();
+        answers.any(|answers| matches!(answers.get(id), Some(WriteAnswer::Done(_))))
+    }
+
     /// Takes the answer to a step of this attempt.
     pub fn take(&mut self, answer: Answer) -> Told {
         match answer {

@@ -89,3 +89,28 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
         .await;
     scene.end().await;
 }
+
+/// Deletes a managed object as soon as the controllers have made it: what they know of it then is the answer to their own write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_deleted_right_after_a_write_is_made_again() {
+    let scene = Scene::set("attacks-after-write").await;
+    let (stage, evil) = (&scene.stage, scene.evil.as_str());
+    let dev = format!("{evil}-dev");
+    adopt(stage, evil, &dev).await;
+    let policies = json!({ "items": [{ "podSelector": {}, "policyTypes": ["Ingress"] }] });
+    let spec = json!({ "spec": { "networkPolicies": policies } });
+    stage.admin.patch(TENANT, ("", evil), spec).await.unwrap();
+    let policy = format!("capsule-{evil}-0");
+    let target = (dev.as_str(), policy.as_str());
+    let mut before = json!(null);
+    for _ in 0..10 {
+        let made = stage.until(NETWORK_POLICY, target, |found| {
+            found.is_some_and(|found| found["metadata"]["uid"] != before)
+        });
+        before = made.await.unwrap()["metadata"]["uid"].clone();
+        // RBAC is told of her binding a moment after it is written.
+        let deleted = eventually(SOON, || scene.mallory.delete(NETWORK_POLICY, target));
+        deleted.await.unwrap();
+    }
+    scene.end().await;
+}
