@@ -52,6 +52,9 @@ pub enum Who {
     Controller,
     /// Tenure's controller: what a thief does with its token. The administrator speaks in its name.
     Tenure,
+    /// The lane that works for the tenant, which an administrator bound to more than a lane needs: what a thief does with its token. The administrator
+    /// speaks in its name.
+    Lane,
     /// A user that may approve requests for credentials, and can speak as the tenant's accounts in one way.
     Approver(Way),
 }

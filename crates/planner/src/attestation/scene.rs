@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
-    ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE,
+    ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE, LANE_PREFIX,
     NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE, POD_SECURITY_ENFORCE,
 };
 use tenure_tenancy::admission::make_owner_reference;
@@ -66,6 +66,12 @@ impl Names {
     #[must_use]
     pub fn account(&self) -> String {
         format!("{}-gitops", self.tenant())
+    }
+
+    /// The account of the tenant's lane.
+    #[must_use]
+    pub fn lane(&self) -> String {
+        format!("{LANE_PREFIX}tenant-{}", self.tenant())
     }
 
     /// The ServiceAccount that owns the tenant.
@@ -234,7 +240,26 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
     // Where Kubernetes' own controller doesn't run, nothing else lets it create anything.
     let metadata_of_controllers = owned(&controllers, home, &tenant, &names.tenant_uid);
     let (namespace, name) = CONTROLLER;
+    let lane = format!("{tenant}-lane");
+    let metadata_of_lane = owned(&lane, home, &tenant, &names.tenant_uid);
     let mut scene = vec![
+        object(
+            "Role",
+            home,
+            json!({
+                "metadata": metadata_of_lane,
+                "rules": [{ "apiGroups": [""], "resources": ["events", "pods", "secrets"], "verbs": ["create"] }],
+            }),
+        ),
+        object(
+            "RoleBinding",
+            home,
+            json!({
+                "metadata": metadata_of_lane,
+                "roleRef": { "apiGroup": RBAC, "kind": "Role", "name": lane },
+                "subjects": [{ "kind": "ServiceAccount", "namespace": names.platform, "name": names.lane() }],
+            }),
+        ),
         account(&names.owner(), &tenant, &names.tenant_uid),
         account(&names.other_owner(), &names.neighbour(), &names.neighbour_uid),
         object(

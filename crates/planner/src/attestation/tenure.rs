@@ -1,8 +1,10 @@
-//! Attacks with the token of Tenure's controller. Its account may write in every namespace by RBAC, and policies of the installation bound what it writes.
+//! Attacks with the tokens of Tenure's own accounts. By RBAC the controller's writes in every namespace, and an administrator has bound the lane's to more
+//! than it needs. Policies of the installation bound what they write.
 
 use serde_json::{Value, json};
 use tenure_tenancy::admission::{Rule, make_owner_reference};
 
+use super::rights::pod;
 use super::{Ask, Attack, Names, Stop, Verb, Who};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -32,6 +34,25 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     let thief = json!({ "apiGroup": RBAC, "kind": "User", "name": "thief.attest.invalid" });
     let attack = |name: &'static str, tries: &'static str, attempt: Ask| {
         Attack::new(name, tries, Stop::Rule(Rule::ControllerRights), attempt, control())
+    };
+    let lane = |plural: &str, object: Value| {
+        Ask::new(
+            Who::Lane,
+            Verb::Create,
+            format!("/api/v1/namespaces/{home}/{plural}"),
+            object,
+        )
+    };
+    let metadata = json!({ "name": "attest-lane", "namespace": home });
+    let event = || {
+        let involved = json!({ "apiVersion": "v1", "kind": "Namespace", "name": home, "namespace": home });
+        lane(
+            "events",
+            json!({ "apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": involved, "reason": "Attest", "message": "attest" }),
+        )
+    };
+    let lane_attack = |name: &'static str, tries: &'static str, attempt: Ask| {
+        Attack::new(name, tries, Stop::Rule(Rule::ControllerRights), attempt, event())
     };
     let record = json!({ "status": { "spaces": [{ "name": "kube-system", "uid": "x" }] } });
     vec![
@@ -74,6 +95,19 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
                 format!("/apis/capsule.clastix.io/v1beta2/tenants/{home}/status"),
                 record,
             ),
+        ),
+        lane_attack(
+            "lane-writes-a-secret",
+            "a lane, bound to too much by mistake, writes a Secret in its tenant's namespace",
+            lane(
+                "secrets",
+                json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata }),
+            ),
+        ),
+        lane_attack(
+            "lane-creates-a-pod",
+            "a lane, bound to too much by mistake, creates a Pod in its tenant's namespace",
+            lane("pods", pod("attest-lane", |_| {})),
         ),
     ]
 }

@@ -43,6 +43,8 @@ async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
         ("controller-owns-kube-system", "held"),
         ("controller-deletes-a-namespace", "held"),
         ("controller-records-kube-system", "held"),
+        ("lane-writes-a-secret", "held"),
+        ("lane-creates-a-pod", "held"),
         ("secret-writer-bound-to-another-role", "held"),
         ("platform-accounts-bound", "held"),
         ("all-accounts-bound", "held"),

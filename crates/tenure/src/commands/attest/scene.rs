@@ -252,8 +252,11 @@ impl Scene {
         controller.auth_info.impersonate = Some(names.user(CONTROLLER.0, CONTROLLER.1));
         let mut tenure = self.config.clone();
         tenure.auth_info.impersonate = Some(names.user(platform, CONTROLLER_SERVICE_ACCOUNT));
+        let mut lane = self.config.clone();
+        lane.auth_info.impersonate = Some(names.user(platform, &names.lane()));
         for (who, config) in [
             (Who::Tenure, tenure),
+            (Who::Lane, lane),
             (Who::Controller, controller),
             (Who::Owner, owner),
             (Who::Neighbour, other),
@@ -276,6 +279,7 @@ impl Scene {
             (Who::Account, Verb::Read),
             (Who::Owner, Verb::Change),
             (Who::Controller, Verb::Create),
+            (Who::Lane, Verb::Create),
         ];
         for (who, verb) in others.into_iter().chain(approvers) {
             let mut controls = attacks.iter().map(|attack| &attack.control);
