@@ -10,6 +10,7 @@ use tenure_testkit::Chance;
 use crate::api::{Answer, User, collection, collection_of, plural};
 use crate::cast::Scene;
 use crate::grammar::{Card, Change, FollowUp, draw_cluster_object, draw_deck};
+use crate::host;
 use crate::log::{Log, Sort};
 use crate::metadata::{draw_annotation, draw_finalizer, draw_label, draw_owner, draw_patch};
 use crate::mutations::mutate;
@@ -143,6 +144,12 @@ impl Attacker {
                     .await;
             }
             Card::Commit => self.commit().await,
+            Card::ForeignAnswer => {
+                self.named += 1;
+                let drawn = host::draw_answer(&mut self.chance, &self.scene, &self.owner, self.named);
+                let (method, path, body) = drawn.await;
+                self.ask("foreign answer", Sort::Near, method, &path, &body).await;
+            }
         }
     }
 

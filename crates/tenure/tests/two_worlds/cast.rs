@@ -13,6 +13,9 @@ pub(crate) struct Scene {
     pub(crate) evil_uid: String,
     /// The address of the Git server.
     pub(crate) git: String,
+    /// The numbers of their projects at the host of private repositories.
+    pub(crate) alpha_project: u64,
+    pub(crate) evil_project: u64,
 }
 
 impl Scene {

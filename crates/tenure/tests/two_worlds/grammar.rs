@@ -25,6 +25,8 @@ pub(crate) enum Card {
     ForeignToken,
     /// A commit to its repository.
     Commit,
+    /// An answer to a question about access that isn't its to answer.
+    ForeignAnswer,
 }
 
 /// A request about an admitted object.
@@ -81,6 +83,7 @@ const NAMESPACES: [(Change, usize); 5] = [
 ];
 const CYCLES: usize = 6;
 const COMMITS: usize = 4;
+const FOREIGN_ANSWERS: usize = 4;
 
 /// Draws the deck of a story. A follow-up needs something to follow, so that the first cards are plain.
 pub(crate) fn draw_deck(chance: &mut Chance) -> Vec<Card> {
@@ -102,6 +105,7 @@ pub(crate) fn draw_deck(chance: &mut Chance) -> Vec<Card> {
     rest.extend(std::iter::repeat_n(Card::Cycle, CYCLES));
     rest.extend(std::iter::repeat_n(Card::Commit, COMMITS));
     rest.extend([Card::ClusterObject, Card::ForeignToken, Card::ForeignToken]);
+    rest.extend(std::iter::repeat_n(Card::ForeignAnswer, FOREIGN_ANSWERS));
     shuffle(chance, &mut rest);
     deck.extend(rest);
     deck

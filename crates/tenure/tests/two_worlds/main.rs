@@ -22,6 +22,7 @@ mod attacker;
 mod cast;
 mod endpoints;
 mod grammar;
+mod host;
 mod log;
 mod metadata;
 mod mutations;
@@ -133,6 +134,7 @@ impl Worlds {
             if differences.is_empty() {
                 differences = rights::compare(self.alone.mode, &one, &other, scenes);
                 differences.extend(rights::list_foreign(&self.shared, scenes).await);
+                differences.extend(host::list_differences(&self.alone, &self.shared, scenes).await);
             }
             if differences.is_empty() || begun.elapsed() >= self.settle {
                 return differences;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tenure_testkit::Chance;
 
 use crate::cast::Scene;
+use crate::host::name_project;
 use crate::metadata::{draw_annotation, draw_finalizer, draw_label, draw_owner};
 use crate::productions::{claim_spec, reference, user};
 
@@ -293,7 +294,7 @@ fn list_flux_fields(scene: &Scene, kind: &str) -> Vec<(String, Value)> {
             at("/spec/serviceAccountName", account),
         ],
         "FluxAccess" => vec![
-            at("/spec/projects/0/id", json!(format!("group/{}", scene.alpha))),
+            at("/spec/projects/0/id", json!(name_project(&scene.alpha))),
             at("/spec/projects/0/namespaces", json!([scene.alpha])),
             at("/spec/projects/0/namespaces", json!(["*"])),
             at("/spec/provider", json!("tenure-system/host")),

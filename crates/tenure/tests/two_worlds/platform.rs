@@ -8,6 +8,7 @@ use tenure_git_server::Repository;
 
 use crate::api::{User, collection};
 use crate::cast::Scene;
+use crate::host;
 use crate::productions::{IMAGE, INGRESS_CLASS, PRIORITY_CLASS, RBAC, STORAGE_CLASS};
 use crate::servers::{Mode, Server};
 use crate::world::PATIENCE;
@@ -39,6 +40,7 @@ pub(crate) async fn prepare_platform(server: &Server) {
     ] {
         apply(&server.admin, &object).await;
     }
+    host::provide(server).await;
 }
 
 fn make_volume(name: &str, labels: &Value) -> Value {
@@ -113,6 +115,7 @@ pub(crate) async fn prepare_alpha(server: &Server, scene: &mut Scene) -> Reposit
     });
     apply(&server.admin, &binding).await;
     apply(&server.admin, &make_volume(&scene.of_alpha("old"), &labels)).await;
+    host::prepare_alpha(server, scene).await;
     let repository = server.git.create(alpha).await.unwrap();
     commit(&repository, 1).await;
     let surface = json!({
@@ -159,6 +162,7 @@ pub(crate) async fn prepare_evil(server: &Server, scene: &mut Scene, is_privileg
     for object in &objects {
         apply(&server.admin, object).await;
     }
+    host::prepare_evil(server, scene).await;
     let repository = server.git.create(evil).await.unwrap();
     let first = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: evil }\n";
     repository.commit([("drawn-0.yaml", first)], "first").await.unwrap();

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tenure_testkit::Chance;
 
 use crate::cast::Scene;
+use crate::host::{PROVIDER, name_project};
 
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io/v1";
 /// The image, the classes and the priority that its Tenant allows.
@@ -193,12 +194,12 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
         )
     }),
     home("FluxAccess", |_, scene| {
-        let project = json!({ "id": format!("group/{}", scene.evil), "namespaces": [scene.evil] });
+        let project = json!({ "id": name_project(&scene.evil), "namespaces": [scene.evil] });
         // Policies set no annotation: an object without it is refused there.
         json!({
             "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccess",
             "metadata": { "name": "fluxaccess", "annotations": { "tenure.dev/requested-by": scene.of_evil("owner") } },
-            "spec": { "provider": "host", "projects": [project] }
+            "spec": { "provider": PROVIDER, "role": "read_repository", "projects": [project] }
         })
     }),
 ];

@@ -3,7 +3,9 @@
 use nix::sys::signal::Signal;
 use tenure_git_server::{GitServer, Options};
 
+use crate::PER_SERVER;
 use crate::api::User;
+use crate::host::Host;
 use crate::process::free_port;
 use crate::world::{Cluster, Controllers, list_webhook_flags, wait_for_probe};
 
@@ -25,6 +27,8 @@ pub(crate) struct Server {
     pub(crate) mode: Mode,
     pub(crate) admin: User,
     pub(crate) git: GitServer,
+    /// The host of private repositories.
+    pub(crate) host: Host,
     pub(crate) cluster: Cluster,
     controllers: Option<Controllers>,
     flags: Vec<String>,
@@ -39,11 +43,12 @@ impl Server {
         let git = GitServer::start(git_folder.path().join(name), Options::default())
             .await
             .unwrap();
-        let allow = format!("--allow-source=http://{}", git.http_address());
+        let host = Host::start(&git_folder.path().join("host"), PER_SERVER).await;
         let (port, health) = (free_port(), free_port());
-        let mut flags = vec![allow];
+        let mut flags = vec![format!("--allow-source=http://{}", git.http_address())];
+        flags.extend(host.list_addresses().map(|address| format!("--allow-source={address}")));
         let cluster = match mode {
-            Mode::Embedded => Cluster::start_up(&[flags[0].as_str()]).await,
+            Mode::Embedded => Cluster::start_up(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await,
             Mode::Policies => {
                 flags.push("--policies".to_owned());
                 Cluster::start_real(&["--policies"]).await?
@@ -57,6 +62,7 @@ impl Server {
             mode,
             admin: User::new(cluster.admin.0.clone()),
             git,
+            host,
             cluster,
             controllers: None,
             flags,

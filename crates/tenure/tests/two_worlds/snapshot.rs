@@ -7,6 +7,7 @@ use kube::core::discovery::Scope;
 use serde_json::{Value, json};
 
 use crate::cast::{Scene, is_of_another};
+use crate::host;
 use crate::servers::Server;
 
 /// What may differ between the worlds, by declaration: kind, name, path of the field, and the reason.
@@ -52,8 +53,8 @@ pub(crate) const SHARED_CONDITIONS: [(&str, &str); 1] = [(
 /// Kinds that are left out: records of single processes and moments.
 const LEFT_OUT: [&str; 6] = ["Event", "Lease", "ComponentStatus", "IPAddress", "Enforcement", "Node"];
 
-/// Fields that differ from run to run.
-const VOLATILE: [&str; 13] = [
+/// Fields that differ from run to run, besides times, whose names end with `Time` or `At`.
+const VOLATILE: [&str; 12] = [
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -64,7 +65,6 @@ const VOLATILE: [&str; 13] = [
     "clusterIPs",
     "nodePort",
     "caBundle",
-    "lastHandledReconcileAt",
     "history",
     "lastAttemptedRevisionDigest",
 ];
@@ -127,11 +127,17 @@ impl Snapshot {
         let is_evils = evils.contains(&namespace) || kind == "Namespace" && evils.contains(&name);
         let is_book = BOOKS.contains(&kind.as_str()) && is_cluster || namespace == "tenure-system";
         let is_book = is_book && scenes.iter().any(|scene| name.contains(&scene.evil));
+        let is_book = is_book || is_of_access_of_others(&object, scenes);
         if is_evils || is_book || is_of_another(&name, scenes) || is_of_another(&namespace, scenes) {
             return;
         }
         let name = match object["metadata"]["generateName"].as_str() {
             Some(begins) => format!("{begins}*"),
+            // A digest of what is asked for ends it, the uid of the cluster among that.
+            None if kind == "FluxAccessRequest" => {
+                let target = name.rsplit_once('-').map(|(target, _)| target);
+                format!("{}-*", target.unwrap_or(&name))
+            }
             None => name,
         };
         object["metadata"]["name"] = json!(name);
@@ -146,15 +152,32 @@ impl Snapshot {
         if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
             conditions.retain(|one| !SHARED_CONDITIONS.iter().any(|(name, _)| one["type"] == *name));
         }
-        // Certificates differ from run to run. The names of what is kept don't.
+        // Certificates and credentials differ from run to run. The names of what is kept don't.
         if kind == "Secret"
-            && namespace == "tenure-system"
+            && (namespace == "tenure-system" || name == host::SECRET)
             && let Some(values) = object["data"].as_object_mut()
         {
             values.values_mut().for_each(|value| *value = json!("value"));
         }
+        // The host counts credentials of all tenants.
+        let credentials = object.pointer_mut("/status/credentials").and_then(Value::as_array_mut);
+        for credential in credentials.into_iter().flatten() {
+            if let Some(id) = credential.pointer_mut("/current/id") {
+                *id = Value::Null;
+            }
+        }
         normalize(&mut object);
         self.objects.insert(format!("{kind}/{namespace}/{name}"), object);
+    }
+}
+
+/// Whether an object is about access to a project, and no tenant `alpha` of these stories asks for it. The names of such objects have a project's number.
+fn is_of_access_of_others(object: &Value, scenes: &[Scene]) -> bool {
+    let asks = |namespace: &Value| scenes.iter().any(|scene| *namespace == *scene.alpha);
+    match object["kind"].as_str() {
+        Some("FluxAccessRequest") => !asks(&object["spec"]["askedIn"]["namespace"]),
+        Some("FluxAccessTarget") => !scenes.iter().any(|scene| object["spec"]["id"] == scene.alpha_project),
+        _ => false,
     }
 }
 
@@ -180,7 +203,7 @@ pub(crate) async fn list_namespaces_of_evil(server: &Server, scenes: &[Scene]) -
 fn normalize(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.retain(|key, _| !VOLATILE.contains(&key.as_str()) && !key.ends_with("Time"));
+            fields.retain(|key, _| !VOLATILE.contains(&key.as_str()) && !key.ends_with("Time") && !key.ends_with("At"));
             fields.values_mut().for_each(normalize);
         }
         Value::Array(items) => items.iter_mut().for_each(normalize),

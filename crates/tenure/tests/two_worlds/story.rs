@@ -10,6 +10,7 @@ use crate::api::User;
 use crate::attacker::Attacker;
 use crate::cast::Scene;
 use crate::grammar::shuffle;
+use crate::host;
 use crate::log::Log;
 use crate::platform::{
     ask_for_fetch, commit, future_owner, prepare_alpha, prepare_evil, tenant_path, until, wait_for_version,
@@ -29,7 +30,7 @@ pub(crate) enum Evil {
 }
 
 /// How many steps `alpha` takes.
-const STEPS: usize = 9;
+const STEPS: usize = 10;
 /// How many parts `evil`'s deck has: one beside each step, and one between two halves.
 const PARTS: usize = STEPS + 1;
 /// The version that `alpha`'s last commit brings.
@@ -50,9 +51,8 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    /// Prepares both tenants of the story with this number.
-    async fn prepare(server: &Server, number: usize, seed: u64, evil: Evil) -> Self {
-        let mut scene = Scene::new(number);
+    /// Prepares both tenants of a story.
+    async fn prepare(server: &Server, mut scene: Scene, seed: u64, evil: Evil) -> Self {
         scene.git = server
             .git
             .http_url("")
@@ -129,8 +129,17 @@ impl Story {
 /// Plays stories with these seeds at once. Their numbers begin with `first`.
 pub(crate) async fn play(server: &mut Server, first: usize, seeds: &[u64], evil: Evil) -> Vec<Story> {
     let place = &*server;
-    let prepared = seeds.iter().enumerate();
-    let prepared = prepared.map(|(number, seed)| Story::prepare(place, first + number, *seed, evil));
+    let mut scenes = Vec::new();
+    for number in 0..seeds.len() {
+        let [alpha_project, evil_project] = place.host.find_projects(first + number);
+        scenes.push(Scene {
+            alpha_project,
+            evil_project,
+            ..Scene::new(first + number)
+        });
+    }
+    let prepared = seeds.iter().zip(scenes);
+    let prepared = prepared.map(|(seed, scene)| Story::prepare(place, scene, *seed, evil));
     let mut stories = join_all(prepared).await;
     let halves = STEPS / 2;
     let play_half = |story: &mut Story, range: std::ops::Range<usize>| story.steps[range].to_vec();
@@ -211,6 +220,7 @@ async fn take_step(server: &Server, scene: &Scene, owner: &User, repository: &Re
                 .send(Method::PATCH, &tenant_path(&scene.alpha), &owners)
                 .await
         }
+        9 => return host::ask(server, scene, owner).await,
         _ => return use_credentials(server, owner, &dev).await,
     };
     let message = if answer.is_success() { "" } else { answer.message() };
