@@ -21,7 +21,7 @@ const FOR_WATCHES: Duration = Duration::from_secs(1);
 pub struct Answered {
     seen: Option<BTreeMap<ObjectId, Live>>,
     answers: BTreeMap<ObjectId, Live>,
-    /// What was written and is not among what watches tell. Either they are behind, or somebody has deleted it already.
+    /// Objects that were written and that no watch has told of since. The watch is behind, or somebody has deleted the object already.
     untold: BTreeSet<ObjectId>,
 }
 
@@ -37,8 +37,8 @@ impl Answered {
         watched
     }
 
-    /// Whether watches tell something else than what the last plan was made of. While they don't tell of something that was written, whatever they
-    /// tell counts: an object that came and went between two looks leaves what they tell as it was.
+    /// Whether watches tell something else than what the last plan was made of. While the watch of a written object is behind, every event counts as
+    /// news: an object that was created and deleted between two comparisons leaves the watched objects unchanged.
     #[must_use]
     pub fn has_news(&self, watched: &BTreeMap<ObjectId, Live>) -> bool {
         !self.untold.is_empty() || self.seen.as_ref() != Some(watched)
@@ -56,7 +56,7 @@ impl Answered {
         if self.is_overtaken() {
             return Next::Restart;
         }
-        // What an attempt neither wrote nor read is wanted no more.
+        // The attempt neither wrote nor read these objects: they are wanted no more.
         self.untold.retain(|id| self.answers.contains_key(id));
         let is_uncertain = self.untold.iter().any(|id| attempt.has_written(id));
         if !is_uncertain && !attempt.has_conflict() {
@@ -201,7 +201,7 @@ mod tests {
             answered.clear();
             let mut attempt = begin();
             assert_eq!(answered.observe(BTreeMap::new()), BTreeMap::new());
-            // It is there, so the watch is behind: whatever comes is news, and nothing else is done meanwhile.
+            // The object exists, so the watch is behind. Its next event is news, and no timer is set.
             answered.take(&mut attempt, Answer::Live(id.clone(), live.clone()));
             answered.observe(BTreeMap::new());
             assert_eq!(

@@ -108,7 +108,7 @@ async fn what_is_deleted_right_after_a_write_is_made_again() {
             found.is_some_and(|found| found["metadata"]["uid"] != before)
         });
         before = made.await.unwrap()["metadata"]["uid"].clone();
-        // RBAC is told of her binding a moment after it is written.
+        // The authorizer reads her RoleBinding a moment after the API server has stored it.
         let deleted = eventually(SOON, || scene.mallory.delete(NETWORK_POLICY, target));
         deleted.await.unwrap();
     }
