@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use crate::platform::{apply, until};
 use crate::productions::RBAC;
 use crate::servers::Server;
 use crate::snapshot::list_namespaces_of_evil;
+use crate::world::PATIENCE;
 
 const VERSION: &str = "tenure.dev/v1alpha1";
 const PLATFORM: &str = "tenure-system";
@@ -24,9 +26,9 @@ const GROUP: &str = "group";
 const AUTHORISER: &str = "authoriser";
 /// The Secret in which a credential is staged.
 const STAGING: &str = "tenure-access-host-staging";
-/// Who answers for the projects of `alpha`.
+/// The user that approves requests for the projects of `alpha`.
 const APPROVER: &str = "approver";
-/// The ClusterRole of whoever answers, as far as RBAC goes.
+/// The ClusterRole of users that write answers. The verb `approve` is another right.
 const ANSWERS: &str = "two-worlds-answers";
 /// The Secret that a credential comes as.
 pub(crate) const SECRET: &str = "gitlab-flux-token";
@@ -204,7 +206,7 @@ pub(crate) async fn prepare_evil(server: &Server, scene: &Scene) {
     wait_for_credential(server, &scene.evil).await;
 }
 
-/// What a tenant asks for: its own project, for its home namespace.
+/// A request of a tenant for its own project and its home namespace.
 fn make_access(tenant: &str, by: &str) -> Value {
     let entry = json!({ "id": name_project(tenant), "role": "read_repository", "namespaces": [tenant] });
     json!({
@@ -216,8 +218,19 @@ fn make_access(tenant: &str, by: &str) -> Value {
 
 async fn wait_for_credential(server: &Server, namespace: &str) {
     let path = format!("/api/v1/namespaces/{namespace}/secrets/{SECRET}");
-    let has_come = async || server.admin.get(&path).await.is_success();
-    until(has_come, &format!("a credential comes to {namespace}")).await;
+    let begun = Instant::now();
+    while !server.admin.get(&path).await.is_success() {
+        if begun.elapsed() > PATIENCE {
+            let requests = list_requests(&server.admin).await;
+            let statuses = requests.iter().map(|request| {
+                let asked = &request["spec"]["askedIn"]["namespace"];
+                format!("{asked}: {}", request["status"])
+            });
+            let statuses = statuses.collect::<Vec<_>>().join("\n");
+            panic!("no credential comes to {namespace} within {PATIENCE:?}. The requests:\n{statuses}");
+        }
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
 }
 
 /// Asks for a credential of `alpha`'s project as its owner, and has it approved. Returns what came of it.
@@ -259,7 +272,8 @@ fn answer(request: &Value, name: &str, by: &str) -> Value {
     object("FluxAccessGrant", name, &spec)
 }
 
-/// An answer that `evil` has no right to: it approves, refuses or orders something for somebody else's project, or lends its own to others' namespaces.
+/// Draws an answer that `evil` has no right to write. It approves or denies a request of another tenant, orders a new credential for it, or writes a standing
+/// grant for another tenant or project.
 /// Returns the method, the path and the body.
 pub(crate) async fn draw_answer(
     chance: &mut Chance,

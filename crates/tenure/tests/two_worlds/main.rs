@@ -50,7 +50,7 @@ use story::{Evil, Story, play};
 const KEPT_SEEDS: &str = include_str!("kept_seeds.txt");
 
 /// How long both worlds have to become equal after the last step.
-const SETTLE: Duration = Duration::from_secs(60);
+const SETTLE: Duration = Duration::from_secs(240);
 
 /// How many stories are played at once on a pair of servers, and how many one after another before it is replaced.
 const AT_ONCE: usize = 4;

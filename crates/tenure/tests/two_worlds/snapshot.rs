@@ -133,7 +133,7 @@ impl Snapshot {
         }
         let name = match object["metadata"]["generateName"].as_str() {
             Some(begins) => format!("{begins}*"),
-            // A digest of what is asked for ends it, the uid of the cluster among that.
+            // The name ends with a digest. The digest covers the uid of the cluster.
             None if kind == "FluxAccessRequest" => {
                 let target = name.rsplit_once('-').map(|(target, _)| target);
                 format!("{}-*", target.unwrap_or(&name))
