@@ -212,7 +212,8 @@ fn a_hostile_cluster_is_searched_in_time() {
                "aggregationRule":{{"clusterRoleSelectors":[{{"matchLabels":{{"a":"{selects}"}}}}]}}}}"#
         )));
     }
-    let started = std::time::Duration::from_secs(20);
+    // A search that grows with the number of paths would never end. How fast the machine is doesn't matter.
+    let patience = std::time::Duration::from_secs(600);
     let (sender, receiver) = std::sync::mpsc::channel();
     #[expect(clippy::disallowed_methods, reason = "the test bounds the time")]
     std::thread::spawn(move || {
@@ -222,7 +223,7 @@ fn a_hostile_cluster_is_searched_in_time() {
         let _ended = sender.send(count);
     });
     let count = receiver
-        .recv_timeout(started)
+        .recv_timeout(patience)
         .expect("an answer in time")
         .expect("a subject");
     assert!(count > 2000, "{count}");

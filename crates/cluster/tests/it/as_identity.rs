@@ -184,7 +184,7 @@ async fn a_client_is_its_identity() {
     let seen = tokio::task::spawn_blocking(move || {
         let mut seen: Vec<Value> = Vec::new();
         loop {
-            match receive.recv_timeout(Duration::from_secs(20)).unwrap() {
+            match receive.recv_timeout(Duration::from_secs(180)).unwrap() {
                 WatchEvent::Changed(object) if object.name == "a" => seen.push(object.read().unwrap()),
                 WatchEvent::Deleted { name, .. } if name == "a" => return seen,
                 WatchEvent::Failed(error) => panic!("{error}"),

@@ -14,7 +14,7 @@ use tenure_testkit::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, ServedClust
 use crate::process::{Up, connect, tenure};
 
 /// How long anything may take; what comes comes much sooner.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The label that says: a namespace was made by a test, and may be removed by the next one.
 const TEST_LABEL: &str = "tenure.dev/test";

@@ -1,9 +1,7 @@
 //! What a tenant would get out of Alerts and Providers: another's events, another's Secret, addresses inside, or another's time.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use tenure_testkit::{NoticeServer, eventually};
+use tenure_testkit::{NoticeServer, SOON, eventually};
 
 use super::{Scene, attack};
 use crate::alerts::{alert, complains, list_complaints, provider, secret};
@@ -248,6 +246,6 @@ async fn many_alerts_and_silent_receivers_keep_no_neighbour_waiting() {
         let waiting = server.count_waiting("/silent");
         std::future::ready(if waiting <= 8 { Ok(()) } else { Err(waiting) })
     };
-    assert_eq!(eventually(Duration::from_secs(10), count).await, Ok(()));
+    assert_eq!(eventually(SOON, count).await, Ok(()));
     scene.end().await;
 }
