@@ -4,7 +4,6 @@
 use serde_json::{Value, json};
 
 use crate::api::{User, collection_of};
-use crate::cast::Scene;
 use crate::platform::{apply, prepare_evil, prepare_platform, until};
 use crate::productions::{RBAC, reference, user};
 use crate::servers::{Mode, Server};
@@ -65,7 +64,7 @@ pub(crate) async fn try_all(mode: Mode) -> bool {
         return false;
     };
     prepare_platform(&server).await;
-    let mut scene = Scene::new(0);
+    let mut scene = server.host.set_scene(0);
     prepare_evil(&server, &mut scene, false).await;
     let (home, owner_name) = (scene.evil.clone(), scene.of_evil("owner"));
     let owner = server

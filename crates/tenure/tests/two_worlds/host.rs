@@ -70,9 +70,14 @@ impl Host {
         [self.forge.url().to_owned(), git]
     }
 
-    /// The numbers of the projects of `alpha` and `evil` in the story with this number.
-    pub(crate) fn find_projects(&self, number: usize) -> [u64; 2] {
-        self.projects[number]
+    /// The names of the story with this number, with the projects of its tenants.
+    pub(crate) fn set_scene(&self, number: usize) -> Scene {
+        let [alpha_project, evil_project] = self.projects[number];
+        Scene {
+            alpha_project,
+            evil_project,
+            ..Scene::new(number)
+        }
     }
 
     /// Counts the credentials that open the projects of `alpha`, by the story.

@@ -129,15 +129,9 @@ impl Story {
 /// Plays stories with these seeds at once. Their numbers begin with `first`.
 pub(crate) async fn play(server: &mut Server, first: usize, seeds: &[u64], evil: Evil) -> Vec<Story> {
     let place = &*server;
-    let mut scenes = Vec::new();
-    for number in 0..seeds.len() {
-        let [alpha_project, evil_project] = place.host.find_projects(first + number);
-        scenes.push(Scene {
-            alpha_project,
-            evil_project,
-            ..Scene::new(first + number)
-        });
-    }
+    let scenes: Vec<Scene> = (0..seeds.len())
+        .map(|number| place.host.set_scene(first + number))
+        .collect();
     let prepared = seeds.iter().zip(scenes);
     let prepared = prepared.map(|(seed, scene)| Story::prepare(place, scene, *seed, evil));
     let mut stories = join_all(prepared).await;
