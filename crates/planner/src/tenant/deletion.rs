@@ -1,7 +1,7 @@
 //! How a Tenant goes: its GitOps has stopped before this is planned, since a Tenant that is being deleted has no namespace to act in
 //! ([`tenure_tenancy::realm`]); then its namespaces go, and at last the finalizer that kept it until then.
 //!
-//! Owns what is deleted, and that what hangs is named. Refuses to delete a namespace that isn't recorded with this uid, and any at all where whoever deleted the Tenant
+//! Owns what is deleted, and that what hangs is named. Refuses to delete a namespace that is neither recorded with this uid nor proved to be the controllers' own creation, and any at all where whoever deleted the Tenant
 //! lets its dependents stay (`--cascade=orphan`): the garbage collector takes the owner off them, and they are nobody's.
 
 use std::collections::BTreeSet;
@@ -10,12 +10,14 @@ use jiff::Timestamp;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_api::{ObjectId, ObjectMeta, ObjectView, reason};
+use tenure_tenancy::record::is_intended;
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
 use super::{Plan, RETRY_INTERVAL, Snapshot, disowning, labels, status};
+use crate::answer::Live;
 use crate::dependents::Dependents;
 use crate::ending::{self, add_duration};
-use crate::plan::{Delete, EventKind, FinalizerChange, Next, Request};
+use crate::plan::{Delete, EventKind, FinalizerChange, Next, Request, Watched};
 
 /// The finalizer by which the garbage collector is told that dependents stay.
 const ORPHAN: &str = "orphan";
@@ -46,11 +48,22 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         plan.next = Next::Again;
         return plan;
     }
+    let unseen = list_unseen_intents(snapshot, facts);
+    if !unseen.is_empty() {
+        plan.steps = unseen;
+        plan.next = Next::Again;
+        return plan;
+    }
+    if has_failed_read(snapshot, facts) {
+        plan.next = Next::Done(Some(add_duration(now, RETRY_INTERVAL)));
+        return plan;
+    }
+    let created = list_created(snapshot, facts);
     let claims = snapshot.realm.claims_of(facts);
-    let remaining: Vec<&NamespaceFacts> = claims
+    let recorded = claims
         .into_iter()
-        .filter(|facts_of| facts.has_recorded(facts_of))
-        .collect();
+        .filter(|facts_of| facts.has_recorded(facts_of) && !created.iter().any(|one| one.name == facts_of.name));
+    let remaining: Vec<&NamespaceFacts> = recorded.chain(&created).collect();
     let is_orphaning = has_finalizer(metadata, ORPHAN);
     if disowning::is_any_owned(snapshot, facts) && !is_orphaning && remaining.is_empty() {
         return tell_remaining(snapshot, &remaining, now, disowning, plan);
@@ -68,6 +81,39 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         return plan;
     }
     tell_remaining(snapshot, &remaining, now, problems, plan)
+}
+
+/// Reads of namespaces that the controllers were about to create and that no watch has told of. A Tenant may be deleted before its namespace is recorded.
+fn list_unseen_intents(snapshot: &Snapshot, facts: &TenantFacts) -> Vec<Request> {
+    let names = facts.intended.keys().filter(|name| !facts.recorded.contains_key(*name));
+    names
+        .map(|name| labels::identify(name))
+        .filter(|id| !snapshot.live.contains_key(id))
+        .map(|id| {
+            Request::Read(Watched {
+                id,
+                version: "v1".to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// Whether such a read failed: then the namespace may be there, and the Tenant's finalizer stays.
+fn has_failed_read(snapshot: &Snapshot, facts: &TenantFacts) -> bool {
+    let mut names = facts.intended.keys();
+    names.any(|name| matches!(snapshot.live.get(&labels::identify(name)), Some(Live::Failed(_))))
+}
+
+/// The namespaces that the controllers created for the Tenant and didn't record any more: they bear the proof whose digest the Tenant's status has.
+fn list_created(snapshot: &Snapshot, facts: &TenantFacts) -> Vec<NamespaceFacts> {
+    let names = facts.intended.keys();
+    let live = names.filter_map(|name| snapshot.live.get(&labels::identify(name))?.object());
+    live.filter_map(|object| {
+        let metadata: ObjectMeta = serde_json::from_value(object.get("metadata")?.clone()).ok()?;
+        let found = NamespaceFacts::from(&metadata);
+        is_intended(facts, &found).then_some(found)
+    })
+    .collect()
 }
 
 fn delete_namespaces(

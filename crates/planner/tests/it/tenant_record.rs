@@ -292,6 +292,46 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
     assert_eq!(last.next, Next::Forget);
 }
 
+/// A Tenant once left its namespace behind: it was deleted after the controllers had created the namespace, and before they recorded it.
+#[test]
+fn a_tenant_takes_along_what_was_created_and_not_recorded() {
+    let mut snapshot = going(&[FINALIZER]);
+    see(&mut snapshot, json!([]));
+    snapshot.live.clear();
+    let proof = |text: &str| tenure_tenancy::record::digest_proof(text);
+    let intents = json!([{ "name": "new", "proofDigest": proof("p") }, { "name": "other", "proofDigest": proof("q") }]);
+    let status = snapshot.tenant.status.as_mut().unwrap();
+    status.creating = serde_json::from_value(intents).unwrap();
+    // No watch has told of them.
+    let first = plan_at(&snapshot, now());
+    assert_eq!((first.steps.len(), &first.finalizer), (2, &None), "{first}");
+    let namespace = |name: &str, proof: &str| {
+        let annotations = json!({ "tenure.dev/creation-proof": proof });
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "uid": name, "resourceVersion": "5", "annotations": annotations } });
+        Live::Present(Object(object))
+    };
+    let id = |name: &str| format!("_{name}__Namespace").parse::<tenure_api::ObjectId>().unwrap();
+    snapshot.live.insert(id("new"), Live::Failed(Failure::default()));
+    snapshot.live.insert(id("other"), Live::Absent);
+    let failed = plan_at(&snapshot, now());
+    assert!(failed.steps.is_empty() && failed.finalizer.is_none(), "{failed}");
+    // One is theirs. The other one has the name, and a proof of somebody else's.
+    snapshot.live.insert(id("new"), namespace("new", "p"));
+    snapshot.live.insert(id("other"), namespace("other", "p"));
+    let second = plan_at(&snapshot, now());
+    let deleted = second.steps.iter().map(|step| match step {
+        Request::Delete(delete) => (delete.target.id.name.as_str(), delete.uid.as_deref()),
+        other => panic!("{other}"),
+    });
+    assert_eq!(deleted.collect::<Vec<_>>(), [("new", Some("new"))]);
+    assert_eq!(second.finalizer, None);
+    snapshot.live.insert(id("new"), Live::Absent);
+    assert_eq!(
+        plan_at(&snapshot, now()).finalizer,
+        Some(FinalizerChange::Remove(FINALIZER.to_owned()))
+    );
+}
+
 #[test]
 fn a_tenant_that_is_not_to_take_its_namespaces_along_leaves_them() {
     let orphaning = plan_at(&going(&[FINALIZER, "orphan"]), now());
