@@ -84,6 +84,8 @@ impl Answered {
         );
         if let Answer::Deleted(id, DeleteAnswer::Accepted | DeleteAnswer::Absent) = &answer {
             self.untold.remove(id);
+            // What was read or written before says nothing of the object now.
+            self.answers.remove(id);
         }
         let Some((id, live)) = attempt.take(answer) else { return };
         if !matches!(live, Live::Present(_)) {

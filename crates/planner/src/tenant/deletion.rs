@@ -1,8 +1,8 @@
 //! How a Tenant goes: its GitOps has stopped before this is planned, since a Tenant that is being deleted has no namespace to act in
 //! ([`tenure_tenancy::realm`]); then its namespaces go, and at last the finalizer that kept it until then.
 //!
-//! Owns what is deleted, and that what hangs is named. Refuses to delete a namespace that is neither recorded with this uid nor proved to be the controllers' own creation, and any at all where whoever deleted the Tenant
-//! lets its dependents stay (`--cascade=orphan`): the garbage collector takes the owner off them, and they are nobody's.
+//! Owns what is deleted, and that what hangs is named. Refuses to delete a namespace that is neither recorded with this uid nor proved to be created by the
+//! controllers. Deletes none with `--cascade=orphan`: then the namespaces stay, and are nobody's.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
 use super::{Plan, RETRY_INTERVAL, Snapshot, disowning, labels, status};
 use crate::answer::Live;
-use crate::dependents::Dependents;
+use crate::dependents::{Dependents, failed};
 use crate::ending::{self, add_duration};
 use crate::plan::{Delete, EventKind, FinalizerChange, Next, Request, Watched};
 
@@ -48,23 +48,26 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         plan.next = Next::Again;
         return plan;
     }
-    let unseen = list_unseen_intents(snapshot, facts);
-    if !unseen.is_empty() {
-        plan.steps = unseen;
-        plan.next = Next::Again;
-        return plan;
-    }
-    if has_failed_read(snapshot, facts) {
-        plan.next = Next::Done(Some(add_duration(now, RETRY_INTERVAL)));
-        return plan;
-    }
-    let created = list_created(snapshot, facts);
+    let is_orphaning = has_finalizer(metadata, ORPHAN);
+    let created = match find_created(snapshot, facts) {
+        // Its namespaces stay.
+        _ if is_orphaning => Vec::new(),
+        Created::ReadFirst(reads) => {
+            plan.steps = reads;
+            plan.next = Next::Again;
+            return plan;
+        }
+        Created::Unknown(problem) => {
+            let problems = vec![problem];
+            return tell_remaining(snapshot, &[], now, problems, plan);
+        }
+        Created::Known(created) => created,
+    };
     let claims = snapshot.realm.claims_of(facts);
     let recorded = claims
         .into_iter()
         .filter(|facts_of| facts.has_recorded(facts_of) && !created.iter().any(|one| one.name == facts_of.name));
     let remaining: Vec<&NamespaceFacts> = recorded.chain(&created).collect();
-    let is_orphaning = has_finalizer(metadata, ORPHAN);
     if disowning::is_any_owned(snapshot, facts) && !is_orphaning && remaining.is_empty() {
         return tell_remaining(snapshot, &remaining, now, disowning, plan);
     }
@@ -80,40 +83,52 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         plan.next = Next::Again;
         return plan;
     }
-    tell_remaining(snapshot, &remaining, now, problems, plan)
+    let mut plan = tell_remaining(snapshot, &remaining, now, problems, plan);
+    // No watch may tell of a namespace that it has not told of before.
+    if let (Next::Done(at), false) = (&mut plan.next, created.is_empty()) {
+        let again = add_duration(now, RETRY_INTERVAL);
+        *at = Some(at.map_or(again, |at| at.min(again)));
+    }
+    plan
 }
 
-/// Reads of namespaces that the controllers were about to create and that no watch has told of. A Tenant may be deleted before its namespace is recorded.
-fn list_unseen_intents(snapshot: &Snapshot, facts: &TenantFacts) -> Vec<Request> {
+/// The namespaces that the controllers created for a Tenant and had not recorded when it was deleted.
+enum Created {
+    /// No watch has told of these.
+    ReadFirst(Vec<Request>),
+    /// A read failed, so that a namespace may exist. The Tenant's finalizer stays.
+    Unknown(String),
+    /// These have the Tenant's label, and the proof whose digest its status has.
+    Known(Vec<NamespaceFacts>),
+}
+
+fn find_created(snapshot: &Snapshot, facts: &TenantFacts) -> Created {
+    let mut reads = Vec::new();
+    let mut created = Vec::new();
     let names = facts.intended.keys().filter(|name| !facts.recorded.contains_key(*name));
-    names
-        .map(|name| labels::identify(name))
-        .filter(|id| !snapshot.live.contains_key(id))
-        .map(|id| {
-            Request::Read(Watched {
+    for id in names.map(|name| labels::identify(name)) {
+        match snapshot.live.get(&id) {
+            None => reads.push(Request::Read(Watched {
                 id,
                 version: "v1".to_owned(),
-            })
-        })
-        .collect()
-}
-
-/// Whether such a read failed: then the namespace may be there, and the Tenant's finalizer stays.
-fn has_failed_read(snapshot: &Snapshot, facts: &TenantFacts) -> bool {
-    let mut names = facts.intended.keys();
-    names.any(|name| matches!(snapshot.live.get(&labels::identify(name)), Some(Live::Failed(_))))
-}
-
-/// The namespaces that the controllers created for the Tenant and didn't record any more: they bear the proof whose digest the Tenant's status has.
-fn list_created(snapshot: &Snapshot, facts: &TenantFacts) -> Vec<NamespaceFacts> {
-    let names = facts.intended.keys();
-    let live = names.filter_map(|name| snapshot.live.get(&labels::identify(name))?.object());
-    live.filter_map(|object| {
-        let metadata: ObjectMeta = serde_json::from_value(object.get("metadata")?.clone()).ok()?;
-        let found = NamespaceFacts::from(&metadata);
-        is_intended(facts, &found).then_some(found)
-    })
-    .collect()
+            })),
+            Some(Live::Failed(failure)) => return Created::Unknown(failed(&id, "read", failure)),
+            Some(Live::Present(object)) => {
+                let metadata = object.0.get("metadata").cloned().unwrap_or_default();
+                let found =
+                    serde_json::from_value::<ObjectMeta>(metadata).map(|metadata| NamespaceFacts::from(&metadata));
+                let is_created = |found: &NamespaceFacts| {
+                    found.tenant_label.as_ref() == Some(&facts.name) && is_intended(facts, found)
+                };
+                created.extend(found.ok().filter(is_created));
+            }
+            Some(Live::Absent | Live::Unserved) => {}
+        }
+    }
+    match reads.is_empty() {
+        true => Created::Known(created),
+        false => Created::ReadFirst(reads),
+    }
 }
 
 fn delete_namespaces(

@@ -305,9 +305,15 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
     // No watch has told of them.
     let first = plan_at(&snapshot, now());
     assert_eq!((first.steps.len(), &first.finalizer), (2, &None), "{first}");
-    let namespace = |name: &str, proof: &str| {
-        let annotations = json!({ "tenure.dev/creation-proof": proof });
-        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "uid": name, "resourceVersion": "5", "annotations": annotations } });
+    let namespace = |name: &str, proof: &str, tenant: &str| {
+        let (labels, annotations) = (
+            json!({ "capsule.clastix.io/tenant": tenant }),
+            json!({ "tenure.dev/creation-proof": proof }),
+        );
+        let object = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": name, "uid": name, "resourceVersion": "5", "labels": labels, "annotations": annotations }
+        });
         Live::Present(Object(object))
     };
     let id = |name: &str| format!("_{name}__Namespace").parse::<tenure_api::ObjectId>().unwrap();
@@ -315,9 +321,21 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
     snapshot.live.insert(id("other"), Live::Absent);
     let failed = plan_at(&snapshot, now());
     assert!(failed.steps.is_empty() && failed.finalizer.is_none(), "{failed}");
-    // One is theirs. The other one has the name, and a proof of somebody else's.
-    snapshot.live.insert(id("new"), namespace("new", "p"));
-    snapshot.live.insert(id("other"), namespace("other", "p"));
+    let told = failed.status.unwrap().conditions;
+    assert!(told.iter().any(|one| one.message.contains("read failed")), "{told:?}");
+    // With `--cascade=orphan` nothing is read.
+    let mut orphaning = snapshot.clone();
+    orphaning.tenant.metadata.finalizers = Some(vec![FINALIZER.to_owned(), "orphan".to_owned()]);
+    assert_eq!(
+        plan_at(&orphaning, now()).finalizer,
+        Some(FinalizerChange::Remove(FINALIZER.to_owned()))
+    );
+    // An administrator gave the first one to another Tenant.
+    snapshot.live.insert(id("new"), namespace("new", "p", "green"));
+    assert!(plan_at(&snapshot, now()).steps.is_empty());
+    // The first one is the Tenant's. The second one has another proof, so the controllers didn't create it.
+    snapshot.live.insert(id("new"), namespace("new", "p", "blue"));
+    snapshot.live.insert(id("other"), namespace("other", "p", "blue"));
     let second = plan_at(&snapshot, now());
     let deleted = second.steps.iter().map(|step| match step {
         Request::Delete(delete) => (delete.target.id.name.as_str(), delete.uid.as_deref()),
@@ -325,6 +343,12 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
     });
     assert_eq!(deleted.collect::<Vec<_>>(), [("new", Some("new"))]);
     assert_eq!(second.finalizer, None);
+    // It is still there, and looked at again without a watch.
+    snapshot
+        .attempt
+        .take(Answer::Deleted(id("new"), DeleteAnswer::Accepted));
+    let third = plan_at(&snapshot, now());
+    assert!(matches!(third.next, Next::Done(Some(_))), "{third}");
     snapshot.live.insert(id("new"), Live::Absent);
     assert_eq!(
         plan_at(&snapshot, now()).finalizer,

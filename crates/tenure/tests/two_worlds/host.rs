@@ -278,8 +278,7 @@ fn answer(request: &Value, name: &str, by: &str) -> Value {
 }
 
 /// Draws an answer that `evil` has no right to write. It approves or denies a request of another tenant, orders a new credential for it, or writes a standing
-/// grant for another tenant or project.
-/// Returns the method, the path and the body.
+/// grant for another tenant or project. Returns the method, the path and the body.
 pub(crate) async fn draw_answer(
     chance: &mut Chance,
     scene: &Scene,
