@@ -141,7 +141,9 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         (seen.clone(), seen.clone())
     };
     // Those that an attestation made are deleted when their time is over. Which they are, RBAC can't say; the policy above the controllers does.
-    let mut tenants = vec!["get", "list", "watch", "update", "patch", "own", "extend", "adopt"];
+    let mut tenants = vec![
+        "get", "list", "watch", "update", "patch", "own", "extend", "be-owner", "adopt",
+    ];
     if choice.has_tenants() {
         tenants.push("delete");
     }

@@ -1,4 +1,5 @@
-//! What it costs the embedded control plane to judge what is written: the same server without a guard, with it, and with the policies alone, in turns.
+//! Measures the cost of admission in the embedded control plane. Servers with and without it take turns: with the guard, with the policies alone, and
+//! with the policies of every installation, the bounds of Tenure's accounts.
 //! Owns that all do the same, and that each meets the same of what the others leave behind; refuses to compare what was measured at different times.
 //! A second server without a guard says what the measure itself is worth.
 
@@ -43,11 +44,16 @@ pub(super) async fn measure(tenants: usize, requests: usize, report: &mut Report
     let guard: Arc<dyn Guard> = Arc::new(EmbeddedGuard::new(Settings::default()));
     let policed = Stage::set(None, tenants).await?;
     put_policies_in_force(&policed, tenants).await?;
+    let bounded = Stage::set(None, tenants).await?;
+    for object in policy::list_bounds(&Settings::default()) {
+        bounded.apply(&object).await?;
+    }
     let sides = [
         (WITHOUT, Stage::set(None, tenants).await?),
         ("without, once more", Stage::set(None, tenants).await?),
         ("with the guard", Stage::set(Some(guard), tenants).await?),
         ("with the policies alone", policed),
+        ("with the bounds of Tenure's accounts", bounded),
     ];
     let mut sides = sides.map(|(name, stage)| Side {
         name,

@@ -9,10 +9,10 @@ use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, condition, config_map};
 use crate::tenants::{SURFACE, TENANT, adopt, surface, surface_ready, tenant};
 
 /// What somebody asks: verb, resource with its subresource, and a name or none.
-type Ask = (&'static str, &'static str, &'static str);
+pub(crate) type Ask<'a> = (&'a str, &'a str, &'a str);
 
 /// Whether RBAC lets somebody do it, by SubjectAccessReview.
-async fn may(stage: &Stage, user: &str, namespace: &str, (verb, resource, name): Ask) -> bool {
+pub(crate) async fn may(stage: &Stage, user: &str, namespace: &str, (verb, resource, name): Ask<'_>) -> bool {
     let (group, resource) = resource.split_once(':').unwrap_or(("", resource));
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let attributes = json!({
@@ -31,7 +31,7 @@ async fn may(stage: &Stage, user: &str, namespace: &str, (verb, resource, name):
 }
 
 /// What is right of it in the end: RBAC is told of a binding a moment after it is written.
-async fn check(stage: &Stage, user: &str, namespace: &str, asks: &[Ask], allowed: bool) {
+async fn check(stage: &Stage, user: &str, namespace: &str, asks: &[Ask<'_>], allowed: bool) {
     for ask in asks {
         let answered = eventually(SOON, || async {
             match may(stage, user, namespace, *ask).await == allowed {
@@ -47,7 +47,7 @@ async fn check(stage: &Stage, user: &str, namespace: &str, asks: &[Ask], allowed
 }
 
 /// What makes somebody the tenant's account, or shows its keys.
-const WAYS_TO_THE_ACCOUNT: [Ask; 16] = [
+const WAYS_TO_THE_ACCOUNT: [Ask<'static>; 16] = [
     ("impersonate", "serviceaccounts", "NAME-gitops"),
     ("create", "serviceaccounts/token", "NAME-gitops"),
     ("get", "secrets", "key"),

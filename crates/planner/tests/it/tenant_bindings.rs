@@ -201,7 +201,7 @@ fn owners_read_their_tenant_wherever_something_judges() {
             "ClusterRoleBinding tenure:blue:view 1",
         ]
     );
-    let expected = json!([{ "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get"], "resourceNames": ["blue"] }]);
+    let expected = json!([{ "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["get", "be-owner"], "resourceNames": ["blue"] }]);
     assert_eq!(rules, Some(expected));
     for is_guarded in [false, true] {
         let with_policies = list(is_guarded, true).0;

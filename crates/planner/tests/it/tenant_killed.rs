@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure_api::ObjectId;
 
-use crate::tenant::snapshot;
+use crate::tenant::{record, snapshot};
 use crate::tenant_namespaces::{World, guarded};
 
 /// A Tenant with each kind of object that the controllers write for one.
@@ -86,5 +86,48 @@ fn a_tenant_converges_after_a_kill_at_any_write() {
                 "killed after writes {again:?}"
             );
         }
+    }
+}
+
+/// A Tenant with a recorded namespace `shop`, beside a foreign namespace. The Tenant is deleted after the n-th write.
+fn play_deletion(is_guarded: bool, deleted_after: usize, killed_after: &[usize]) -> World {
+    let mut snapshot = snapshot(first_spec(), json!([]));
+    record(&mut snapshot, &[("shop", "uid-shop")]);
+    snapshot.tenant.metadata.finalizers = Some(vec!["tenure.dev/finalizer".to_owned()]);
+    let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
+    world.put("shop", json!({ "labels": { "capsule.clastix.io/tenant": "blue" } }));
+    world.put("strange", json!({}));
+    world.killed_after = killed_after.to_vec();
+    world.deleted_after = Some(deleted_after);
+    world
+}
+
+#[test]
+fn a_tenant_that_is_deleted_at_any_write_leaves_no_namespace_whatever_is_killed() {
+    for is_guarded in [false, true] {
+        let mut whole = play_deletion(is_guarded, usize::MAX, &[]);
+        assert!(whole.run());
+        assert_eq!(whole.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+        assert!(whole.writes > 15, "{}", whole.writes);
+        let mut kinds_of_kill = 0;
+        for deleted_after in 0..=whole.writes {
+            let next = deleted_after + 1;
+            for killed_after in [
+                vec![],
+                vec![deleted_after],
+                vec![deleted_after, next],
+                vec![next],
+                vec![next, next + 1],
+            ] {
+                let mut world = play_deletion(is_guarded, deleted_after, &killed_after);
+                let is_gone = (0..6).any(|_| !world.run());
+                let case =
+                    format!("deleted after write {deleted_after}, killed after {killed_after:?}, judged: {is_guarded}");
+                assert!(is_gone, "{case}: {}", world.ready());
+                assert_eq!(world.namespaces.keys().collect::<Vec<_>>(), ["strange"], "{case}");
+                kinds_of_kill += 1;
+            }
+        }
+        assert!(kinds_of_kill > 80, "{kinds_of_kill}");
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct World {
     pub(crate) writes: usize,
     /// The writes after which the process is killed.
     pub(crate) killed_after: Vec<usize>,
+    /// The Tenant is deleted after this write. The running attempt ends first, unless it is killed.
+    pub(crate) deleted_after: Option<usize>,
     processes: usize,
 }
 
@@ -35,11 +37,12 @@ impl World {
             answers: BTreeMap::new(),
             writes: 0,
             killed_after: Vec::new(),
+            deleted_after: None,
             processes: 1,
         }
     }
 
-    fn put(&mut self, name: &str, metadata: Value) {
+    pub(crate) fn put(&mut self, name: &str, metadata: Value) {
         let mut metadata = metadata;
         metadata["name"] = json!(name);
         if metadata["uid"].is_null() {
@@ -80,6 +83,13 @@ impl World {
             self.snapshot.memory = Memory::default();
         }
         dies
+    }
+
+    fn delete_tenant(&mut self) {
+        if self.deleted_after.is_some_and(|after| after <= self.writes) {
+            self.snapshot.tenant.metadata.deletion_timestamp =
+                serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        }
     }
 
     fn store_status(&mut self, plan: &Plan) -> bool {
@@ -136,6 +146,7 @@ impl World {
     pub(crate) fn run(&mut self) -> bool {
         'processes: for _ in 0..40 {
             self.answers.clear();
+            self.delete_tenant();
             self.observe();
             self.snapshot.attempt = Attempt::begin(now(), &self.snapshot.tenant.metadata);
             for _ in 0..20 {
@@ -143,8 +154,13 @@ impl World {
                 let plan = plan(&self.snapshot, now());
                 assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
                 self.snapshot.memory = plan.memory.clone();
-                if let Some(FinalizerChange::Remove(_)) = plan.finalizer {
-                    return false;
+                match &plan.finalizer {
+                    Some(FinalizerChange::Remove(_)) => return false,
+                    Some(FinalizerChange::Add(finalizer)) => {
+                        let finalizers = &mut self.snapshot.tenant.metadata.finalizers;
+                        finalizers.get_or_insert_default().push(finalizer.clone());
+                    }
+                    None => {}
                 }
                 if plan.status_first && self.store_status(&plan) {
                     continue 'processes;
@@ -168,6 +184,7 @@ impl World {
                     Next::Again => {}
                     Next::Done(_) if plan.status.is_some() => continue 'processes,
                     Next::Done(_) => return true,
+                    Next::Forget => return false,
                     Next::Restart => continue 'processes,
                     other => panic!("{other:?}"),
                 }

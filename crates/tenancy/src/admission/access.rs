@@ -75,6 +75,11 @@ fn read<'a>(object: Option<&'a Value>, path: &str) -> Option<&'a Value> {
     object?.pointer(path).filter(|value| !value.is_null())
 }
 
+/// A list; none, and an empty one, are the same.
+fn read_list<'a>(object: Option<&'a Value>, path: &str) -> Option<&'a Vec<Value>> {
+    read(object, path)?.as_array().filter(|list| !list.is_empty())
+}
+
 fn text_at<'a>(object: Option<&'a Value>, path: &str) -> &'a str {
     read(object, path).and_then(Value::as_str).unwrap_or_default()
 }
@@ -114,7 +119,7 @@ fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
 fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     let is_kept = |path: &str| {
-        read(request.object, path) == read(request.old_object, path) || may_change(case, Rule::Access, path)
+        read_list(request.object, path) == read_list(request.old_object, path) || may_change(case, Rule::Access, path)
     };
     let is_same = request.operation != Operation::Update || UPKEEP.iter().all(|path| is_kept(path));
     if is_same || is_api_server_or_tenure(case) || case.may(&Question::about_target(RECORD, "")) {

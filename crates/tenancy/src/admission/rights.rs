@@ -5,6 +5,9 @@
 pub const OWN: &str = "own";
 /// The verb of owners whose Tenant has room for another namespace, on `tenants`, by name: asked by policies, which can't count.
 pub const EXTEND: &str = "extend";
+/// The verb of every owner of a Tenant, also of a cordoned one, on `tenants`, by name: the policy on standing grants asks for it, since [`OWN`] ends with
+/// the cordon.
+pub const BE_OWNER: &str = "be-owner";
 /// The verb of who may make an existing namespace a tenant's, or nobody's again.
 pub const ADOPT: &str = "adopt";
 /// The verb of who asks for tokens of the account that a tenant's surfaces act as, on `serviceaccounts`.

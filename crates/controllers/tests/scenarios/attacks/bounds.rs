@@ -50,7 +50,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
     all_tenants[0].as_object_mut().unwrap().remove("resourceNames");
     let [mut viewing, mut viewing_all] = [owning.clone(), all_tenants.clone()];
     for rules in [&mut viewing, &mut viewing_all] {
-        rules[0]["verbs"] = json!(["get"]);
+        rules[0]["verbs"] = json!(["get", "be-owner"]);
     }
     let aggregated = json!({ "rbac.authorization.k8s.io/aggregate-to-admin": "true" });
     let attempts = [

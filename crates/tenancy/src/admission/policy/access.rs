@@ -7,11 +7,10 @@ use tenure_api::access::{
 };
 
 use super::kubernetes;
-use super::rights::PROVISION;
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 use crate::admission::access::{MOST_TARGETS, OTHERS, RECORDS, VOUCHED_PREFIX};
-use crate::admission::rights::{APPROVE, APPROVE_OWN, OWN, RECORD, VOUCH};
+use crate::admission::rights::{APPROVE, APPROVE_OWN, BE_OWNER, OWN, RECORD, VOUCH};
 use crate::admission::speaking;
 
 /// Whether the one who asks may do something for a target, or for all.
@@ -222,22 +221,17 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
                 "tenant",
                 "object == null ? '' : string(object.?spec.?tenant.orValue(''))",
             ),
-            variable("mayOwn", super::may(OWN, Some("variables.tenant"))),
-            // An owner of a cordoned Tenant lacks the verb `own`. The policy knows it as an owner (`provision`) that may read this Tenant by its name. A
-            // user who may read all Tenants may own another one.
+            // The policy knows owners by their verbs. A cordon ends `own`, and `be-owner` stays.
             variable(
                 "isOwner",
-                format!(
-                    "{} && {}",
-                    super::may(PROVISION, None),
-                    super::may("get", Some("variables.tenant"))
-                ),
+                [OWN, BE_OWNER]
+                    .map(|verb| super::may(verb, Some("variables.tenant")))
+                    .join(" || "),
             ),
-            variable("readsAll", super::may("get", None)),
             variable("mayApproveOwn", may(&quote(APPROVE_OWN), None)),
         ],
         validations: vec![check(
-            "request.operation != 'CREATE' || variables.tenant == '' || !(variables.mayOwn || variables.isOwner && !variables.readsAll) || variables.mayApproveOwn"
+            "request.operation != 'CREATE' || variables.tenant == '' || !variables.isOwner || variables.mayApproveOwn"
                 .to_owned(),
             ("{} owns the Tenant that this grant is for", &[USER]),
             quote(&format!(

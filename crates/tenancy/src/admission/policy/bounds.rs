@@ -20,7 +20,7 @@ use super::{
     tenant_bounds, variable,
 };
 use crate::admission::minting::OWN_ACCOUNTS;
-use crate::admission::rights::{EXTEND, OWN};
+use crate::admission::rights::{BE_OWNER, EXTEND, OWN};
 use crate::settings::Settings;
 
 /// Name of the policy, without the common prefix.
@@ -256,7 +256,7 @@ fn list_cluster_bounds() -> Vec<Validation> {
                 "variables.kind != 'clusterroles' || {} && (request.operation == 'DELETE' || \
                  !object.?metadata.?labels.orValue({{}}).exists(key, key.startsWith('rbac.authorization.k8s.io/')) && \
                  !has(object.aggregationRule) && object.?rules.orValue([]).all(rule, rule.?apiGroups.orValue([]) == ['capsule.clastix.io'] && \
-                 rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) in [['{OWN}'], ['{OWN}', '{EXTEND}'], ['get']] && size(rule.?resourceNames.orValue([])) == 1))",
+                 rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) in [['{OWN}'], ['{OWN}', '{EXTEND}'], ['get', '{BE_OWNER}']] && size(rule.?resourceNames.orValue([])) == 1))",
                 is_owner_role("variables.name", "tenure:")
             ),
             "the only ClusterRoles that it makes say of which Tenant somebody is an owner, and let owners read it",

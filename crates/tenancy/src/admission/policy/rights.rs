@@ -11,7 +11,7 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use super::super::account::account_of;
 use crate::admission::make_owner_reference;
-use crate::admission::rights::{EXTEND, OWN};
+use crate::admission::rights::{BE_OWNER, EXTEND, OWN};
 use crate::realm::{TenantFacts, TenantOwnerFacts};
 
 /// The verb, on `tenants`, of who makes namespaces for Tenants, and none of nobody: owners.
@@ -85,7 +85,7 @@ pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
     let owners = list_owners(tenant);
     let view = format!("tenure:{}:view", tenant.name);
     vec![
-        about_tenant(tenant, &view, &["get"]),
+        about_tenant(tenant, &view, &["get", BE_OWNER]),
         bind(tenant, view.clone(), &view, owners.clone()),
         bind(
             tenant,
