@@ -183,7 +183,12 @@ impl Attempt {
                 None
             }
             // Nothing of this is asked for.
-            Answer::Kind(..) | Answer::DryRun(..) | Answer::Tried(..) | Answer::TakenOver(..) => None,
+            Answer::Kind(..)
+            | Answer::DryRun(..)
+            | Answer::Tried(..)
+            | Answer::Claims(..)
+            | Answer::TriedDelete(..)
+            | Answer::TakenOver(..) => None,
         }
     }
 }

@@ -74,14 +74,17 @@ async fn kcp_workspace_is_read_and_written() {
         matches!(unserved, Err(ClusterError::NoKindMatch { .. })),
         "{unserved:?}"
     );
+    // A workspace begins without the namespace `default`.
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "tenure-test" } });
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": "tenure", "namespace": "default" }, "data": { "a": "1" } });
+        "metadata": { "name": "tenure", "namespace": "tenure-test" }, "data": { "a": "1" } });
     let options = ApplyOptions {
         manager: "test",
         force: true,
         dry_run: false,
         subresource: None,
     };
+    client.apply(&namespace, &options).await.unwrap();
     let applied = client.apply(&map, &options).await.unwrap();
     assert_eq!(applied.object["data"]["a"], "1");
 }

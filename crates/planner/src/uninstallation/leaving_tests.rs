@@ -64,11 +64,14 @@ pub(super) fn protected() -> Snapshot {
     snapshot.role_bindings = vec![binding];
     snapshot.tenant_rights = vec![own];
     snapshot.policies = vec![seen(object("ValidatingAdmissionPolicy", "", "tenure-namespaces"))];
-    snapshot.installed.push(seen(with(
+    for object in [
         object("ValidatingAdmissionPolicy", "", "tenure-controller-rights"),
-        "/metadata/labels",
-        json!({ MANAGED_BY: MANAGED_BY_TENURE }),
-    )));
+        object("ValidatingAdmissionPolicyBinding", "", "tenure-controller-rights"),
+        object("RoleBinding", PLATFORM_NAMESPACE, "tenure-leader"),
+    ] {
+        let labels = json!({ MANAGED_BY: MANAGED_BY_TENURE });
+        snapshot.installed.push(seen(with(object, "/metadata/labels", labels)));
+    }
     snapshot.stated = vec![seen(fact)];
     snapshot
 }

@@ -201,7 +201,9 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<Choice>) -> Result<Plan, Refu
         withdraw(snapshot, choice),
         protection::delete_bounds(snapshot, choice),
         release(snapshot, choice, &going, namespace),
-        delete_rights(snapshot, choice, namespace),
+        delete_bindings(snapshot),
+        delete_policies(snapshot, choice),
+        delete_parts(snapshot, choice, namespace),
         delete_kinds(snapshot, kinds, &mut plan),
         delete_namespace(snapshot, namespace),
     ];
@@ -221,10 +223,8 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<Choice>) -> Result<Plan, Refu
 /// What is of the installation, of this kind and name.
 fn find_installed<'a>(snapshot: &'a Snapshot, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a SeenObject> {
     snapshot.installed.iter().filter(move |seen| {
-        let object = ObjectView::of(&seen.object);
-        object.read_text("/kind") == kind
-            && object.read_text("/metadata/name") == name
-            && object.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+        let found = ObjectView::of(&seen.object).read_text("/metadata/name");
+        read_kind(&seen.object) == kind && found == name && is_ours(&seen.object)
     })
 }
 
@@ -354,35 +354,55 @@ fn release(snapshot: &Snapshot, choice: Choice, going: &GoingKinds, namespace: N
     steps
 }
 
-/// What the controllers may do, wherever it was given to them; and what of the installation is in a namespace that stays.
-fn delete_rights(snapshot: &Snapshot, choice: Choice, namespace: NamespaceVerdict) -> Vec<Step> {
+/// Deletes the bindings of Tenure's accounts in all namespaces. They go before the policies that bound them. The platform namespace goes last, so its
+/// bindings are deleted one by one.
+fn delete_bindings(snapshot: &Snapshot) -> Vec<Step> {
     let of_controllers = snapshot.role_bindings.iter().filter(|seen| {
         let mut subjects = ObjectView::of(&seen.object).list_views("/subjects").peekable();
         let is_installed = snapshot.installed.iter().any(|part| part.path == seen.path);
-        !is_installed
-            && ObjectView::of(&seen.object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
-            && (!is_in_platform(&seen.object) || namespace == NamespaceVerdict::Stays)
-            && subjects.peek().is_some()
-            && subjects.all(is_platform_account)
+        !is_installed && is_ours(&seen.object) && subjects.peek().is_some() && subjects.all(is_platform_account)
     });
     let installed = snapshot.installed.iter().rev().filter(|seen| {
-        let object = ObjectView::of(&seen.object);
-        match object.read_text("/kind") {
-            "CustomResourceDefinition" | "Namespace" => false,
-            // Somebody else's of the same name.
-            _ if object.find_label(MANAGED_BY) != Some(MANAGED_BY_TENURE) => false,
-            kind if protection::is_policy(kind) => choice.with_protection,
-            "ClusterRole" if HELD_BY_OTHERS.contains(&object.read_text("/metadata/name")) => {
-                choice.kinds == KindChoice::All
-            }
+        is_ours(&seen.object) && ["RoleBinding", "ClusterRoleBinding"].contains(&read_kind(&seen.object))
+    });
+    let bindings = of_controllers.chain(installed);
+    bindings
+        .filter_map(|seen| delete(seen).or_else(|| protection::remove_subjects(seen)))
+        .collect()
+}
+
+/// Deletes the policies that bounded those rights.
+fn delete_policies(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
+    let installed = snapshot.installed.iter().rev();
+    let policies = installed.filter(|seen| {
+        choice.with_protection && is_ours(&seen.object) && protection::is_policy(read_kind(&seen.object))
+    });
+    policies.filter_map(delete).collect()
+}
+
+/// Deletes the other parts of the installation. Parts in the platform namespace go with it, unless it stays.
+fn delete_parts(snapshot: &Snapshot, choice: Choice, namespace: NamespaceVerdict) -> Vec<Step> {
+    let installed = snapshot.installed.iter().rev().filter(|seen| {
+        let name = ObjectView::of(&seen.object).read_text("/metadata/name");
+        match read_kind(&seen.object) {
+            "CustomResourceDefinition" | "Namespace" | "RoleBinding" | "ClusterRoleBinding" => false,
+            // Another program may have an object of the same name.
+            _ if !is_ours(&seen.object) => false,
+            kind if protection::is_policy(kind) => false,
+            "ClusterRole" if HELD_BY_OTHERS.contains(&name) => choice.kinds == KindChoice::All,
             _ => !is_in_platform(&seen.object) || namespace == NamespaceVerdict::Stays,
         }
     });
-    // The bindings come before what they bind to.
-    let (bindings, others): (Vec<_>, Vec<_>) = of_controllers
-        .chain(installed)
-        .partition(|seen| ObjectView::of(&seen.object).read_text("/kind").ends_with("Binding"));
-    bindings.into_iter().chain(others).filter_map(delete).collect()
+    installed.filter_map(delete).collect()
+}
+
+fn read_kind(object: &Value) -> &str {
+    ObjectView::of(object).read_text("/kind")
+}
+
+/// Whether an object says that Tenure installed it.
+fn is_ours(object: &Value) -> bool {
+    ObjectView::of(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
 fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<Step> {

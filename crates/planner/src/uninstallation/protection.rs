@@ -5,9 +5,9 @@
 
 use serde_json::json;
 use tenure_api::ObjectView;
-use tenure_api::metadata::{LANE_BINDING, MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
+use tenure_api::metadata::{LANE_BINDING, TENANT_LABEL};
 
-use super::{Action, Choice, Plan, SeenObject, Snapshot, Step, delete, name};
+use super::{Action, Choice, Plan, SeenObject, Snapshot, Step, delete, is_ours, name};
 
 /// The kinds that bound what is in a namespace of a Tenant.
 pub const BOUNDING_KINDS: [(&str, &str); 3] = [
@@ -37,7 +37,7 @@ pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: Choice) -> Vec<Step> 
 }
 
 /// Takes the subjects from a RoleBinding that is being deleted, and that a finalizer holds.
-fn remove_subjects(seen: &SeenObject) -> Option<Step> {
+pub(super) fn remove_subjects(seen: &SeenObject) -> Option<Step> {
     let object = ObjectView::of(&seen.object);
     let is_held = object.list_texts("/metadata/finalizers").next().is_some();
     let has_subjects = object.list_views("/subjects").next().is_some();
@@ -118,7 +118,7 @@ pub(super) fn tell(snapshot: &Snapshot, choice: Choice, plan: &mut Plan) {
 fn list_bindings(snapshot: &Snapshot) -> impl Iterator<Item = &SeenObject> {
     snapshot.role_bindings.iter().filter(|seen| {
         let object = ObjectView::of(&seen.object);
-        object.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+        is_ours(&seen.object)
             && object.find_label(TENANT_LABEL).is_some()
             && object.read_text("/metadata/name") != LANE_BINDING
     })

@@ -126,10 +126,8 @@ fn the_order_is_controllers_finalizers_rights_kinds_namespace() {
                 "Kustomization shop/web: without the controllers' finalizer, without its owner",
                 "Kustomization tenure-system/platform: without the controllers' finalizer, suspended",
             ],
-            vec![
-                "ClusterRoleBinding tenure-controller: deleted",
-                "ClusterRole tenure-controller: deleted"
-            ],
+            vec!["ClusterRoleBinding tenure-controller: deleted"],
+            vec!["ClusterRole tenure-controller: deleted"],
             vec!["CustomResourceDefinition Surface: deleted"],
             vec!["Namespace tenure-system: deleted"],
         ]
@@ -349,6 +347,7 @@ fn the_rights_of_a_lane_go_with_their_finalizer() {
             ],
             vec![
                 format!("RoleBinding shop/{LANE_BINDING}: deleted"),
+                format!("RoleBinding {PLATFORM_NAMESPACE}/{LANE_BINDING}: deleted"),
                 "RoleBinding default/tenure-events: deleted".to_owned(),
             ],
         ]

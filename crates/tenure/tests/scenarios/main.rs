@@ -21,6 +21,7 @@ mod audit;
 mod capsule;
 mod check;
 mod install;
+mod install_killed;
 #[cfg(target_os = "linux")]
 mod lane_lines;
 #[cfg(target_os = "linux")]

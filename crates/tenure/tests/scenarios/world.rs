@@ -64,10 +64,15 @@ impl Cluster {
         Self::start().await.install().await
     }
 
+    /// Starts an empty cluster for one test: `tenure up --bare`.
+    pub(crate) async fn start_own_bare() -> Self {
+        Self::start_or_share(None).await
+    }
+
     /// One of this test's own, with everything that the controllers need: `tenure up --bare`, for controllers that end so that what they
     /// leave in a namespace keeps it from going.
     pub(crate) async fn start_own_installed() -> Self {
-        Self::start_or_share(None).await.install().await
+        Self::start_own_bare().await.install().await
     }
 
     /// A cluster of this test's own with `more` of `tenure install`, which says `applied` of it; real where that is to be had, else embedded with its

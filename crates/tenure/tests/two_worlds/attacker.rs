@@ -19,6 +19,9 @@ use crate::productions::{PRODUCTIONS, Place, RBAC, reference, user};
 use crate::servers::Server;
 use crate::world::PATIENCE;
 
+/// How long `evil` tries what may never be admitted, by its own doing. Its story waits meanwhile.
+const OWN_PATIENCE: Duration = Duration::from_secs(15);
+
 /// The account whose tokens `evil` uses, with the rights of `edit` in its namespaces.
 const ROBOT: &str = "robot";
 /// The finalizer by which it holds objects.
@@ -82,7 +85,7 @@ impl Attacker {
             });
             apply(admin, &editor).await;
             let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": ROBOT, "namespace": namespace } });
-            let made = self.retry(async || self.owner.apply(&account).await).await;
+            let made = self.retry(PATIENCE, async || self.owner.apply(&account).await).await;
             assert!(made.is_success(), "{made:?}");
             let subject = json!({ "kind": "ServiceAccount", "namespace": namespace, "name": ROBOT });
             let reader = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] }]);
@@ -352,7 +355,7 @@ impl Attacker {
             }
             2 => {
                 // Rights in a namespace come a moment after it.
-                let answer = self.retry(async || self.owner.create(&map).await).await;
+                let answer = self.retry(OWN_PATIENCE, async || self.owner.create(&map).await).await;
                 self.log.add(NAME, Sort::Plain, format!("creates {map}"), &answer);
                 self.held.push(map_path);
             }
@@ -392,7 +395,9 @@ impl Attacker {
             }
             _ => {
                 self.release_all(&server.admin).await;
-                let again = self.retry(async || self.owner.create(&object).await).await;
+                let again = self
+                    .retry(OWN_PATIENCE, async || self.owner.create(&object).await)
+                    .await;
                 self.log
                     .add(NAME, Sort::Plain, format!("creates {object} again"), &again);
             }
@@ -501,12 +506,16 @@ impl Attacker {
         ask_for_fetch(&self.owner, &self.scene.evil, &format!("commit-{}", self.named)).await;
     }
 
-    /// Sends a request until it is admitted, for as long as anything may take. Returns the last answer.
-    async fn retry(&self, mut send: impl AsyncFnMut() -> Answer) -> Answer {
+    /// Sends a request until it is admitted, or for so long. Returns the last answer.
+    async fn retry(&self, patience: Duration, mut send: impl AsyncFnMut() -> Answer) -> Answer {
         let begun = Instant::now();
         loop {
             let answer = send().await;
-            if answer.is_success() || begun.elapsed() > PATIENCE {
+            if answer.is_success() {
+                return answer;
+            }
+            if begun.elapsed() > patience {
+                println!("{} gives up after {patience:?}: {answer:?}", self.scene.evil);
                 return answer;
             }
             tokio::time::sleep(Duration::from_millis(120)).await;

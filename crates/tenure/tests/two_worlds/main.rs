@@ -52,6 +52,9 @@ const KEPT_SEEDS: &str = include_str!("kept_seeds.txt");
 /// How long both worlds have to become equal after the last step.
 const SETTLE: Duration = Duration::from_secs(240);
 
+/// How often a comparison that goes on prints what still differs.
+const REPORT_EVERY: Duration = Duration::from_secs(30);
+
 /// How many stories are played at once on a pair of servers, and how many one after another before it is replaced.
 const AT_ONCE: usize = 4;
 const PER_SERVER: usize = 48;
@@ -98,10 +101,12 @@ impl Worlds {
     async fn play(&mut self, seeds: &[u64], evil: Evil) -> (Vec<Story>, Vec<String>) {
         let first = self.next;
         self.next += seeds.len();
+        let begun = Instant::now();
         let (mut alone, mut shared) = tokio::join!(
             play(&mut self.alone, first, seeds, Evil::Absent),
             play(&mut self.shared, first, seeds, evil)
         );
+        let played = begun.elapsed();
         let mut differences = Vec::new();
         for (one, other) in alone.iter().zip(&shared) {
             if one.answers != other.answers {
@@ -113,18 +118,24 @@ impl Worlds {
         }
         let scenes: Vec<Scene> = shared.iter().map(|story| story.scene.clone()).collect();
         differences.extend(self.compare(&scenes).await);
+        let equal = begun.elapsed();
         for (server, stories) in [(&self.alone, &mut alone), (&self.shared, &mut shared)] {
             for story in stories {
                 story.release(server).await;
                 platform::clean_up(server, &story.scene).await;
             }
         }
+        println!(
+            "seeds {seeds:?}: played in {played:?}, compared by {equal:?}, cleaned up by {:?}",
+            begun.elapsed()
+        );
         (shared, differences)
     }
 
     /// Compares both worlds until they are the same, or for as long as they have to become that.
     async fn compare(&self, scenes: &[Scene]) -> Vec<String> {
         let begun = Instant::now();
+        let mut reported = Duration::ZERO;
         loop {
             let (one, other) = tokio::join!(
                 Snapshot::take(&self.alone, scenes),
@@ -138,6 +149,10 @@ impl Worlds {
             }
             if differences.is_empty() || begun.elapsed() >= self.settle {
                 return differences;
+            }
+            if begun.elapsed() >= reported + REPORT_EVERY {
+                reported = begun.elapsed();
+                println!("after {reported:?} these still differ:\n  {}", differences.join("\n  "));
             }
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
