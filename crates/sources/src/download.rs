@@ -90,6 +90,7 @@ impl From<&DownloadError> for FetchFailure {
             reason,
             message: error.to_string(),
             terminal: false,
+            retry_after: None,
         }
     }
 }

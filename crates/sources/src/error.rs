@@ -130,7 +130,7 @@ pub enum FetchError {
         problem: String,
     },
     /// The server answered with a status that isn't success.
-    #[error("{url} answered HTTP {status}: {problem}")]
+    #[error("{url} answered HTTP {status}: {problem}{}", describe_wait(*retry_after))]
     HttpStatus {
         /// The URL without credentials.
         url: String,
@@ -138,6 +138,8 @@ pub enum FetchError {
         status: u16,
         /// What that means for a Git URL.
         problem: &'static str,
+        /// How long the server asks to be left alone.
+        retry_after: Option<Duration>,
     },
     /// The server refused or failed the request in the Git protocol.
     #[error("the Git server at {url} said: {message}")]
@@ -165,6 +167,16 @@ pub enum FetchError {
         /// Names in the repository that look like it, at most five.
         close: Vec<String>,
     },
+    /// The reference leads to an object that is no commit.
+    #[error("{name} in {url} leads to a {kind} and not to a commit: move it to a commit, or name another")]
+    NoCommit {
+        /// As `refs/tags/v1.1.0`.
+        name: String,
+        /// `tree` or `blob`.
+        kind: &'static str,
+        /// The URL without credentials.
+        url: String,
+    },
     /// A bound of [`crate::Limits`] was reached.
     #[error("repository over the size limit: {what} exceed {limit}; {advice}")]
     TooLarge {
@@ -176,7 +188,9 @@ pub enum FetchError {
         advice: &'static str,
     },
     /// There is no room for it within what its tenant, or all of them, may hold.
-    #[error("repository over a budget: {0}; take files out of the repository, or ask an admin for more")]
+    #[error(
+        "repository over a budget: {0}; take less of it with spec.sparseCheckout or spec.ignore, or ask an administrator for more"
+    )]
     OverBudget(#[from] OverBudget),
     /// What the server sent as objects is not what it claims to be.
     #[error("the objects received from {url} are invalid: {problem}")]
@@ -250,6 +264,7 @@ impl From<&FetchError> for FetchFailure {
             reason: error.reason(),
             message: error.to_string(),
             terminal: error.stalled(),
+            retry_after: error.retry_after().map(|wait| wait.as_secs()),
         }
     }
 }
@@ -345,6 +360,7 @@ impl FetchError {
             | Self::Remote { .. }
             | Self::Protocol { .. }
             | Self::ReferenceNotFound { .. }
+            | Self::NoCommit { .. }
             | Self::TooLarge { .. }
             | Self::OverBudget(_)
             | Self::InvalidPack { .. }
@@ -371,10 +387,26 @@ impl FetchError {
         }
     }
 
+    /// How long the server asks to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::HttpStatus { retry_after, .. } => *retry_after,
+            Self::Submodule { error, .. } => error.retry_after(),
+            _ => None,
+        }
+    }
+
     /// Whether only a change of the object itself can help: the object is `Stalled`.
     pub fn stalled(&self) -> bool {
         matches!(self, Self::InvalidUrl { .. } | Self::InvalidField { .. })
     }
+}
+
+/// What a message says of a wait that a server asks for.
+pub(crate) fn describe_wait(retry_after: Option<Duration>) -> String {
+    retry_after.map_or_else(String::new, |wait| {
+        format!("; it asks to wait for {} s", wait.as_secs())
+    })
 }
 
 fn close_names(close: &[String]) -> String {

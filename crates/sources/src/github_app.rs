@@ -356,6 +356,7 @@ impl Api<'_> {
                     url: self.app.shown(),
                     status: code,
                     problem: "GitHub gives no token",
+                    retry_after: answer.retry_after(),
                 });
             }
             _ => {}

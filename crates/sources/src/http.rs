@@ -8,13 +8,14 @@
 //! connection is kept, for one request at a time: no pool of hyper-util's is needed for that, nor would it say why the dialer refused.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use base64::Engine as _;
 use bytes::Bytes;
 use futures::TryStreamExt as _;
 use http::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    PROXY_AUTHORIZATION, USER_AGENT,
+    PROXY_AUTHORIZATION, RETRY_AFTER, USER_AGENT,
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -261,8 +262,9 @@ impl HttpClient {
                 Credentials::Anonymous => format!(
                     "HTTP {code} without credentials; name a Secret with username and password, or bearerToken, in spec.secretRef"
                 ),
-                Credentials::Basic { .. } => {
-                    format!("HTTP {code}: the server does not accept the Secret's username and password")
+                Credentials::Basic { username, password } => {
+                    let hint = describe_line_feed(&[("username", username), ("password", password.reveal())]);
+                    format!("HTTP {code}: the server does not accept the Secret's username and password{hint}")
                 }
                 Credentials::Bearer(_) => format!("HTTP {code}: the server does not accept the Secret's bearerToken"),
                 Credentials::SshKey { .. } => format!("HTTP {code}: an ssh key does not help with HTTP"),
@@ -272,6 +274,15 @@ impl HttpClient {
             url: answer.shown.clone(),
             problem,
         })
+    }
+}
+
+/// Returns a hint if one of these entries of a Secret ends with a line feed, as `echo` and editors write it; otherwise an empty text.
+fn describe_line_feed(entries: &[(&str, &str)]) -> String {
+    let mut entries = entries.iter();
+    match entries.find(|(_, value)| value.ends_with(['\n', '\r'])) {
+        Some((key, _)) => format!("; {key} ends with a line feed, which is part of it: write the Secret without it"),
+        None => String::new(),
     }
 }
 
@@ -308,6 +319,16 @@ impl HttpAnswer {
     pub(crate) fn headers(&self, name: &HeaderName) -> impl Iterator<Item = &str> {
         let values = self.response.headers().get_all(name);
         values.into_iter().filter_map(|value| value.to_str().ok())
+    }
+
+    /// How long the server asks to be left alone (RFC 9110, `Retry-After`), in seconds or until a time.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let value = self.headers(&RETRY_AFTER).next()?.trim();
+        if let Ok(seconds) = value.parse() {
+            return Some(Duration::from_secs(seconds));
+        }
+        let until = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
+        Duration::try_from(until.duration_since(jiff::Timestamp::now())).ok()
     }
 
     /// What messages call the address that it came from.

@@ -175,6 +175,7 @@ impl Proxy {
             url,
             status,
             problem: "it does not connect to the server",
+            retry_after: None,
         }
     }
 }

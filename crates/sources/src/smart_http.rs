@@ -92,6 +92,7 @@ impl SmartHttp {
                 url: answer.shown().to_owned(),
                 status: status.as_u16(),
                 problem,
+                retry_after: answer.retry_after(),
             });
         }
         answer.refuse_encoding()?;

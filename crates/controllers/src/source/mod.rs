@@ -46,5 +46,6 @@ pub(crate) fn remember(shard: &Shard, source: &SourceKey, artifact: &StoredArtif
             reason: FetchReason::ArchiveOperationFailed,
             message: format!("artifact storage: can't write the record of {}: {error}", artifact.path),
             terminal: false,
+            retry_after: None,
         })
 }

@@ -98,6 +98,7 @@ fn fail(message: String) -> FetchFailure {
         reason: FetchReason::AuthenticationFailed,
         message,
         terminal: false,
+        retry_after: None,
     }
 }
 

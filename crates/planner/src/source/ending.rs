@@ -19,6 +19,8 @@ use crate::plan::{Event, EventKind, EventPlace, Next, Status as _, Withheld};
 
 /// How often is looked again for what is waited for (Flux's `--requeue-dependency`).
 const WAITING_INTERVAL: Duration = Duration::from_secs(30);
+/// The longest that a server is left alone, whatever it asks for.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Annotation on an event: digest of the artifact.
 const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
 
@@ -199,6 +201,10 @@ pub(super) fn failed<S: Source>(
     handled(&mut status, snapshot);
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = snapshot.memory.failures.saturating_add(1);
+    let wait = failure
+        .retry_after
+        .map(|seconds| Duration::from_secs(seconds).min(LONGEST_WAIT));
+    plan.memory.not_before = wait.map(|wait| add_duration(now, wait));
     plan.memory.failed_generation = snapshot.repository.metadata().generation;
     if failure.terminal {
         condition::remove(status.conditions_mut(), condition::RECONCILING);
@@ -219,7 +225,10 @@ pub(super) fn failed<S: Source>(
             "The last attempt failed; see Ready",
         );
         set(&mut status, snapshot, now, retrying);
-        plan.next = Next::Done(Some(add_duration(now, pause(plan.memory.failures, interval))));
+        let next = add_duration(now, pause(plan.memory.failures, interval));
+        plan.next = Next::Done(Some(
+            plan.memory.not_before.map_or(next, |not_before| next.max(not_before)),
+        ));
     }
     warning(snapshot, &mut plan, reason, &failure.message);
     plan.withheld.push(Withheld {
@@ -305,6 +314,7 @@ pub(super) fn succeeded<S: Source>(
     handled(&mut status, snapshot);
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = 0;
+    plan.memory.not_before = None;
     plan.memory.failed_generation = None;
     if let Some(subject) = new {
         let message = snapshot.repository.describe_new(stored, subject);

@@ -196,6 +196,8 @@ fn not_due<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration
         crate::jitter::add_jitter(interval, uid, last)
     };
     let due = add_duration(last, pause);
+    // A server that asks to be left alone is asked sooner only by request, or for another spec.
+    let due = snapshot.memory.not_before.map_or(due, |not_before| due.max(not_before));
     (due > now).then_some(due)
 }
 

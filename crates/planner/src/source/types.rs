@@ -392,6 +392,9 @@ pub struct FetchFailure {
     pub message: String,
     /// Whether trying again is pointless until somebody changes the object.
     pub terminal: bool,
+    /// How long the server asks to be left alone, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
 }
 
 /// What failed of a fetch: Flux's reasons, all that occur.
@@ -468,6 +471,8 @@ pub struct Memory {
     pub last_asked: Option<Timestamp>,
     /// How many fetches in a row have failed.
     pub failures: u32,
+    /// Until when the server asked to be left alone.
+    pub not_before: Option<Timestamp>,
     /// The generation that the last of them was for.
     pub failed_generation: Option<i64>,
     /// The mark of what was known of other objects when it was last asked, or had to wait.

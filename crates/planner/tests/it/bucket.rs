@@ -114,6 +114,7 @@ fn what_is_stored_is_told_in_fluxs_words() {
         reason: FetchReason::BucketOperationFailed,
         message: "bucket 'apps' not found".to_owned(),
         terminal: false,
+        retry_after: None,
     }));
     let failed = planned(&snapshot);
     assert!(

@@ -12,11 +12,11 @@ use tenure_planner::git_repository::{
 use tenure_planner::{Next, invariants};
 use tenure_tenancy::{NamespaceFacts, Realm};
 
-fn start() -> Timestamp {
+pub(crate) fn start() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
-fn snapshot(spec: Value) -> Snapshot {
+pub(crate) fn snapshot(spec: Value) -> Snapshot {
     let realm: Realm = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "torn": "n-torn" } }],
         "namespaces": [
@@ -43,14 +43,14 @@ fn snapshot(spec: Value) -> Snapshot {
     }
 }
 
-fn planned(snapshot: &Snapshot, now: Timestamp) -> Plan {
+pub(crate) fn planned(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let plan = plan(snapshot, now);
     assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
     plan
 }
 
 /// Carries a plan's memory and status on, as a shell does, into a new attempt.
-fn carry(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
+pub(crate) fn carry(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
     snapshot.memory = plan.memory.clone();
     if let Some(status) = &plan.status {
         snapshot.repository.status = Some(status.clone());
@@ -570,6 +570,7 @@ fn what_has_to_be_signed_is_asked_for_and_said() {
             reason: FetchReason::InvalidCommitSignature,
             message: "signature verification of commit '2' failed".to_owned(),
             terminal: false,
+            retry_after: None,
         }));
         let failed = planned(&snapshot, start());
         let text = failed.to_string();

@@ -24,6 +24,7 @@ mod provider_payloads;
 mod receiver;
 mod receiver_requests;
 mod siblings;
+mod source_waits;
 mod surface;
 mod surface_killed;
 mod tenant;

@@ -153,6 +153,7 @@ fn what_is_stored_is_told_with_its_origin_and_its_signature() {
         reason: FetchReason::VerificationError,
         message: "no matching signatures".to_owned(),
         terminal: false,
+        retry_after: None,
     }));
     let failed = planned(&snapshot);
     let status = failed.status.clone().unwrap();

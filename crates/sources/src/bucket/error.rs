@@ -162,6 +162,7 @@ impl From<&BucketError> for FetchFailure {
             reason: error.reason(),
             message: error.to_string(),
             terminal: error.stalled(),
+            retry_after: None,
         }
     }
 }

@@ -72,6 +72,7 @@ impl From<&ComposeError> for FetchFailure {
             message: error.to_string(),
             // Other files may do, and those of a source come without another spec.
             terminal: false,
+            retry_after: None,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What can go wrong while an artifact is fetched from a registry, and which of Flux's reasons that is.
 
+use std::time::Duration;
+
 use tenure_planner::source::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
-use crate::error::{FetchError, StorageError};
+use crate::error::{FetchError, StorageError, describe_wait};
 
 /// Why a fetch did not give an artifact. Carries no credential: registries are named by host and path alone.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +61,7 @@ pub enum OciError {
         what: String,
     },
     /// The registry answered with a status that isn't success.
-    #[error("{url} answered HTTP {status} to a request for {what}")]
+    #[error("{url} answered HTTP {status} to a request for {what}{}", describe_wait(*retry_after))]
     HttpStatus {
         /// The repository.
         url: String,
@@ -67,6 +69,8 @@ pub enum OciError {
         what: String,
         /// The HTTP status code.
         status: u16,
+        /// How long the registry asks to be left alone.
+        retry_after: Option<Duration>,
     },
     /// The registry does not speak its protocol as it should.
     #[error("{url} does not answer as a registry: {problem}")]
@@ -111,7 +115,7 @@ pub enum OciError {
         limit: String,
     },
     /// There is no room for it within what its tenant, or all of them, may hold.
-    #[error("artifact over a budget: {0}; make it smaller, or ask an admin for more")]
+    #[error("artifact over a budget: {0}; take less of it with spec.ignore, or ask an administrator for more")]
     OverBudget(#[from] OverBudget),
     /// The artifact could not be written or read.
     #[error("artifact storage: {0}")]
@@ -179,6 +183,10 @@ impl From<&OciError> for FetchFailure {
             reason: error.reason(),
             message: error.to_string(),
             terminal: error.stalled(),
+            retry_after: match error {
+                OciError::HttpStatus { retry_after, .. } => retry_after.map(|wait| wait.as_secs()),
+                _ => None,
+            },
         }
     }
 }

@@ -298,7 +298,7 @@ impl<'a> Registry<'a> {
     /// Comes by what the registry asks for.
     async fn authorize(&mut self, challenge: Option<Challenge>) -> Result<(), OciError> {
         let registry = self.url.endpoint();
-        let own = self.keychain.find(registry);
+        let own = self.keychain.find(registry, self.url.path())?;
         let credentials = match (challenge, own) {
             (Some(Challenge::Bearer { .. }) | None, Some(Credential::Registry(token))) => {
                 Credentials::Bearer(token.clone())
@@ -333,8 +333,12 @@ impl<'a> Registry<'a> {
     ) -> Result<Hidden, OciError> {
         let registry = self.url.endpoint();
         let realm = Realm::read(realm, registry).map_err(|problem| self.protocol(problem))?;
-        let credential = if realm.is_of_site(registry) { own } else { None };
-        let credential = credential.or_else(|| self.keychain.find(&realm.endpoint));
+        let credential = match own.filter(|_| realm.is_of_site(registry)) {
+            Some(own) => Some(own),
+            None => self
+                .keychain
+                .find(&realm.endpoint, realm.target.trim_start_matches('/'))?,
+        };
         let tls = TlsOptions {
             ca: self.tls.ca.clone(),
             // The certificate is for the registry alone.
@@ -390,6 +394,7 @@ impl<'a> Registry<'a> {
                 url: answer.shown().to_owned(),
                 what: what.to_owned(),
                 status: status.as_u16(),
+                retry_after: answer.retry_after(),
             }),
         }
     }

@@ -85,6 +85,7 @@ pub(super) async fn fetch_token(
             url: shown,
             what: what.to_owned(),
             status: code,
+            retry_after: answer.retry_after(),
         });
     }
     answer.refuse_encoding()?;
