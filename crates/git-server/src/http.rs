@@ -33,6 +33,8 @@ use crate::git;
 use crate::repository::Repository;
 use crate::server::{HttpAuthentication, ProtocolVersions, Shared, Tls, trim_name};
 
+/// The capability that some servers demand of clients.
+const MULTI_ACK: &[u8] = b" multi_ack";
 /// A request that is compressed is small; it is unpacked in memory up to this.
 const LARGEST_COMPRESSED: usize = 16 << 20;
 
@@ -264,6 +266,12 @@ async fn upload(
             return Ok(text(StatusCode::BAD_REQUEST, "malformed gzip\n"));
         };
         input = unpacked;
+    }
+    let first = input.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let is_refused = shared.versions == ProtocolVersions::OnlyZeroWithMultiAck
+        && !first.windows(MULTI_ACK.len()).any(|window| window == MULTI_ACK);
+    if is_refused {
+        return Ok(text(StatusCode::BAD_REQUEST, "the capability multi_ack is required\n"));
     }
     if !input.windows(15).any(|window| window == b"command=ls-refs") {
         shared.packs.fetch_add(1, Ordering::Relaxed);

@@ -113,6 +113,8 @@ pub enum ProtocolVersions {
     All,
     /// Version 0 whatever the client asks for, as old servers do.
     OnlyZero,
+    /// Version 0, and no pack for clients without `multi_ack`, as Azure DevOps and AWS CodeCommit.
+    OnlyZeroWithMultiAck,
 }
 
 /// A reference that a client pushed.

@@ -178,7 +178,15 @@ where
 {
     let mut references = Vec::new();
     while let Some(line) = next_line(reader).await? {
-        let text = std::str::from_utf8(&line).map_err(|_| WireError::Malformed("a reference is not UTF-8"))?;
+        // `spec.ref` can only name references that are UTF-8.
+        if line
+            .split(|byte| *byte == b' ')
+            .nth(1)
+            .is_some_and(|name| std::str::from_utf8(name).is_err())
+        {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&line);
         let mut words = text.split(' ');
         let (oid, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let Some(oid) = Oid::from_hex(oid.as_bytes()) else {
@@ -251,7 +259,14 @@ impl PackRequest {
                 let shallow = shallow && offers("shallow");
                 let side_band = offers("side-band-64k");
                 let mut chosen = vec![format!("agent={AGENT}")];
-                for name in ["side-band-64k", "ofs-delta", "no-progress"] {
+                // Azure DevOps and CodeCommit answer nobody who does not take the better one of these that they offer, as git does.
+                let acknowledgements = ["multi_ack_detailed", "multi_ack"]
+                    .into_iter()
+                    .find(|name| offers(name));
+                for name in acknowledgements
+                    .into_iter()
+                    .chain(["side-band-64k", "ofs-delta", "no-progress"])
+                {
                     if offers(name) {
                         chosen.push(name.to_owned());
                     }
@@ -410,7 +425,10 @@ async fn add_reference(
     let Some(oid) = Oid::from_hex(hex) else {
         return Err(malformed);
     };
-    let name = std::str::from_utf8(name).map_err(|_| WireError::Malformed("a reference is not UTF-8"))?;
+    let Ok(name) = std::str::from_utf8(name) else {
+        // `spec.ref` can only name references that are UTF-8.
+        return Ok(());
+    };
     if oid.is_null() {
         // "capabilities^{}": the repository is empty.
         return Ok(());
