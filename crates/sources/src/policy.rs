@@ -237,11 +237,10 @@ impl Policy {
         }
         match address {
             IpAddr::V4(v4) => class_v4(v4),
-            IpAddr::V6(v6) => match class_v6(v6) {
-                Judged::Refused(class) => Some(class),
-                Judged::Public => None,
-                Judged::Carries(v4) => self.class(IpAddr::V4(v4)),
-            },
+            IpAddr::V6(v6) => {
+                let carried = find_carried_v4(v6).and_then(|v4| self.class(IpAddr::V4(v4)));
+                carried.or_else(|| class_v6(v6))
+            }
         }
     }
 }
@@ -268,39 +267,43 @@ fn class_v4(address: Ipv4Addr) -> Option<&'static str> {
     }
 }
 
-enum Judged {
-    Public,
-    Refused(&'static str),
-    Carries(Ipv4Addr),
-}
-
-fn class_v6(address: Ipv6Addr) -> Judged {
-    let low = |high: u16, low: u16| {
+/// The IPv4 address in an IPv6 address. It can only add a refusal.
+fn find_carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let join = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
         let [c, d] = low.to_be_bytes();
-        Judged::Carries(Ipv4Addr::new(a, b, c, d))
+        Some(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 0] => Judged::Refused("the unspecified address"),
-        [0, 0, 0, 0, 0, 0, 0, 1] => Judged::Refused("a loopback address"),
-        // IPv4-compatible, IPv4-mapped, IPv4-translated (RFC 2765), NAT64 (RFC 6052) and NAT64 for local use (RFC 8215).
-        [0, 0, 0, 0, 0, 0, g, h] | [0, 0, 0, 0, 0, 0xffff, g, h] | [0, 0, 0, 0, 0xffff, 0, g, h] => low(g, h),
-        [0x64, 0xff9b, 0, 0, 0, 0, g, h] => low(g, h),
-        [0x64, 0xff9b, 1, ..] => Judged::Refused("a local NAT64 address"),
-        // 6to4 (RFC 3056) carries it behind the prefix.
-        [0x2002, b, c, ..] => low(b, c),
-        // ISATAP (RFC 5214) carries it in the interface identifier.
-        [_, _, _, _, 0 | 0x200, 0x5efe, g, h] => low(g, h),
-        [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => Judged::Refused("a cloud metadata address"),
-        [0xfe80..=0xfebf, ..] => Judged::Refused("a link-local address"),
-        [0xfec0..=0xfeff, ..] => Judged::Refused("a site-local address"),
-        [0xfc00..=0xfdff, ..] => Judged::Refused("a private address"),
-        [0xff00..=0xffff, ..] => Judged::Refused("a multicast address"),
-        // Teredo, ORCHID, benchmarking and the other protocol assignments of 2001::/23; documentation; segment routing.
-        [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => {
-            Judged::Refused("a reserved address")
+        // IPv4-compatible, IPv4-mapped, IPv4-translated (RFC 2765) and NAT64 (RFC 6052).
+        [0, 0, 0, 0, 0, 0, g @ 1..=0xffff, h] | [0, 0, 0, 0, 0, 0xffff, g, h] | [0, 0, 0, 0, 0xffff, 0, g, h] => {
+            join(g, h)
         }
-        [0x2000..=0x3fff, ..] => Judged::Public,
-        _ => Judged::Refused("a reserved address"),
+        [0x64, 0xff9b, 0, 0, 0, 0, g, h] => join(g, h),
+        // 6to4 (RFC 3056) carries it behind the prefix.
+        [0x2002, b, c, ..] => join(b, c),
+        // ISATAP (RFC 5214) carries it in the interface identifier, with any prefix.
+        [_, _, _, _, 0 | 0x200, 0x5efe, g, h] => join(g, h),
+        _ => None,
+    }
+}
+
+/// IPv6: the blocks of the IANA special-purpose registry that are not globally reachable, and the blocks that are not assigned.
+fn class_v6(address: Ipv6Addr) -> Option<&'static str> {
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 0] => Some("the unspecified address"),
+        [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback address"),
+        // An IPv4 address in another form, and NAT64: what they carry has been judged.
+        [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => None,
+        [0x64, 0xff9b, 1, ..] => Some("a local NAT64 address"),
+        [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => Some("a cloud metadata address"),
+        [0xfe80..=0xfebf, ..] => Some("a link-local address"),
+        [0xfec0..=0xfeff, ..] => Some("a site-local address"),
+        [0xfc00..=0xfdff, ..] => Some("a private address"),
+        [0xff00..=0xffff, ..] => Some("a multicast address"),
+        // Teredo, ORCHID, benchmarking and the other protocol assignments of 2001::/23; documentation; segment routing.
+        [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some("a reserved address"),
+        [0x2000..=0x3fff, ..] => None,
+        _ => Some("a reserved address"),
     }
 }

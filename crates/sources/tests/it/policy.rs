@@ -93,6 +93,10 @@ fn the_default_allows_public_addresses_only() {
         ("2002:a9fe:a9fe::", "a cloud metadata address"),
         ("2606:4700::5efe:10.0.0.1", "a private address"),
         ("fe80::5efe:127.0.0.1", "a loopback address"),
+        // The IPv4 address that one carries can refuse it, and never allows it.
+        ("::140.82.121.4", "a reserved address"),
+        ("::ffff:0:140.82.121.4", "a reserved address"),
+        ("64:ff9b:1::5efe:140.82.121.4", "a local NAT64 address"),
     ] {
         assert_eq!(class(&policy, address), Some(expected), "{address}");
     }
@@ -230,4 +234,40 @@ async fn nothing_is_connected_to_that_is_denied() {
     let mut bed = bed;
     bed.policy.allow = vec![endpoint(&url)];
     bed.get_request(&request).await;
+}
+
+/// The blocks of the IANA special-purpose registry that are not globally reachable, each with what its addresses are. A carried public address changes nothing.
+#[test]
+fn special_blocks_are_refused_whatever_they_carry() {
+    let blocks = [
+        ("64:ff9b:1:0", "a local NAT64 address"),
+        ("100:0:0:0", "a reserved address"),
+        ("100:0:0:1", "a reserved address"),
+        ("2001:0:1:2", "a reserved address"),
+        ("2001:2:0:1", "a reserved address"),
+        ("2001:10:0:1", "a reserved address"),
+        ("2001:db8:1:2", "a reserved address"),
+        ("3fff:fff:1:2", "a reserved address"),
+        ("5f00:1:2:3", "a reserved address"),
+        ("fc00:1:2:3", "a private address"),
+        ("fdff:1:2:3", "a private address"),
+        ("fe80:0:0:0", "a link-local address"),
+        ("febf:1:2:3", "a link-local address"),
+        ("fec0:1:2:3", "a site-local address"),
+        ("ff02:1:2:3", "a multicast address"),
+        ("4000:1:2:3", "a reserved address"),
+    ];
+    let policy = Policy::default();
+    for (block, class_of) in blocks {
+        for rest in ["0:0:0:1", "0:5efe:140.82.121.4", "200:5efe:140.82.121.4"] {
+            assert_eq!(
+                class(&policy, &format!("{block}:{rest}")),
+                Some(class_of),
+                "{block}:{rest}"
+            );
+        }
+        assert!(class(&policy, &format!("{block}:0:5efe:10.0.0.1")).is_some(), "{block}");
+    }
+    // Carried by a public address, it is public.
+    assert_eq!(class(&policy, "2606:4700::5efe:140.82.121.4"), None);
 }
