@@ -59,7 +59,8 @@ impl<'a> Pending<'a> {
         self.add(&module.path, &module.remote.url, module.depth + 1, submodules)
     }
 
-    /// What nobody says the address of is left out, as by git.
+    /// Adds the submodules of a commit. One whose address is nowhere is refused, unless its files would be excluded: less content than the commit has could
+    /// delete objects. (Git leaves it out.)
     fn add(
         &mut self,
         folder: &str,
@@ -67,9 +68,7 @@ impl<'a> Pending<'a> {
         depth: usize,
         submodules: &Submodules,
     ) -> Result<(), FetchError> {
-        let Some(file) = &submodules.file else {
-            return Ok(());
-        };
+        let file = submodules.file.as_deref().unwrap_or_default();
         let join = |path: &str| {
             if folder.is_empty() {
                 path.to_owned()
@@ -82,7 +81,14 @@ impl<'a> Pending<'a> {
         })?;
         for (path, commit) in &submodules.links {
             let Some(address) = addresses.get(path) else {
-                continue;
+                if submodules.excluded.contains(path) {
+                    continue;
+                }
+                let (path, file) = (join(path), join(".gitmodules"));
+                let problem = format!(
+                    "the submodule {path:?} has no address: add it to {file:?}, take it out of the repository, or leave it out with spec.ignore"
+                );
+                return Err(FetchError::Misplaced { problem });
             };
             let too_many = |what, limit: usize| FetchError::TooLarge {
                 what,

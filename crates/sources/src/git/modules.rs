@@ -25,10 +25,7 @@ pub(crate) fn read_modules(text: &str) -> Result<BTreeMap<String, String>, Strin
         if let Some(header) = line.strip_prefix('[') {
             let header = header.split(']').next().filter(|_| line.contains(']'));
             let header = header.ok_or_else(|| wrong("is a section without an end"))?;
-            section = header
-                .trim()
-                .strip_prefix("submodule")
-                .map(|name| name.trim().to_owned());
+            section = read_submodule(header);
             continue;
         }
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
@@ -50,6 +47,15 @@ pub(crate) fn read_modules(text: &str) -> Result<BTreeMap<String, String>, Strin
     }
     let complete = modules.into_values().filter_map(|(path, url)| Some((path?, url?)));
     Ok(complete.collect())
+}
+
+/// The name of a submodule's section. The word before it is read in any case, as git reads it; the name is not.
+fn read_submodule(header: &str) -> Option<String> {
+    let header = header.trim();
+    let end = header.find([' ', '\t', '"', '.']).unwrap_or(header.len());
+    let (word, name) = header.split_at_checked(end)?;
+    let is_submodule = word.eq_ignore_ascii_case("submodule");
+    is_submodule.then(|| name.trim().to_owned())
 }
 
 /// A value without its quotes, escapes and comment.
@@ -141,6 +147,9 @@ mod tests {
             assert!(read_modules(text).unwrap_err().contains(expected), "{text}");
         }
         assert_eq!(read_modules("").unwrap(), BTreeMap::new());
+        let cases = "[SubModule \"a\"]\npath = a\nurl = ./a\n[submodules \"b\"]\npath = b\nurl = ./b\n[submodule.c]\nPATH = c\nUrl = ./c\n";
+        let names: Vec<String> = read_modules(cases).unwrap().into_keys().collect();
+        assert_eq!(names, ["a", "c"]);
     }
 
     #[test]

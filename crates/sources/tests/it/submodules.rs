@@ -64,12 +64,6 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
         &[("own.yaml", "own"), ("lib/own.yaml", "own")],
     )
     .await;
-    // What nobody says the address of is no mistake.
-    bed.repository
-        .commit([("nowhere", Content::Submodule(inner.clone()))], "nowhere")
-        .await
-        .unwrap();
-
     let (without, _) = bed.get(json!({"branch": "main"})).await;
     assert_eq!(paths(&bed, &without), ["lib/own.yaml", "own.yaml"]);
     let mut request = recursive(&bed);
@@ -118,8 +112,24 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
     );
     bed.assert_tidy();
 
+    // Without an address a part of the commit would be missing, unless it is left out anyway.
+    let nowhere = [("lib/nowhere", Content::Submodule(inner.clone()))];
+    bed.repository.commit(nowhere, "nowhere").await.unwrap();
+    refused(&bed, "the submodule \"lib/nowhere\" has no address").await;
+    for ignore in ["/lib/nowhere/\n", "/lib/\n"] {
+        let mut request = recursive(&bed);
+        request.asked.ignore = Some(ignore.to_owned());
+        bed.get_request(&request).await;
+    }
+    bed.repository
+        .commit([("lib/nowhere", Content::Removed)], "somewhere")
+        .await
+        .unwrap();
+
     // A commit that isn't there.
-    commit(&bed.repository, &[("lib/one", "../library.git", &"1".repeat(40))], &[]).await;
+    let missing = "1".repeat(40);
+    let modules = [("lib/one", "../library.git", missing.as_str()), modules[1]];
+    commit(&bed.repository, &modules, &[]).await;
     refused(&bed, "submodule \"lib/one\": ").await;
 }
 
@@ -211,7 +221,7 @@ async fn no_address_and_no_path_leads_out() {
         "[submodule \"x\"]\n\tpath = ../../up\n\turl = {}\n",
         bed.server.http_url("app")
     );
-    let modules = [(".gitmodules", odd.into()), ("lib", Content::Submodule(first.clone()))];
+    let modules = [(".gitmodules", odd.into()), ("lib", Content::Removed)];
     bed.repository.commit(modules, "odd").await.unwrap();
     let (artifact, _) = bed.get_request(&recursive(&bed)).await;
     assert_eq!(paths(&bed, &artifact), ["a"]);
@@ -245,6 +255,8 @@ async fn their_number_their_depth_and_their_size_are_bounded() {
         .unwrap();
     refused(&bed, "submodules exceed 32").await;
 
+    let removed = names[3..].iter().map(|name| (name.as_str(), Content::Removed));
+    bed.repository.commit(removed, "fewer").await.unwrap();
     commit(&bed.repository, &many[..3], &[]).await;
     bed.limits.unpacked_bytes = 100 << 10;
     refused(&bed, "unpacked bytes exceed 100 KiB").await;
@@ -252,6 +264,6 @@ async fn their_number_their_depth_and_their_size_are_bounded() {
     bed.limits.object_bytes = 100 << 10;
     refused(&bed, "bytes of objects exceed 100 KiB").await;
     bed.limits.object_bytes = 100 << 20;
-    bed.limits.files = 5;
-    refused(&bed, "files exceed 5").await;
+    bed.limits.files = 3;
+    refused(&bed, "files exceed 3").await;
 }
