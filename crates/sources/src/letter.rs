@@ -3,10 +3,8 @@
 //! What it is told may hold secrets, and the address may be one: so nothing of an address, of a header or of an answer is in what is said to be
 //! wrong, and no redirect is followed, which could lead what is shown elsewhere. It refuses to decide what an answer means.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tenure_planner::provider::{Answer, Letter, Method, Sending};
 use tokio::io::AsyncReadExt as _;
 
@@ -71,11 +69,7 @@ async fn ask(sending: &Sending, letter: &Letter, reach: &Reach) -> Result<Answer
     };
     let answer = client.send(&request).await?;
     let status = answer.status().as_u16();
-    let asked = answer
-        .headers(&RETRY_AFTER)
-        .next()
-        .and_then(|text| text.trim().parse().ok());
-    let retry_after = asked.map(Duration::from_secs);
+    let retry_after = answer.retry_after();
     let mut body = Vec::new();
     if letter.answer_bytes > 0 {
         answer.refuse_encoding()?;

@@ -172,8 +172,8 @@ impl Realm {
         let Some((_, site)) = registry.split_once('.') else {
             return false;
         };
-        let parts: Vec<&str> = site.split('.').collect();
-        let is_everybodys = parts.len() < 2 || (parts.len() == 2 && parts.iter().all(|part| part.len() <= 3));
+        // Below a public suffix, such as `co.uk` or `github.io`, names are of different owners.
+        let is_everybodys = psl::suffix_str(site).is_none_or(|suffix| suffix == site);
         !is_everybodys && (realm == site || is_below(site))
     }
 }
@@ -267,6 +267,8 @@ mod tests {
             ("gitlab.com", "registry.gitlab.com"),
             ("gitlab.example.com", "registry.example.com"),
             ("auth.registry.io", "registry.io"),
+            ("auth.bmw.de", "registry.bmw.de"),
+            ("bmw.de", "registry.bmw.de"),
             ("127.0.0.1", "127.0.0.1"),
         ] {
             assert!(is_of_site(realm, registry), "{realm} for {registry}");
@@ -277,6 +279,9 @@ mod tests {
             ("docker.io.evil.example", "index.docker.io"),
             ("evil.io", "ghcr.io"),
             ("evil.co.uk", "registry.co.uk"),
+            ("evil.github.io", "registry.github.io"),
+            ("evil.com.au", "registry.com.au"),
+            ("evil.de", "bmw.de"),
             ("127.0.0.1", "127.0.0.2"),
             ("169.254.169.254", "registry.example.com"),
             ("localhost", "registry.localhost"),

@@ -1,13 +1,16 @@
-//! Which credentials a Secret of type `kubernetes.io/dockerconfigjson` has for a host. Pure.
+//! Which credentials a Secret of type `kubernetes.io/dockerconfigjson` has for a repository. Pure.
 //!
-//! Owns the forms that Docker writes: `auth`, `username` and `password`, `identitytoken`, `registrytoken`; and which entry is for which
-//! host. Refuses to guess: an entry is for the one host, and port, that it names, except for the names that Docker Hub has.
+//! Owns the forms that Docker writes: `auth`, `username` and `password`, `identitytoken`, `registrytoken`. Owns the choice of an entry, by Kubernetes' rules:
+//! an entry names a host, with `*` and `?` within a label, and the beginning of a path. The longest matching path wins. An unreadable entry is an error only for
+//! its own repositories.
 
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::error::OciError;
 use crate::policy::Endpoint;
@@ -17,6 +20,11 @@ use crate::secret::{Hidden, SecretData};
 const CONFIG_KEY: &str = ".dockerconfigjson";
 /// The key of the form before it.
 const OLD_CONFIG_KEY: &str = ".dockercfg";
+/// Base64 with and without padding, as Kubernetes reads it.
+const UNPADDED_TOO: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 /// What Docker calls its Hub.
 const DOCKER_HUB: &str = "index.docker.io";
 
@@ -31,16 +39,34 @@ pub(crate) enum Credential {
     Registry(Hidden),
 }
 
-/// The entries of all Secrets, in their order.
+/// The entries of all Secrets, in the order in which they are tried.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keychain {
-    entries: Vec<(String, Credential)>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    pattern: Pattern,
+    /// The credential, or what is wrong with the entry.
+    credential: Result<Credential, String>,
+}
+
+/// The repositories that an entry is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Pattern {
+    /// Name of a host; a label may have `*` and `?` in it.
+    host: String,
+    /// Port, if one is named.
+    port: Option<String>,
+    /// How the path of the repository begins, with a slash in front; empty for all.
+    path: String,
 }
 
 #[derive(Deserialize)]
 struct Config {
     #[serde(default)]
-    auths: BTreeMap<String, Option<Auth>>,
+    auths: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize, Default)]
@@ -70,43 +96,112 @@ impl Keychain {
             let config: Config = serde_json::from_slice(text).map_err(|_| {
                 problem_of(".dockerconfigjson is not the configuration of Docker: an object with auths")
             })?;
-            for (host, auth) in config.auths {
-                if let Some(credential) = auth.map(|auth| read_auth(&host, auth)).transpose()?.flatten() {
-                    entries.push((normalize(&host), credential));
-                }
+            let mut own = Vec::new();
+            for (name, auth) in config.auths {
+                let credential = match serde_json::from_value::<Option<Auth>>(auth) {
+                    Ok(None) => continue,
+                    Ok(Some(auth)) => match read_auth(&name, auth).transpose() {
+                        Some(credential) => credential,
+                        None => continue,
+                    },
+                    Err(_) => Err(describe_entry(&name, "is not an object with texts")),
+                };
+                let pattern = Pattern::read(&name);
+                own.push(Entry { pattern, credential });
             }
+            // As Kubernetes: in the reverse order of their names, so that a longer path comes first, and a wildcard last.
+            own.sort_by(|one, other| other.pattern.cmp(&one.pattern));
+            entries.append(&mut own);
         }
         Ok(Self { entries })
     }
 
-    /// The first entry for a host.
-    pub(crate) fn find(&self, endpoint: &Endpoint) -> Option<&Credential> {
-        let wanted = [
-            format!("{}:{}", unify_hub(&endpoint.host), endpoint.port),
-            unify_hub(&endpoint.host).to_owned(),
-        ];
-        let is_default = endpoint.port == endpoint.scheme.default_port();
-        let candidates = if is_default {
-            &wanted[..]
-        } else {
-            wanted.get(..1).unwrap_or_default()
-        };
+    /// The first entry for a path at a host.
+    ///
+    /// # Errors
+    /// [`OciError::InvalidSecret`] when this entry can't be read.
+    pub(crate) fn find(&self, endpoint: &Endpoint, path: &str) -> Result<Option<&Credential>, OciError> {
         let mut entries = self.entries.iter();
-        entries
-            .find(|(host, _)| candidates.contains(host))
-            .map(|(_, credential)| credential)
+        let entry = entries.find(|entry| entry.pattern.is_for(endpoint, path));
+        match entry.map(|entry| &entry.credential) {
+            None => Ok(None),
+            Some(Ok(credential)) => Ok(Some(credential)),
+            Some(Err(problem)) => Err(problem_of(problem)),
+        }
     }
 }
 
+impl Pattern {
+    /// `https://index.docker.io/v1/` as `index.docker.io`.
+    fn read(entry: &str) -> Self {
+        let rest = entry.split_once("://").map_or(entry, |(_, rest)| rest);
+        let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let (host, port) = match host.split_once(':') {
+            Some((host, port)) => (host, Some(port.to_owned())),
+            None => (host, None),
+        };
+        // The version of the registry's API is no part of a repository's path.
+        let interface = ["/v1/", "/v2/"].iter().any(|prefix| path.starts_with(prefix));
+        let path = if interface {
+            path.get(3..).unwrap_or_default()
+        } else {
+            path
+        };
+        Self {
+            host: unify_hub(&host.to_ascii_lowercase()).to_owned(),
+            port,
+            path: if path == "/" { String::new() } else { path.to_owned() },
+        }
+    }
+
+    fn is_for(&self, endpoint: &Endpoint, path: &str) -> bool {
+        let is_port = match &self.port {
+            Some(port) => *port == endpoint.port.to_string(),
+            None => endpoint.port == endpoint.scheme.default_port(),
+        };
+        let host = unify_hub(&endpoint.host);
+        let (wanted, has) = (self.host.split('.'), host.split('.'));
+        let is_host =
+            wanted.clone().count() == has.clone().count() && wanted.zip(has).all(|(one, label)| fits(one, label));
+        is_port && is_host && format!("/{path}").starts_with(&self.path)
+    }
+}
+
+/// Whether a label of a host fits to a pattern with `*` and `?`.
+fn fits(pattern: &str, label: &str) -> bool {
+    let (pattern, label) = (pattern.as_bytes(), label.as_bytes());
+    let (mut at, mut from) = (0, 0);
+    // The position of the last star, and the length of the label before its end.
+    let mut star: Option<(usize, usize)> = None;
+    while from < label.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(letter) if *letter == b'?' || Some(letter) == label.get(from) => {
+                at += 1;
+                from += 1;
+            }
+            _ => {
+                let Some((star_at, taken)) = star else { return false };
+                star = Some((star_at, taken + 1));
+                at = star_at + 1;
+                from = taken + 1;
+            }
+        }
+    }
+    pattern
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .all(|letter| *letter == b'*')
+}
+
 /// An entry; none if it says nothing.
-fn read_auth(host: &str, auth: Auth) -> Result<Option<Credential>, OciError> {
+fn read_auth(name: &str, auth: Auth) -> Result<Option<Credential>, String> {
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let invalid = |what: &str| {
-        problem_of(&format!(
-            "the entry for {:?} in .dockerconfigjson {what}",
-            shorten(host)
-        ))
-    };
+    let invalid = |what: &str| describe_entry(name, what);
     if let Some(token) = given(auth.registrytoken) {
         return Ok(Some(Credential::Registry(Hidden::new(token))));
     }
@@ -115,7 +210,7 @@ fn read_auth(host: &str, auth: Auth) -> Result<Option<Credential>, OciError> {
     }
     let (username, password) = match given(auth.auth) {
         Some(auth) => {
-            let decoded = STANDARD.decode(auth.trim()).ok();
+            let decoded = UNPADDED_TOO.decode(auth.trim()).ok();
             let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
             let pair = text.as_deref().and_then(|text| text.split_once(':'));
             let (username, password) =
@@ -136,21 +231,15 @@ fn read_auth(host: &str, auth: Auth) -> Result<Option<Credential>, OciError> {
     Ok(Some(Credential::Basic { username, password }))
 }
 
-/// `https://index.docker.io/v1/` as `index.docker.io`.
-fn normalize(entry: &str) -> String {
-    let rest = entry.split_once("://").map_or(entry, |(_, rest)| rest);
-    let host = rest.split('/').next().unwrap_or_default().to_ascii_lowercase();
-    match host.split_once(':') {
-        Some((name, port)) => format!("{}:{port}", unify_hub(name)),
-        None => unify_hub(&host).to_owned(),
-    }
-}
-
 fn unify_hub(host: &str) -> &str {
     match host {
         "docker.io" | "registry-1.docker.io" | "registry.hub.docker.com" => DOCKER_HUB,
         other => other,
     }
+}
+
+fn describe_entry(name: &str, what: &str) -> String {
+    format!("the entry for {:?} in .dockerconfigjson {what}", shorten(name))
 }
 
 fn shorten(text: &str) -> String {
@@ -166,7 +255,8 @@ fn problem_of(problem: &str) -> OciError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+    use serde_json::json;
 
     use super::*;
 
@@ -176,8 +266,16 @@ mod tests {
     }
 
     fn find(keychain: &Keychain, endpoint: &str) -> Option<String> {
+        find_for(keychain, endpoint, "team/app")
+    }
+
+    fn find_for(keychain: &Keychain, endpoint: &str, path: &str) -> Option<String> {
         let endpoint = endpoint.parse().ok()?;
-        Some(match keychain.find(&endpoint)? {
+        let found = match keychain.find(&endpoint, path) {
+            Ok(found) => found?,
+            Err(error) => return Some(error.to_string()),
+        };
+        Some(match found {
             Credential::Basic { username, password } => format!("{username}:{}", password.reveal()),
             Credential::Identity(token) => format!("identity {}", token.reveal()),
             Credential::Registry(token) => format!("registry {}", token.reveal()),
@@ -216,25 +314,71 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_secret() {
-        for (config, problem) in [
-            (
-                json!({ "auths": { "a.example": { "auth": "sesame" } } }),
-                "is not user:password in base64",
-            ),
-            (
-                json!({ "auths": { "a.example": { "username": "sesame" } } }),
-                "username without password",
-            ),
-            (
-                json!({ "auths": { "a.example": { "password": "sesame" } } }),
-                "password without username",
-            ),
-            (json!({ "auths": "sesame" }), "not the configuration of Docker"),
+    fn the_longest_path_wins_and_labels_may_have_wildcards() {
+        let password = |name: &str| json!({ "username": name, "password": "x" });
+        let keychain = read(&json!({ "auths": {
+            "reg.example": password("all"), "reg.example/team-a": password("a"), "https://reg.example/v2/team-b/": password("b"),
+            "reg.example/team-a/deep": password("deep"), "*.wild.example": password("wild"), "x?.wild.example": password("two"),
+            "*.example:5000": password("port"), "unpadded.example": { "auth": STANDARD_NO_PAD.encode("user:pass1") },
+        } }))
+        .unwrap_or_default();
+        for (endpoint, path, expected) in [
+            ("https://reg.example", "team-a/app", Some("a:x")),
+            ("https://reg.example", "team-a/deep/app", Some("deep:x")),
+            ("https://reg.example", "team-b/app", Some("b:x")),
+            ("https://reg.example", "team-c/app", Some("all:x")),
+            ("https://a.wild.example", "app", Some("wild:x")),
+            ("https://xy.wild.example", "app", Some("two:x")),
+            ("https://wild.example", "app", None),
+            ("https://a.b.wild.example", "app", None),
+            ("https://any.example:5000", "app", Some("port:x")),
+            ("https://any.example", "app", None),
+            ("https://unpadded.example", "app", Some("user:pass1")),
         ] {
-            let error = read(&config).map(|_| ()).unwrap_err();
+            assert_eq!(
+                find_for(&keychain, endpoint, path).as_deref(),
+                expected,
+                "{endpoint} {path}"
+            );
+        }
+        for (pattern, label, expected) in [
+            ("*", "", true),
+            ("a*c*e", "abcde", true),
+            ("a*c*e", "abcd", false),
+            ("?", "", false),
+            ("", "", true),
+        ] {
+            assert_eq!(fits(pattern, label), expected, "{pattern} {label}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_the_secret() {
+        let keychain = read(&json!({ "auths": {
+            "a.example": { "auth": "sesame" }, "b.example": { "username": "sesame" }, "c.example": { "password": "sesame" },
+            "d.example": "sesame", "e.example": { "username": "u", "password": "x" }, "a.example/team/good": { "username": "v", "password": "x" },
+        } }))
+        .unwrap_or_default();
+        for (host, problem) in [
+            ("a.example", "is not user:password in base64"),
+            ("b.example", "username without password"),
+            ("c.example", "password without username"),
+            ("d.example", "is not an object with texts"),
+        ] {
+            let error = find(&keychain, &format!("https://{host}")).unwrap_or_default();
             assert!(error.contains(problem) && !error.contains("sesame"), "{error}");
         }
+        // The others are as good as they were.
+        assert_eq!(find(&keychain, "https://e.example").as_deref(), Some("u:x"));
+        assert_eq!(
+            find_for(&keychain, "https://a.example", "team/good/app").as_deref(),
+            Some("v:x")
+        );
+        let error = read(&json!({ "auths": "sesame" })).map(|_| ()).unwrap_err();
+        assert!(
+            error.contains("not the configuration of Docker") && !error.contains("sesame"),
+            "{error}"
+        );
         let other = SecretData::from([("username".to_owned(), b"sesame".to_vec())]);
         let error = Keychain::read(&[other]).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("it has no .dockerconfigjson"), "{error}");
