@@ -3,6 +3,7 @@
 //! Owns what an artifact holds: regular files and symbolic links, sorted by path. Blobs go from the pack into the archive one at a time; there
 //! is no working tree. Submodules are left out, and told to whoever asks for them.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::rc::Rc;
 
@@ -23,6 +24,8 @@ const IGNORE_BYTES: usize = 256 << 10;
 const IGNORE_FILE_BYTES: u64 = 64 << 10;
 /// The file that says where submodules are.
 const MODULES_FILE: &str = ".gitmodules";
+/// The name of a file that stands for all files of a folder which is not read.
+const ANY_FILE: &str = "\u{fffd}";
 /// Submodules that are told of one commit, whether anybody says where they are or not.
 const MOST_LINKS: usize = 1000;
 
@@ -115,6 +118,8 @@ pub(crate) struct Selection<'a> {
 pub(crate) struct Submodules {
     /// Their paths and commits.
     pub(crate) links: Vec<(String, Oid)>,
+    /// The paths of those whose files are excluded by patterns.
+    pub(crate) excluded: BTreeSet<String>,
     /// The file that says where they are.
     pub(crate) file: Option<String>,
 }
@@ -131,6 +136,8 @@ struct Found {
     mode: Mode,
     oid: Oid,
     excluded: bool,
+    /// A reason to refuse the file. It counts only if no pattern excludes the file.
+    problem: Option<String>,
 }
 
 /// Writes the archive of a tree.
@@ -145,10 +152,15 @@ pub(crate) fn write_archive(
     let Walked {
         mut files,
         ignores,
-        submodules,
+        mut submodules,
     } = walk(pack, tree, selection, limits, memory)?;
     if let Some(ignore) = selection.ignoring {
         let ignore = Ignore::new(&ignores, ignore);
+        for (path, _) in &submodules.links {
+            if ignore.excludes(&format!("{path}/{ANY_FILE}")) == Some(true) {
+                submodules.excluded.insert(path.clone());
+            }
+        }
         for file in &mut files {
             pack.check()?;
             let excluded = ignore.excludes(&file.path);
@@ -157,6 +169,9 @@ pub(crate) fn write_archive(
             })?;
         }
         files.retain(|file| !file.excluded);
+    }
+    if let Some(problem) = files.iter_mut().find_map(|file| file.problem.take()) {
+        return Err(ArchiveError::InvalidTree(problem));
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
 
@@ -202,29 +217,39 @@ fn walk(
                     limit: limits.files.to_string(),
                 });
             }
-            let name = std::str::from_utf8(entry.name).map_err(|_| {
-                let name = String::from_utf8_lossy(entry.name);
-                ArchiveError::InvalidTree(format!("the name {name:?} in folder {folder:?} is not UTF-8"))
-            })?;
+            let name = String::from_utf8_lossy(entry.name);
             let path = if folder.is_empty() {
-                name.to_owned()
+                name.clone().into_owned()
             } else {
                 format!("{folder}/{name}")
             };
-            if name.contains('/') {
-                return Err(ArchiveError::InvalidTree(format!(
-                    "the name {name:?} in folder {folder:?} has a slash"
-                )));
-            }
             // Trees that share folders make many long paths out of few bytes.
             let bytes = path.len() + 2 * size_of::<Found>();
             memory.add_blocking(bytes as u64).map_err(ArchiveError::OverBudget)?;
-            check_path(&path, limits)
-                .map_err(|problem| ArchiveError::InvalidTree(format!("the path {path:?} {problem}")))?;
+            let problem = if std::str::from_utf8(entry.name).is_err() {
+                Some(format!("the name {name:?} in folder {folder:?} is not UTF-8"))
+            } else if name.contains('/') {
+                Some(format!("the name {name:?} in folder {folder:?} has a slash"))
+            } else {
+                let checked = check_path(&path, limits);
+                checked.err().map(|problem| format!("the path {path:?} {problem}"))
+            };
             if selection.submodules && path == MODULES_FILE {
                 submodules.file = Some(modules_file(pack, entry.mode, entry.oid)?);
             }
             if !taken.takes(&path) {
+                continue;
+            }
+            let has_files = entry.mode == Mode::Tree || (entry.mode == Mode::Submodule && selection.submodules);
+            if has_files && problem.is_some() {
+                // The folder is not read: it is excluded as a whole, or refused.
+                files.push(Found {
+                    path: format!("{path}/{ANY_FILE}"),
+                    mode: Mode::File,
+                    oid: entry.oid,
+                    excluded: false,
+                    problem,
+                });
                 continue;
             }
             match entry.mode {
@@ -240,15 +265,18 @@ fn walk(
                 }
                 Mode::Submodule => {}
                 mode => {
-                    let file = Found {
+                    let mut file = Found {
                         path,
                         mode,
                         oid: entry.oid,
                         excluded: false,
+                        problem,
                     };
                     if name == IGNORE_FILE {
-                        let content = ignore_file(pack, &file)?;
-                        ignores.add(&folder, content)?;
+                        match ignore_file(pack, &file)? {
+                            Ok(content) => ignores.add(&folder, content)?,
+                            Err(problem) => file.problem = Some(problem),
+                        }
                     }
                     files.push(file);
                 }
@@ -312,14 +340,17 @@ fn is_same_or_below(path: &str, folder: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<String, ArchiveError> {
-    let invalid = |problem: &str| ArchiveError::InvalidTree(format!("{:?} {problem}", file.path));
+/// The patterns of an ignore file, or why it has none.
+fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<Result<String, String>, ArchiveError> {
+    let invalid = |problem: &str| Err(format!("{:?} {problem}", file.path));
     if file.mode == Mode::Link {
-        return Err(invalid("is a symbolic link; ignore files must be regular files"));
+        return Ok(invalid("is a symbolic link; ignore files must be regular files"));
     }
     let content = blob(pack, file)?;
-    IgnoreFiles::check_size(&file.path, content.len() as u64)?;
-    String::from_utf8(content.to_vec()).map_err(|_| invalid("is not UTF-8 text"))
+    if content.len() as u64 > IGNORE_FILE_BYTES {
+        return Ok(invalid("is larger than 64 KiB"));
+    }
+    Ok(String::from_utf8(content.to_vec()).or_else(|_| invalid("is not UTF-8 text")))
 }
 
 fn blob(pack: &mut Pack<'_>, file: &Found) -> Result<Rc<Vec<u8>>, ArchiveError> {

@@ -36,6 +36,8 @@ impl From<io::Error> for TarError {
 pub(crate) struct TarEntry {
     /// Without `./` in front and `/` at the end; else as it is written, and not checked.
     pub(crate) path: String,
+    /// Whether the written path is UTF-8. If not, [`Self::path`] has the replacement character in it.
+    pub(crate) is_text: bool,
     pub(crate) kind: TarKind,
 }
 
@@ -81,8 +83,17 @@ impl<R: Read> TarReader<R> {
         &self.inner
     }
 
-    /// The next entry; what was not read of the one before is skipped.
+    /// The next entry; what was not read of the one before is skipped. Refuses a path that is not UTF-8.
     pub(crate) fn next(&mut self) -> Result<Option<TarEntry>, TarError> {
+        let entry = self.next_of_any_name()?;
+        if entry.as_ref().is_some_and(|entry| !entry.is_text) {
+            return Err(TarError::Invalid("a path is not UTF-8".to_owned()));
+        }
+        Ok(entry)
+    }
+
+    /// The next entry; its path may be anything.
+    pub(crate) fn next_of_any_name(&mut self) -> Result<Option<TarEntry>, TarError> {
         let invalid = |problem: &str| TarError::Invalid(problem.to_owned());
         let mut extensions = Extensions::default();
         let mut headers = 0_u64;
@@ -148,7 +159,8 @@ impl<R: Read> TarReader<R> {
 
     fn finish(&self, header: &Header, extensions: Extensions) -> Result<TarEntry, TarError> {
         let path = extensions.path.unwrap_or_else(|| header.path_bytes().into_owned());
-        let path = String::from_utf8(path).map_err(|_| TarError::Invalid("a path is not UTF-8".to_owned()))?;
+        let is_text = std::str::from_utf8(&path).is_ok();
+        let path = String::from_utf8_lossy(&path);
         let invalid = |problem: &str| TarError::Invalid(format!("{path:?} {problem}"));
         if extensions.size.is_some_and(|size| size != self.content) {
             return Err(invalid("has two sizes"));
@@ -168,7 +180,7 @@ impl<R: Read> TarReader<R> {
             EntryType::Directory | EntryType::Symlink => return Err(invalid("is no file and has content")),
             other => return Err(invalid(&format!("is neither a file nor a link but {other:?}"))),
         };
-        let mut rest = path.as_str();
+        let mut rest = path.as_ref();
         while let Some(inner) = rest.strip_prefix("./") {
             rest = inner;
         }
@@ -177,6 +189,7 @@ impl<R: Read> TarReader<R> {
         }
         Ok(TarEntry {
             path: rest.to_owned(),
+            is_text,
             kind,
         })
     }

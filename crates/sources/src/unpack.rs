@@ -82,14 +82,7 @@ impl Work {
         let content = pack
             .read(&commit_id, ObjectKind::Commit)
             .map_err(|error| self.pack_error(error))?;
-        let content = content.ok_or_else(|| FetchError::ReferenceNotFound {
-            what: match wanted {
-                Wanted::Own(_) => select::describe_reference(&self.request.reference),
-                Wanted::Submodule(commit) => format!("commit {commit}"),
-            },
-            url: self.url.clone(),
-            close: Vec::new(),
-        })?;
+        let content = content.ok_or_else(|| self.explain_missing(wanted, pack.kind(&commit_id)))?;
         let commit = object::read_commit(&content)
             .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
         let asked = &self.request.asked;
@@ -131,6 +124,30 @@ impl Work {
             subject: commit.subject,
             verified,
         })
+    }
+
+    /// Why there is no commit. `kind`: what stands in its place.
+    fn explain_missing(&self, wanted: &Wanted, kind: Option<ObjectKind>) -> FetchError {
+        let url = self.url.clone();
+        let (name, what) = match wanted {
+            Wanted::Own(selected) => {
+                let what = select::describe_reference(&self.request.reference);
+                (selected.name.clone().unwrap_or_else(|| what.clone()), what)
+            }
+            Wanted::Submodule(commit) => (format!("commit {commit}"), format!("commit {commit}")),
+        };
+        match kind {
+            Some(kind) => FetchError::NoCommit {
+                name,
+                kind: kind.name(),
+                url,
+            },
+            None => FetchError::ReferenceNotFound {
+                what,
+                url,
+                close: Vec::new(),
+            },
+        }
     }
 
     /// Whether anything comes from elsewhere.
@@ -282,6 +299,6 @@ fn too_large(what: &'static str, limit: String) -> FetchError {
     FetchError::TooLarge {
         what,
         limit,
-        advice: "take files out of the repository, or ask an admin for a larger limit",
+        advice: "take less of it with spec.sparseCheckout or spec.ignore, or ask an administrator for a larger limit",
     }
 }

@@ -27,6 +27,8 @@ mod incoming;
 
 /// How many artifacts of a source are kept: the current one and the one before it.
 const KEEP: usize = 2;
+/// How a gzip file begins (RFC 1952).
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The object that an artifact belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -246,16 +248,21 @@ impl ArtifactStore {
     /// How many bytes an artifact takes in memory, at most: what [`ArtifactStore::load`] needs.
     ///
     /// # Errors
-    /// [`StorageError::Missing`] or [`StorageError::Io`].
+    /// [`StorageError::Missing`], [`StorageError::Io`], or [`StorageError::InvalidArchive`] for what is no gzip archive, such as a copied layer.
     pub fn loaded_size(&self, source: &SourceKey, digest: &str) -> Result<u64, StorageError> {
         let path = self.file(source, digest)?;
-        let mut file = self.opened(&path, digest)?;
-        // The last bytes of the compressed form say how long the other one is. They may be damaged: a load checks the digest before
-        // it believes them, and its own bound after that.
-        let mut size = [0; 4];
-        let read = file.seek(SeekFrom::End(-4)).and_then(|_| file.read_exact(&mut size));
-        read.map_err(|source| self.io("read", &path, source))?;
-        Ok(u64::from(u32::from_le_bytes(size)))
+        let file = self.opened(&path, digest)?;
+        match read_archive_size(&file) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                // A damaged file is removed first.
+                self.open_verified(source, digest)?;
+                Err(StorageError::InvalidArchive {
+                    digest: digest.to_owned(),
+                    problem: error.to_string(),
+                })
+            }
+            size => size.map_err(|source| self.io("read", &path, source)),
+        }
     }
 
     fn opened(&self, path: &Path, digest: &str) -> Result<fs::File, StorageError> {
@@ -453,8 +460,15 @@ struct Hashing(Sha256);
 /// How many bytes an open archive says that it takes in memory: what [`read_archive`] needs at most. Blocks on the disk.
 ///
 /// # Errors
-/// When it can't be read.
+/// When it can't be read; [`io::ErrorKind::InvalidData`] when it is no gzip file, such as a layer that was copied as it was.
 pub fn read_archive_size(mut archive: &fs::File) -> io::Result<u64> {
+    let mut begin = [0; 2];
+    archive.rewind()?;
+    let is_gzip = archive.read_exact(&mut begin).is_ok() && begin == GZIP_MAGIC;
+    if !is_gzip {
+        let problem = "it is no tar archive that is compressed with gzip";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+    }
     let mut size = [0; 4];
     archive.seek(SeekFrom::End(-4))?;
     archive.read_exact(&mut size)?;

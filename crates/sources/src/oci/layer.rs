@@ -4,6 +4,7 @@
 //! ignored. First all names are read, to know what is ignored and that nothing stands there twice; then what stays is copied. The
 //! length of what it unpacks to is bounded, whatever the layer says of itself.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +89,7 @@ impl Layer<'_> {
         let mut archive = ArchiveWriter::new(out, self.limits, self.trees);
         let mut layer = self.open()?;
         let mut kept = kept.into_iter();
-        while let Some(entry) = layer.next()? {
+        while let Some(entry) = layer.next_of_any_name()? {
             self.check_cancelled()?;
             if self.is_left_out(&entry) || kept.next() != Some(true) {
                 continue;
@@ -107,14 +108,17 @@ impl Layer<'_> {
     /// Of each file and link, in their order, whether it becomes the artifact's.
     fn list_kept(&self, memory: &mut Growing) -> Result<Vec<bool>, LayerError> {
         let mut paths: Vec<String> = Vec::new();
+        // Reasons to refuse files. They count only for files that no pattern excludes.
+        let mut problems: BTreeMap<usize, LayerError> = BTreeMap::new();
         let mut ignores: Vec<(String, String)> = Vec::new();
         let mut ignore_bytes = 0_usize;
         let mut layer = self.open()?;
-        while let Some(entry) = layer.next()? {
+        while let Some(entry) = layer.next_of_any_name()? {
             self.check_cancelled()?;
             if self.is_left_out(&entry) {
                 continue;
             }
+            let mut problem = self.find_problem(&entry);
             let path = entry.path;
             if paths.len() >= self.limits.files as usize {
                 return Err(LayerError::TooLarge {
@@ -125,27 +129,24 @@ impl Layer<'_> {
             // Twice: for the list, and for the order in which it is looked through.
             let bytes = path.len() + 4 * size_of::<String>();
             memory.add_blocking(bytes as u64).map_err(LayerError::OverBudget)?;
-            check_path(&path, self.limits)
-                .map_err(|problem| LayerError::Invalid(format!("the path {path:?} {problem}")))?;
-            if let TarKind::File { size, .. } = entry.kind
-                && size > self.limits.file_bytes
-            {
-                return Err(LayerError::TooLarge {
-                    what: "bytes of one file",
-                    limit: describe_bytes(self.limits.file_bytes),
-                });
-            }
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
-            if name == IGNORE_FILE {
-                let text = read_ignore_file(&path, &entry.kind, &mut layer)?;
-                ignore_bytes += text.len();
-                if ignore_bytes > IGNORE_BYTES {
-                    return Err(LayerError::TooLarge {
-                        what: "bytes of all ignore files",
-                        limit: describe_bytes(IGNORE_BYTES as u64),
-                    });
+            if name == IGNORE_FILE && problem.is_none() {
+                match read_ignore_file(&path, &entry.kind, &mut layer)? {
+                    Ok(text) => {
+                        ignore_bytes += text.len();
+                        if ignore_bytes > IGNORE_BYTES {
+                            return Err(LayerError::TooLarge {
+                                what: "bytes of all ignore files",
+                                limit: describe_bytes(IGNORE_BYTES as u64),
+                            });
+                        }
+                        ignores.push((folder.to_owned(), text));
+                    }
+                    Err(refused) => problem = Some(refused),
                 }
-                ignores.push((folder.to_owned(), text));
+            }
+            if let Some(problem) = problem {
+                problems.insert(paths.len(), problem);
             }
             paths.push(path);
         }
@@ -165,13 +166,37 @@ impl Layer<'_> {
         // Patterns of an inner folder come after, and so win over, those of the folders around it.
         ignores.sort();
         let ignore = Ignore::new(&ignores, self.ignore);
-        let kept = paths.iter().map(|path| {
+        let kept = paths.iter().enumerate().map(|(index, path)| {
             self.check_cancelled()?;
-            let excluded = ignore.excludes(path).map(|excluded| !excluded);
-            excluded
-                .ok_or_else(|| LayerError::Invalid("its ignore files take too much work for so many files".to_owned()))
+            let Some(excluded) = ignore.excludes(path) else {
+                let problem = "its ignore files take too much work for so many files".to_owned();
+                return Err(LayerError::Invalid(problem));
+            };
+            match problems.remove(&index).filter(|_| !excluded) {
+                Some(problem) => Err(problem),
+                None => Ok(!excluded),
+            }
         });
         kept.collect()
+    }
+
+    /// Why the artifact can't have a file.
+    fn find_problem(&self, entry: &TarEntry) -> Option<LayerError> {
+        let TarEntry { path, is_text, kind } = entry;
+        if !is_text {
+            return Some(LayerError::Invalid(format!("the path {path:?} is not UTF-8")));
+        }
+        if let Err(problem) = check_path(path, self.limits) {
+            return Some(LayerError::Invalid(format!("the path {path:?} {problem}")));
+        }
+        let size = match kind {
+            TarKind::File { size, .. } => *size,
+            TarKind::Link(_) | TarKind::Folder => 0,
+        };
+        (size > self.limits.file_bytes).then(|| LayerError::TooLarge {
+            what: "bytes of one file",
+            limit: describe_bytes(self.limits.file_bytes),
+        })
     }
 
     /// Folders come with what is in them; and what belongs to git is nobody's content.
@@ -200,16 +225,21 @@ impl Layer<'_> {
     }
 }
 
-fn read_ignore_file(path: &str, kind: &TarKind, layer: &mut impl Read) -> Result<String, LayerError> {
-    let invalid = |problem: &str| LayerError::Invalid(format!("{path:?} {problem}"));
+/// The patterns of an ignore file, or why it has none.
+fn read_ignore_file(
+    path: &str,
+    kind: &TarKind,
+    layer: &mut impl Read,
+) -> Result<Result<String, LayerError>, LayerError> {
+    let invalid = |problem: &str| Err(LayerError::Invalid(format!("{path:?} {problem}")));
     match kind {
         TarKind::File { size, .. } if *size <= IGNORE_FILE_BYTES => {}
-        TarKind::File { .. } => return Err(invalid("is larger than 64 KiB")),
-        _ => return Err(invalid("is a symbolic link; ignore files must be regular files")),
+        TarKind::File { .. } => return Ok(invalid("is larger than 64 KiB")),
+        _ => return Ok(invalid("is a symbolic link; ignore files must be regular files")),
     }
     let mut text = Vec::new();
     layer.read_to_end(&mut text).map_err(TarError::from)?;
-    String::from_utf8(text).map_err(|_| invalid("is not UTF-8 text"))
+    Ok(String::from_utf8(text).or_else(|_| invalid("is not UTF-8 text")))
 }
 
 /// Ends with an error where a reader would be read too far: an end would look as if that were all.

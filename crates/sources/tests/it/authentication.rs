@@ -40,6 +40,9 @@ async fn basic_and_bearer() {
     assert!(!message.contains("hunter2") && !format!("{error:?}").contains("hunter2"));
     assert!(!format!("{:?}", bed.request(main.clone())).contains("hunter2"));
 
+    bed.secret = secret(&[("username", "robot"), ("password", "p:ä/ss\n")]);
+    let (_, message) = bed.refuse(main.clone()).await;
+    assert!(message.contains("password ends with a line feed"), "{message}");
     bed.secret = secret(&[("username", "robot"), ("password", "p:ä/ss")]);
     bed.get(main.clone()).await;
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure_git_server::{Content, Options, ProtocolVersions};
+use tenure_planner::source::FetchFailure;
 use tenure_sources::{FetchError, Limits};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -309,4 +310,31 @@ async fn a_silent_server_costs_the_timeout_only() {
     );
     assert!(message.contains("took longer than 0.2 s (spec.timeout)"), "{message}");
     bed.assert_tidy();
+}
+
+#[tokio::test]
+async fn a_server_says_when_it_may_be_asked_again() {
+    let mut bed = Bed::new().await;
+    let date = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(90);
+    let date = jiff::fmt::rfc2822::to_string(&date.to_zoned(jiff::tz::TimeZone::UTC)).unwrap();
+    let date = date.replace("+0000", "GMT");
+    for (header, expected) in [
+        ("Retry-After: 300\r\n", Some(300..=300)),
+        (&format!("Retry-After: {date}\r\n"), Some(80..=90)),
+        ("Retry-After: soon\r\n", None),
+        ("", None),
+    ] {
+        let answer = format!("HTTP/1.1 429 Too Many Requests\r\n{header}Content-Length: 0\r\n\r\n");
+        let url = answering(answer.into_bytes(), false).await;
+        bed.policy.allow.push(endpoint(&url));
+        let request = bed.request_spec(json!({"url": url, "ref": {"branch": "main"}}));
+        let (error, message) = bed.refuse_request(&request).await;
+        let told = FetchFailure::from(&error).retry_after;
+        assert_eq!(told.is_some(), expected.is_some(), "{message}");
+        assert!(
+            told.is_none_or(|told| expected.unwrap().contains(&told)),
+            "{told:?}: {message}"
+        );
+        assert_eq!(message.contains("it asks to wait for"), told.is_some(), "{message}");
+    }
 }

@@ -1,8 +1,11 @@
 //! What an artifact holds.
 
+use std::process::Stdio;
+
 use serde_json::json;
 use tenure_git_server::Content;
 use tenure_sources::{Entry, FetchError, Node};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::bed::Bed;
 
@@ -135,4 +138,79 @@ async fn deltas_of_a_packed_repository_are_resolved() {
     for (path, content) in files {
         assert_eq!(tree.entry(&path), Some(Entry::File(content.as_bytes())), "{path}");
     }
+}
+
+/// Commits a tree whose entries git gets as `mktree` reads them.
+async fn commit_tree(bed: &Bed, entries: &[u8]) -> String {
+    let tree = run_git(bed, &["mktree", "-z"], entries).await;
+    let person = ["-c", "user.name=x", "-c", "user.email=x@example.com"];
+    let arguments = [person.as_slice(), &["commit-tree", "-m", "names", &tree]].concat();
+    let commit = run_git(bed, &arguments, b"").await;
+    bed.repository.set_reference("refs/heads/main", &commit).await.unwrap();
+    commit
+}
+
+async fn run_git(bed: &Bed, arguments: &[&str], input: &[u8]) -> String {
+    let mut child = tokio::process::Command::new("git")
+        .args(arguments)
+        .current_dir(bed.repository.folder())
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).await.unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    assert!(output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Names, paths and ignore files count only if no pattern excludes them.
+#[tokio::test]
+async fn what_is_ignored_may_be_called_anything() {
+    let bed = Bed::new().await;
+    let blob = run_git(&bed, &["hash-object", "-w", "--stdin"], b"a: b").await;
+    let not_text = run_git(&bed, &["hash-object", "-w", "--stdin"], b"\xff").await;
+    let latin = |kind: &str, id: &str| [format!("{kind} {id}\tcaf").as_bytes(), b"\xe9.txt\0"].concat();
+    let file = |id: &str, name: &str| format!("100644 blob {id}\t{name}\0").into_bytes();
+    let names = run_git(&bed, &["mktree", "-z"], &latin("100644 blob", &blob)).await;
+    let folder = run_git(&bed, &["mktree", "-z"], &latin("040000 tree", &names)).await;
+    let ignores = run_git(&bed, &["mktree", "-z"], &file(&not_text, ".sourceignore")).await;
+    let long = run_git(&bed, &["mktree", "-z"], &file(&blob, &"x".repeat(5000))).await;
+    let cases = [
+        ("a name", names, "is not UTF-8"),
+        ("a folder's name", folder, "is not UTF-8"),
+        ("an ignore file", ignores, "is not UTF-8 text"),
+        ("a long path", long, "the path"),
+    ];
+    for (what, tree, problem) in cases {
+        let root = [
+            file(&blob, "app.yaml"),
+            format!("040000 tree {tree}\tlegacy\0").into_bytes(),
+        ];
+        commit_tree(&bed, &root.concat()).await;
+        let (_, message) = bed.refuse(json!({"branch": "main"})).await;
+        assert!(message.contains(problem), "{what}: {message}");
+        let spec = json!({"url": bed.server.http_url("app"), "ref": {"branch": "main"}, "ignore": "/legacy/\n"});
+        let (artifact, _) = bed.get_request(&bed.request_spec(spec)).await;
+        let tree = bed.load(&artifact);
+        let names: Vec<&str> = tree.iter().map(|(path, _)| path).collect();
+        assert_eq!(names, ["app.yaml"], "{what}");
+        let spec =
+            json!({"url": bed.server.http_url("app"), "ref": {"branch": "main"}, "sparseCheckout": ["app.yaml"]});
+        bed.get_request(&bed.request_spec(spec)).await;
+    }
+    // A submodule has its files below its path.
+    let link = [format!("160000 commit {}\t", "1".repeat(40)).as_bytes(), b"caf\xe9\0"].concat();
+    commit_tree(&bed, &[file(&blob, "app.yaml"), link].concat()).await;
+    let mut request = bed.request(json!({"branch": "main"}));
+    request.asked.submodules = true;
+    let (_, message) = bed.refuse_request(&request).await;
+    assert!(message.contains("is not UTF-8"), "{message}");
+    request.asked.ignore = Some("caf*/\n".to_owned());
+    bed.get_request(&request).await;
+    // The patterns see the name with a replacement for what is no character.
+    commit_tree(&bed, &[file(&blob, "app.yaml"), latin("100644 blob", &blob)].concat()).await;
+    let spec = json!({"url": bed.server.http_url("app"), "ref": {"branch": "main"}, "ignore": "caf?.txt\n"});
+    bed.get_request(&bed.request_spec(spec)).await;
 }

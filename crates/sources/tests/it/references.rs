@@ -1,5 +1,7 @@
 //! Every kind of reference, its revision, and what is said when it isn't there.
 
+use std::os::unix::ffi::OsStrExt as _;
+
 use serde_json::json;
 use tenure_git_server::{Options, ProtocolVersions};
 use tenure_planner::git_repository::Fetched;
@@ -9,7 +11,11 @@ use crate::bed::Bed;
 
 #[tokio::test]
 async fn all_kinds_of_reference_have_fluxs_revisions() {
-    for versions in [ProtocolVersions::All, ProtocolVersions::OnlyZero] {
+    for versions in [
+        ProtocolVersions::All,
+        ProtocolVersions::OnlyZero,
+        ProtocolVersions::OnlyZeroWithMultiAck,
+    ] {
         let bed = Bed::with(Options {
             versions,
             ..Options::default()
@@ -223,4 +229,45 @@ async fn repositories_of_sha256() {
     let (artifact, _) = bed.get_request(&request).await;
     assert_eq!(artifact.facts.revision, format!("main@sha256:{commit}"));
     assert_eq!(bed.load(&artifact).len(), 2);
+}
+
+/// A reference that is not UTF-8 does not hide the others. A tag of a tree is named.
+#[tokio::test]
+async fn strange_references_are_named_or_passed_over() {
+    for versions in [ProtocolVersions::All, ProtocolVersions::OnlyZero] {
+        let bed = Bed::with(Options {
+            versions,
+            ..Options::default()
+        })
+        .await;
+        let first = bed.repository.commit([("file", "1")], "first").await.unwrap();
+        bed.repository.tag("v1.0.0", &first).await.unwrap();
+        let name = std::ffi::OsStr::from_bytes(b"refs/tags/caf\xe9");
+        let made = tokio::process::Command::new("git")
+            .args(["update-ref".as_ref(), name, first.as_ref()])
+            .current_dir(bed.repository.folder())
+            .status()
+            .await
+            .unwrap();
+        assert!(made.success());
+        bed.get(json!({"branch": "main"})).await;
+        let (artifact, _) = bed.get(json!({"semver": "1.x"})).await;
+        assert_eq!(artifact.facts.revision, format!("v1.0.0@sha1:{first}"));
+
+        let tree = tokio::process::Command::new("git")
+            .args(["rev-parse", "main^{tree}"])
+            .current_dir(bed.repository.folder())
+            .output()
+            .await
+            .unwrap();
+        let tree = String::from_utf8(tree.stdout).unwrap().trim().to_owned();
+        bed.repository.tag("v1.1.0", &tree).await.unwrap();
+        for reference in [json!({"semver": "1.x"}), json!({"tag": "v1.1.0"})] {
+            let (_, message) = bed.refuse(reference).await;
+            assert!(
+                message.contains("refs/tags/v1.1.0") && message.contains("leads to a tree and not to a commit"),
+                "{message}"
+            );
+        }
+    }
 }

@@ -191,6 +191,22 @@ async fn bombs_and_strange_layers_are_refused() {
     stand.push_layer(entry(tar::EntryType::Symlink, "link"));
     let artifact = stand.get(stand.ask(json!({}))).await;
     assert_eq!(stand.list(&artifact), ["link"]);
+    // An excluded file may be anything.
+    let strange = [
+        ("legacy/.sourceignore", "x".repeat(70_000)),
+        ("legacy/big", "x".repeat(600 << 10)),
+    ];
+    for (path, content) in strange {
+        stand.push_layer(pack(&[("a", "1"), (path, &content)]));
+        stand.refuse(stand.ask(json!({}))).await;
+        let artifact = stand
+            .get(FetchRequest {
+                ignore: Some("/legacy/".to_owned()),
+                ..stand.ask(json!({}))
+            })
+            .await;
+        assert_eq!(stand.list(&artifact), ["a"]);
+    }
     // A bomb that is copied is no larger than it is; who unpacks it refuses it.
     let layer = bomb(10, 300 << 10);
     stand.push_layer(layer);
@@ -205,5 +221,19 @@ async fn bombs_and_strange_layers_are_refused() {
             .store
             .load(&source(), &copied.facts.digest, &stand.limits)
             .is_err()
+    );
+    // One that is no archive at all says so, and not that it takes what its last bytes happen to be.
+    stand.push_layer(b"kind: ConfigMap # and a long line at the end".to_vec());
+    let copied = stand
+        .get(FetchRequest {
+            operation: LayerOperation::Copy,
+            ..stand.ask(json!({}))
+        })
+        .await;
+    let size = stand.store.loaded_size(&source(), &copied.facts.digest);
+    let message = size.unwrap_err().to_string();
+    assert!(
+        message.contains("no tar archive that is compressed with gzip"),
+        "{message}"
     );
 }
