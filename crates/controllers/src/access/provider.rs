@@ -18,7 +18,7 @@ use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER, TEN
 use tenure_api::time::Time;
 use tenure_cluster::{Client, ClusterError, DeleteOptions, Preconditions};
 use tenure_planner::access::by_hand;
-use tenure_planner::access::configuration::{Problem, read_object};
+use tenure_planner::access::configuration::{Problem, Unread, read_object};
 use tenure_planner::access::delivery::FAREWELL_SECONDS;
 use tenure_planner::access::desk::{Asked, LookedUp, Plan, Snapshot, plan};
 use tenure_planner::access::host::{Ask, HostKind, Scope, Told};
@@ -93,12 +93,23 @@ impl ProviderReconciler {
         self.desk.controller()
     }
 
-    /// All entries for this provider, and the FluxAccesses that they stand in.
+    /// Lists all entries for this provider, the unreadable parts, the problems, and the FluxAccesses.
     async fn list_asked(
         &self,
         provider: &AccessProvider,
-    ) -> (Vec<Asked>, Vec<Problem>, Vec<(Arc<FluxAccess>, Placement)>) {
+    ) -> (
+        Vec<Asked>,
+        Vec<(AskedIn, Unread)>,
+        Vec<Problem>,
+        Vec<(Arc<FluxAccess>, Placement)>,
+    ) {
         let (mut asked, mut problems, mut objects) = (Vec::new(), Vec::new(), Vec::new());
+        let mut unread: Vec<(AskedIn, Unread)> = Vec::new();
+        if let Some(agent) = &provider.spec.agent {
+            let read = self.last.configuration.as_ref();
+            let left = read.map_or_else(Unread::anything, |configuration| configuration.unread.clone());
+            unread.push((name_agent(&agent.name), left));
+        }
         if let (Some(agent), Some(configuration)) = (&provider.spec.agent, &self.last.configuration) {
             problems.extend(configuration.problems.iter().cloned());
             asked.extend(configuration.entries.iter().map(|entry| Asked {
@@ -109,11 +120,9 @@ impl ProviderReconciler {
         }
         let all = self.desk.asked.all();
         let own = all.into_iter().filter(|access| access.spec.provider == self.key.name);
-        for access in own.take(MOST_OBJECTS) {
+        for (index, access) in own.enumerate() {
             let namespace = access.namespace().unwrap_or_default();
             let placement = self.desk.hub.place(&namespace).await;
-            let configuration = read_object(&access, &provider.spec.top_level_group);
-            problems.extend(configuration.problems);
             let author = access.annotations().get(REQUESTED_BY).cloned();
             let asked_in = AskedIn {
                 kind: "FluxAccess".to_owned(),
@@ -124,6 +133,20 @@ impl ProviderReconciler {
                     _ => None,
                 },
             };
+            if index >= MOST_OBJECTS {
+                // Its requests continue.
+                unread.push((asked_in, Unread::anything()));
+                objects.push((access, placement));
+                continue;
+            }
+            let configuration = read_object(&access, &provider.spec.top_level_group);
+            problems.extend(configuration.problems);
+            let left = if author.is_some() {
+                configuration.unread
+            } else {
+                Unread::anything()
+            };
+            unread.push((asked_in.clone(), left));
             match author {
                 // Whose it is has to be known, or he could answer it himself.
                 None => problems.push(Problem {
@@ -142,7 +165,8 @@ impl ProviderReconciler {
             }
             objects.push((access, placement));
         }
-        (asked, problems, objects)
+        unread.retain(|(_, unread)| !unread.is_empty());
+        (asked, unread, problems, objects)
     }
 
     /// Asks the host about paths. What it says is believed for a while.
@@ -206,6 +230,7 @@ impl ProviderReconciler {
                     resource_version: None,
                 },
                 propagation: None,
+                dry_run: false,
             };
             let resource = self
                 .controller()
@@ -243,6 +268,7 @@ impl ProviderReconciler {
                 resource_version: None,
             },
             propagation: None,
+            dry_run: false,
         };
         let resource = self
             .controller()
@@ -389,11 +415,7 @@ impl Reconciler for ProviderReconciler {
         let mut last = std::mem::take(&mut self.last);
         configuration::read(&self.desk, &provider, &mut last).await;
         self.last = last;
-        let (asked, mut problems, objects) = self.list_asked(&provider).await;
-        let unread: Vec<AskedIn> = match (&provider.spec.agent, &self.last.configuration) {
-            (Some(agent), None) => vec![name_agent(&agent.name)],
-            _ => Vec::new(),
-        };
+        let (asked, unread, mut problems, objects) = self.list_asked(&provider).await;
         self.looked_up.retain(|key, (_, until)| {
             *until > now
                 && asked
@@ -449,20 +471,21 @@ impl Reconciler for ProviderReconciler {
                 platform: &self.key.namespace,
                 asked: &asked,
                 unread: &unread,
+                group: &provider.spec.top_level_group,
                 looked_up: &looked_up,
                 requests: &requests,
                 namespaces: &names,
                 targets: &targets,
                 ending: &ending,
             },
-            |asked, group, namespace| {
+            |asked_in, group, namespace| {
                 let Some(receiver) = receivers.get(namespace) else {
                     return Err("it isn't there".to_owned());
                 };
-                let by = match asked.asked_in.kind.as_str() {
+                let by = match asked_in.kind.as_str() {
                     "Agent" => Asker::Agent,
-                    _ => match placements.get(asked.asked_in.namespace.as_str()) {
-                        Some(placement) => Asker::Object(&asked.asked_in.namespace, placement),
+                    _ => match placements.get(asked_in.namespace.as_str()) {
+                        Some(placement) => Asker::Object(&asked_in.namespace, placement),
                         None => return Err("whose namespace that is isn't known".to_owned()),
                     },
                 };
@@ -487,7 +510,8 @@ impl Reconciler for ProviderReconciler {
         self.execute(&planned).await?;
         self.desk.set_board(&self.key.name, &planned);
         problems.extend(planned.problems.iter().cloned());
-        self.tell_others(&planned, &problems, &objects, &requests, now).await?;
+        let told = objects.get(..MOST_OBJECTS).unwrap_or(&objects);
+        self.tell_others(&planned, &problems, told, &requests, now).await?;
         let (authoriser, ends) = match read_kind(&provider) {
             Some(HostKind::Static) => (
                 condition(

@@ -192,7 +192,12 @@ fn read_role(said: &str) -> Result<Role, String> {
     }
 }
 
-/// Whether something is the path of a project or group below the one that everything has to be below (GitLab: letters, digits, `_`, `-` and `.` between
+/// Whether a text is a valid path of a project or a group in the top-level group.
+pub(super) fn is_path_below(path: &str, group: &str) -> bool {
+    check_path(path, Scope::Group, group).is_ok()
+}
+
+/// Checks that a text is the path of a project or a group in the top-level group (GitLab: letters, digits, `_`, `-` and `.` between
 /// slashes; letters count as the same in either case).
 fn check_path(path: &str, scope: Scope, group: &str) -> Result<(), String> {
     let is_part = |part: &str| {

@@ -7,7 +7,7 @@ use go_yaml::node::{Data, Node};
 use go_yaml::read::{Lines, Source, first_document};
 use go_yaml::scalar::Dialect;
 
-use super::draft::{Defaults, Draft, Said, show};
+use super::draft::{Defaults, Draft, Said, is_path_below, show};
 use super::{Configuration, MOST_OF_A_SCOPE, Place, Problem, Reading};
 use crate::access::host::Scope;
 
@@ -142,11 +142,14 @@ impl Reader<'_> {
                     show(name)
                 );
                 self.complain(key.line, KEY, message);
+                // It may have been meant for one of the lists.
+                self.configuration.unread.add(None);
                 continue;
             }
             if seen.contains(&name) {
                 let message = format!("{name} is there twice, and the first one counts: put both into one");
                 self.complain(key.line, KEY, message);
+                self.configuration.unread.add(None);
                 continue;
             }
             seen.push(name);
@@ -187,6 +190,7 @@ impl Reader<'_> {
         let Data::Seq(items) = &list.data else {
             let message = format!("{name} is not a list: each of them begins with - id:");
             self.complain(list.line, name, message);
+            self.configuration.unread.add(None);
             return;
         };
         for (index, item) in items.iter().enumerate().take(MOST_OF_A_SCOPE) {
@@ -203,8 +207,14 @@ impl Reader<'_> {
             };
             match entry {
                 Ok(entry) => self.configuration.entries.push(entry),
-                Err(problem) => self.configuration.complain(problem),
+                Err(problem) => {
+                    self.configuration.complain(problem);
+                    self.configuration.unread.add(find_path(item, self.group));
+                }
             }
+        }
+        for item in items.iter().skip(MOST_OF_A_SCOPE) {
+            self.configuration.unread.add(find_path(item, self.group));
         }
         if let Some(beyond) = items.get(MOST_OF_A_SCOPE) {
             let message = format!(
@@ -219,6 +229,16 @@ impl Reader<'_> {
 
 /// What is wrong, and on which line.
 type Wrong = (u32, String);
+
+/// The path in an entry that is wrong, if that is right: then it is known which project or group the entry is about.
+fn find_path<'a>(item: &'a Node, group: &str) -> Option<&'a str> {
+    let Data::Map(fields) = &item.data else { return None };
+    let mut ids = fields.iter().filter(|(key, _)| read_text(key) == Some("id"));
+    match (ids.next(), ids.next()) {
+        (Some((_, id)), None) => read_text(id).filter(|path| is_path_below(path, group)),
+        _ => None,
+    }
+}
 
 fn read_draft(item: &Node) -> Result<Draft, Wrong> {
     let Data::Map(fields) = &item.data else {

@@ -2,7 +2,7 @@
 //! list of entries.
 //!
 //! Owns the words of GitLab's issue 389393 and what is added to them, their defaults and their bounds. Each entry stands for itself: one that is wrong is
-//! left out and said, by file, line and entry. Refuses to decide who may have what (`tenure_tenancy::access`), and to remember: a file that can't be read
+//! left out and said, by file, line and entry, and kept in [`Unread`], so that what it asked for before goes on. Refuses to decide who may have what (`tenure_tenancy::access`), and to remember: a file that can't be read
 //! at all is [`Reading::Unreadable`], and whoever asked keeps what it read before.
 //!
 //! ```text
@@ -15,6 +15,7 @@ mod draft;
 mod file;
 mod object;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -103,6 +104,60 @@ pub struct Entry {
     pub is_for_images: bool,
 }
 
+/// The projects and groups that unreadable parts of a configuration may name. Requests for them continue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Whether some part names projects or groups that are not known.
+    is_open: bool,
+    /// Paths of projects and groups, in lower case.
+    paths: BTreeSet<String>,
+}
+
+impl Unread {
+    /// The unreadable part may name any project and group.
+    #[must_use]
+    pub fn anything() -> Self {
+        Self {
+            is_open: true,
+            paths: BTreeSet::new(),
+        }
+    }
+
+    /// Adds an entry, by its path if that could be read.
+    pub fn add(&mut self, path: Option<&str>) {
+        match path {
+            Some(path) => {
+                self.paths.insert(path.to_ascii_lowercase());
+            }
+            None => self.is_open = true,
+        }
+    }
+
+    /// Adds what another unreadable part may name.
+    pub fn join(&mut self, other: &Self) {
+        self.is_open |= other.is_open;
+        self.paths.extend(other.paths.iter().cloned());
+    }
+
+    /// Whether it may ask for a project or group.
+    #[must_use]
+    pub fn may_name(&self, path: &str) -> bool {
+        self.is_open || self.paths.contains(&path.to_ascii_lowercase())
+    }
+
+    /// Whether some part names projects or groups that are not known.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Whether all of it could be read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.is_open && self.paths.is_empty()
+    }
+}
+
 /// All that can be used of a configuration, and what can't.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
@@ -110,6 +165,8 @@ pub struct Configuration {
     pub entries: Vec<Entry>,
     /// What is wrong with others.
     pub problems: Vec<Problem>,
+    /// The projects and groups that the other entries may name.
+    pub unread: Unread,
 }
 
 impl Configuration {
@@ -123,6 +180,7 @@ impl Configuration {
     #[must_use]
     pub fn join(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
+        self.unread.join(&other.unread);
         other.problems.into_iter().for_each(|problem| self.complain(problem));
         self
     }

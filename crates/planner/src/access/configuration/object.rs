@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenure_api::access::FluxAccess;
 use tenure_api::access::asked::AccessEntry;
 
-use super::draft::{Defaults, Draft, Said};
+use super::draft::{Defaults, Draft, Said, is_path_below};
 use super::{Configuration, MOST_OF_A_SCOPE, Place, Problem};
 use crate::access::host::Scope;
 
@@ -30,6 +30,9 @@ pub fn read_object(access: &FluxAccess, group: &str) -> Configuration {
             };
             // A server that hasn't read the schema yet may store more.
             if index >= MOST_OF_A_SCOPE {
+                for item in items.iter().skip(MOST_OF_A_SCOPE) {
+                    configuration.unread.add(find_path(item, group));
+                }
                 let message = format!(
                     "there are {} {list}, and {MOST_OF_A_SCOPE} is the most: this one and all behind it are left out; ask for a group instead",
                     items.len()
@@ -39,11 +42,18 @@ pub fn read_object(access: &FluxAccess, group: &str) -> Configuration {
             }
             match take_draft(item).finish(place, scope, &defaults, group) {
                 Ok(entry) => configuration.entries.push(entry),
-                Err(problem) => configuration.complain(problem),
+                Err(problem) => {
+                    configuration.complain(problem);
+                    configuration.unread.add(find_path(item, group));
+                }
             }
         }
     }
     configuration
+}
+
+fn find_path<'a>(item: &'a AccessEntry, group: &str) -> Option<&'a str> {
+    Some(item.id.as_str()).filter(|path| is_path_below(path, group))
 }
 
 fn say(text: Option<&String>) -> Option<Said> {

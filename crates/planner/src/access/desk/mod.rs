@@ -15,7 +15,7 @@ use tenure_tenancy::access::approval::{Serving, Verdict, choose};
 
 use self::handover::list_predecessors;
 use super::configuration::assignment::{Claim, Source, assign};
-use super::configuration::{Entry, Place, Problem};
+use super::configuration::{Entry, Place, Problem, Unread};
 use super::host::{Scope, Target};
 use super::request::{Asking, make_request, name_request, name_scope};
 
@@ -66,8 +66,10 @@ pub struct Snapshot<'a> {
     pub platform: &'a str,
     /// All entries that could be read.
     pub asked: &'a [Asked],
-    /// Where entries may stand that could not be read.
-    pub unread: &'a [AskedIn],
+    /// The unreadable parts, by the object or agent that they are in.
+    pub unread: &'a [(AskedIn, Unread)],
+    /// The group of the host that everything has to be below.
+    pub group: &'a str,
     /// What the host has said of paths.
     pub looked_up: &'a BTreeMap<(Scope, String), LookedUp>,
     /// The requests that there are for this provider and don't end, each with what holds for it.
@@ -107,8 +109,12 @@ pub struct Plan {
 
 /// What to do. `may_reach` says whether an entry may have its Secret in a namespace, or why not; it is given the number of a group whose credential is asked for.
 #[must_use]
-pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) -> Result<(), String>) -> Plan {
+pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) -> Result<(), String>) -> Plan {
     let mut plan = Plan::default();
+    let mut unread: UnreadParts<'_> = BTreeMap::new();
+    for (asked_in, part) in seen.unread {
+        unread.entry(key_of(asked_in)).or_default().join(part);
+    }
     let mut by_entry: ByEntry<'_> = BTreeMap::new();
     for (request, verdict) in seen.requests {
         let key = (request.spec.target.id, request.spec.secret_name.as_str());
@@ -130,6 +136,8 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
         *count += 1;
         if *count > MOST_OF_AN_ASKER {
             plan.complain(&asked.entry, format!("{MOST_OF_AN_ASKER} entries of one tenant are the most: this one and those behind it are left out; ask for groups, or use patterns"));
+            let part = unread.entry(key_of(&asked.asked_in)).or_default();
+            part.add(Some(&asked.entry.path));
             continue;
         }
         if let Some(target) = resolve(seen, asked, &mut plan) {
@@ -154,7 +162,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
             return Err("it is not known".to_owned());
         };
         let group = (asked.entry.scope == Scope::Group).then_some(spec.target.id);
-        may_reach(asked, group, namespace)
+        may_reach(&asked.asked_in, group, namespace)
     });
     plan.problems.extend(assignment.problems);
     let mut kept: BTreeSet<String> = BTreeSet::new();
@@ -226,14 +234,17 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
                 name_target(seen.provider, request.spec.target.id),
                 describe_target(&request.spec),
             );
-        } else if seen.unread.contains(&request.spec.asked_in) {
-            // As it was.
+        } else if may_be_asked_for(&unread, seen.group, &request.spec) {
+            // As it was, where it may still be.
             let was_shown = request.status.as_ref().is_some_and(|status| status.notice.is_some());
             plan.reaching.extend(was_shown.then(|| name.clone()));
+            let spec = &request.spec;
+            let group = (spec.target.scope == name_scope(Scope::Group)).then_some(spec.target.id);
             let ledgers = request.status.iter().flat_map(|status| &status.credentials);
-            let there = ledgers.filter(|ledger| seen.namespaces.contains(ledger.namespace.as_str()));
-            plan.deliveries
-                .insert(name, there.map(|ledger| ledger.namespace.clone()).collect());
+            let there = ledgers.map(|ledger| ledger.namespace.as_str()).filter(|namespace| {
+                seen.namespaces.contains(namespace) && may_reach(&spec.asked_in, group, namespace).is_ok()
+            });
+            plan.deliveries.insert(name, there.map(str::to_owned).collect());
             plan.targets.insert(
                 name_target(seen.provider, request.spec.target.id),
                 describe_target(&request.spec),
@@ -246,9 +257,31 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&Asked, Option<u64>, &str) ->
     plan
 }
 
+/// The unreadable parts, by kind, namespace, name and tenant of what they are in.
+type UnreadParts<'a> = BTreeMap<(&'a str, &'a str, &'a str, Option<&'a str>), Unread>;
+
+fn key_of(asked_in: &AskedIn) -> (&str, &str, &str, Option<&str>) {
+    (
+        &asked_in.kind,
+        &asked_in.namespace,
+        &asked_in.name,
+        asked_in.tenant.as_deref(),
+    )
+}
+
+/// Whether a request may belong to an unreadable entry.
+fn may_be_asked_for(unread: &UnreadParts<'_>, group: &str, spec: &FluxAccessRequestSpec) -> bool {
+    let path = spec.target.path.as_str();
+    let first = path.split('/').next().unwrap_or_default();
+    let part = unread.get(&key_of(&spec.asked_in));
+    first.eq_ignore_ascii_case(group) && part.is_some_and(|part| part.may_name(path))
+}
+
 /// Those that nothing is about. While it isn't known what all entries are about, none; what has just ended keeps its own until it is gone.
 fn list_forgotten(seen: Snapshot<'_>, plan: &Plan) -> BTreeSet<String> {
-    if !plan.look_up.is_empty() || !seen.unread.is_empty() {
+    // An entry of a tenant that can't be read keeps no target: its requests keep theirs.
+    let mut unread = seen.unread.iter();
+    if !plan.look_up.is_empty() || unread.any(|(asked_in, part)| asked_in.kind == "Agent" && part.is_open()) {
         return BTreeSet::new();
     }
     let requested = seen.requests.iter().map(|(request, _)| request.spec.target.id);

@@ -66,7 +66,8 @@ fn stored(name: &str, spec: &FluxAccessRequestSpec) -> FluxAccessRequest {
 
 struct Bed {
     asked: Vec<Asked>,
-    unread: Vec<AskedIn>,
+    unread: Vec<(AskedIn, Unread)>,
+    group: &'static str,
     looked_up: BTreeMap<(Scope, String), LookedUp>,
     requests: Vec<(FluxAccessRequest, Verdict)>,
     targets: BTreeSet<String>,
@@ -82,6 +83,7 @@ impl Bed {
             platform: "tenure-system",
             asked: &self.asked,
             unread: &self.unread,
+            group: self.group,
             looked_up: &self.looked_up,
             requests: &self.requests,
             namespaces: &namespaces,
@@ -99,6 +101,7 @@ fn bed(list: &str) -> Bed {
     Bed {
         asked: entries(list),
         unread: Vec::new(),
+        group: "group-1",
         looked_up: [known("group-1/a", 42)].into(),
         requests: Vec::new(),
         targets: BTreeSet::new(),
@@ -255,7 +258,7 @@ fn nothing_ends_for_want_of_an_answer() {
     }
     // The whole file can't be read, since the start.
     bed.asked.clear();
-    bed.unread = vec![agent()];
+    bed.unread = vec![(agent(), Unread::anything())];
     let plan = bed.plan();
     assert_eq!((plan.end.len(), plan.deliveries[&name].len()), (0, 1));
     // The control: it is read, and asks for nothing.
@@ -280,7 +283,7 @@ fn a_target_goes_once_nothing_is_about_it() {
     bed.requests.clear();
     assert_eq!(bed.plan().forget.len(), 2);
     // As long as it isn't known what is asked for, nothing goes.
-    bed.unread = vec![agent()];
+    bed.unread = vec![(agent(), Unread::anything())];
     assert!(bed.plan().forget.is_empty());
     bed.unread.clear();
     bed.asked = entries(ENTRY);
@@ -317,4 +320,89 @@ fn one_who_asks_for_very_much_is_bounded() {
         .iter()
         .filter(|problem| problem.message.contains("are the most"));
     assert_eq!(left_out.count(), 2);
+}
+
+/// A mistake in a file ends nothing: only who takes a whole entry out of it ends a request.
+#[test]
+fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
+    let both =
+        "{ id: group-1/a, namespaces: [\"team-*\"] }, { id: group-1/b, secret_name: other, namespaces: [\"team-*\"] }";
+    let mut bed = bed(both);
+    bed.looked_up.extend([known("group-1/b", 43)]);
+    let made = bed.plan().make;
+    bed.requests = made
+        .iter()
+        .map(|(name, spec)| (stored(name, spec), approved()))
+        .collect();
+    let find = |path: &str| {
+        let mut made = made.iter();
+        made.find(|(_, spec)| spec.target.path == path).unwrap().0.clone()
+    };
+    let (a, b) = (find("group-1/a"), find("group-1/b"));
+    let unread = |text: &str| {
+        let file = File {
+            path: "config.yaml",
+            is_own: false,
+        };
+        let Reading::Read(configuration) = read_file(file, format!("flux_access: {text}").as_bytes(), "group-1") else {
+            panic!("{text}")
+        };
+        assert_ne!(configuration.problems, [], "{text}");
+        let asked = |entry| Asked {
+            asked_in: agent(),
+            author: None,
+            entry,
+        };
+        let asked: Vec<Asked> = configuration.entries.into_iter().map(asked).collect();
+        (asked, vec![(agent(), configuration.unread)])
+    };
+    let many: String = (0..500)
+        .map(|at| format!("{{ id: group-1/x{at}, secret_name: x{at}, namespaces: [other] }}, "))
+        .collect();
+    let cases = [
+        // The first entry is wrong, and the second was removed.
+        (
+            "{ projects: [{ id: group-1/a, rotate: 90x, namespaces: [team-a] }] }",
+            [true, false],
+        ),
+        ("{ projects: [{ id: GROUP-1/A, namespaces: [] }] }", [true, false]),
+        (
+            "{ projects: [{ id: group-1/a, namespaces: [team-a], nonsense: 1 }] }",
+            [true, false],
+        ),
+        (
+            "{ role: admin, projects: [{ id: group-1/b, namespaces: [team-a] }] }",
+            [false, true],
+        ),
+        // The path of the wrong entry is not known.
+        (
+            "{ projects: [{ id: elsewhere/a, namespaces: [team-a] }] }",
+            [true, true],
+        ),
+        ("{ projects: [{ namespaces: [team-a] }] }", [true, true]),
+        ("{ projects: [group-1/a] }", [true, true]),
+        ("{ projects: group-1/a }", [true, true]),
+        ("{ project: [{ id: group-1/a, namespaces: [team-a] }] }", [true, true]),
+        // More than there may be.
+        (
+            &format!("{{ projects: [{many}{{ id: group-1/a, namespaces: [team-a] }}] }}"),
+            [true, false],
+        ),
+    ];
+    for (text, stays) in cases {
+        (bed.asked, bed.unread) = unread(text);
+        let plan = bed.plan();
+        let ends = [&a, &b].map(|name| plan.end.contains(name));
+        assert_eq!(ends, stays.map(|stays| !stays), "{text}");
+        let delivered = [&a, &b].map(|name| {
+            plan.deliveries
+                .get(name)
+                .is_some_and(|places| places.contains("team-a"))
+        });
+        assert_eq!(delivered, stays, "{text}");
+    }
+    // A narrower spec.topLevelGroup ends requests all the same.
+    bed.unread = vec![(agent(), Unread::anything())];
+    bed.group = "group-2";
+    assert_eq!(bed.plan().end, [a, b].into());
 }
