@@ -76,6 +76,8 @@ pub const SOURCE_EVENT_REVISION: &str = "source.toolkit.fluxcd.io/revision";
 pub const EVENT_METADATA_PREFIX: &str = "event.toolkit.fluxcd.io/";
 /// Annotation that asks for a reconciliation now; its value comes back as `status.lastHandledReconcileAt`.
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+/// Annotation on what a Surface generates: the last request that the Surface has passed on to it. It passes on each request once.
+pub const PASSED_REQUEST: &str = "tenure.dev/passed-request";
 
 /// Label on a ConfigMap or Secret: `Enabled` lets a change of it be a reason to reconcile what names it.
 pub const WATCH_CONFIG: &str = "reconcile.fluxcd.io/watch";

@@ -16,6 +16,7 @@ use crate::duration::DurationText;
 use crate::git_repository::GitRepositoryRef;
 use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
+use crate::selector::Patch;
 use crate::source_url::SourceUrl;
 
 /// The sources of a surface.
@@ -121,6 +122,25 @@ pub struct SurfaceSource {
     /// Recreate objects whose change is refused because a field is immutable.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
+    /// Inline patches of what is applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 500))]
+    pub patches: Vec<Patch>,
+    /// How encrypted files of the repository are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decryption: Option<SurfaceDecryption>,
+}
+
+/// The keys for the encrypted files of a source. They are read as the account of the surface, so that account needs the right to read the Secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct SurfaceDecryption {
+    /// The program that encrypted them.
+    #[schemars(extend("enum" = ["sops"]))]
+    pub provider: String,
+    /// Secret with the keys, in the surface's namespace: entries that end with `.agekey` or `.asc`.
+    pub secret_ref: LocalObjectReference,
 }
 
 /// An ed25519 key that Tenure makes. Its private half is written into a Secret beside the surface and nowhere else; its public half stands in the

@@ -351,6 +351,7 @@ pub(crate) fn check_surface(surface: &Surface) -> Result<(), String> {
         let field = |name: &str| format!("spec.sources[{}].{name}", source.name);
         check(&[
             (&field("paths"), source.paths.len(), PATHS),
+            (&field("patches"), source.patches.len(), PATCHES),
             (&field("dependsOn"), source.depends_on.len(), DEPENDENCIES),
         ])
     })

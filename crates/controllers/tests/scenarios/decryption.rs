@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map};
+use crate::tenants::{surface, surface_ready, tenant};
 
 const SECRET: (&str, &str) = ("v1", "Secret");
 /// Parts of clear values and of keys: what must stand in no status and no event.
@@ -285,5 +286,32 @@ async fn a_key_that_the_account_may_not_read_opens_nothing() {
     let words = format!("/keys': it is read as system:serviceaccount:{namespace}:limited, which may not");
     until_ready(&stage, namespace, "False", &words).await;
     assert!(stage.get(SECRET, (namespace, "database")).await.is_none());
+    stage.end().await;
+}
+
+/// A tenant's repository holds its encrypted Secrets, and the keys are in its home namespace. Another tenant's Surface gets no further with that name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_surface_decrypts_with_the_keys_of_its_home_namespace() {
+    let stage = set_listening("decryption-f").await;
+    for name in ["decryption-f1", "decryption-f2"] {
+        tenant(&stage, name).await;
+    }
+    let key = keys("decryption-f1", &[("a.agekey", "first.agekey")]);
+    stage.admin.apply(key).await.unwrap();
+    let files = [("a.yaml", recorded("encrypted/secret.yaml"))];
+    let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
+    for name in ["decryption-f1", "decryption-f2"] {
+        surface(&stage, name, "apps", &files, decryption()).await;
+    }
+    surface_ready(&stage, ("decryption-f1", "apps")).await;
+    let made = stage.get(SECRET, ("decryption-f1", "database")).await.unwrap();
+    assert!(made.get("sops").is_none(), "it is decrypted");
+    let is_refused = |object: Option<&Value>| {
+        let ready = object.and_then(|object| condition(object, "Ready"));
+        ready.is_some_and(|ready| ready["status"] == "False" && ready["message"].as_str().unwrap().contains("keys"))
+    };
+    let other = ("decryption-f2", "apps-app");
+    stage.until(KUSTOMIZATION, other, is_refused).await;
+    assert!(stage.get(SECRET, ("decryption-f2", "database")).await.is_none());
     stage.end().await;
 }

@@ -18,7 +18,7 @@ use crate::confidential;
 use crate::object::{Object, RenderedObject};
 
 /// The only provider, as in Flux.
-const SOPS: &str = "sops";
+pub(crate) const SOPS: &str = "sops";
 /// How the names of keys end: identities of age, and armored keys of OpenPGP.
 const KEYS: [&str; 2] = [".agekey", ".asc"];
 /// What Flux gives to key services, by the names of entries.

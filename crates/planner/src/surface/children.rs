@@ -1,16 +1,20 @@
 //! What a Surface generates: a GitRepository a source, and a Kustomization a path of it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::{
-    APPLY_MODE, MANAGED_BY, MANAGED_BY_TENURE, REQUESTED_AT, SURFACE_LABEL, SURFACE_SOURCE_LABEL,
+    APPLY_MODE, MANAGED_BY, MANAGED_BY_TENURE, PASSED_REQUEST, REQUESTED_AT, SURFACE_LABEL, SURFACE_SOURCE_LABEL,
 };
 use tenure_api::surface::{SurfacePath, SurfaceSource};
-use tenure_api::{ObjectId, Surface};
+use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::surface::Tier;
 
 use super::Snapshot;
 use super::deploy_key::{self, Standing};
+use crate::answer::Live;
 use crate::dependents::Wanted;
+use crate::read_requested_at;
 
 const SOURCE_API: &str = "source.toolkit.fluxcd.io";
 const KUSTOMIZE_API: &str = "kustomize.toolkit.fluxcd.io";
@@ -32,6 +36,20 @@ impl Child {
         let annotations = metadata.map(|metadata| metadata.entry("annotations").or_insert_with(|| json!({})));
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.insert(key.to_owned(), json!(value));
+        }
+    }
+
+    /// Passes on a request to reconcile, once. After that, the requests of others stay: of a Receiver, or of who runs `tenure reconcile`.
+    fn pass_request(&mut self, request: &str, live: &BTreeMap<ObjectId, Live>) {
+        let live = live.get(&self.wanted.id).and_then(Live::object).map(ObjectView::of);
+        let find = |key| live.and_then(|live| live.find_annotation(key));
+        let asked = match (find(PASSED_REQUEST), find(REQUESTED_AT)) {
+            (Some(passed), later) if passed == request => later,
+            _ => Some(request),
+        };
+        self.annotate(PASSED_REQUEST, request);
+        if let Some(asked) = asked {
+            self.annotate(REQUESTED_AT, asked);
         }
     }
 }
@@ -61,12 +79,8 @@ pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account
     let mut children = Vec::new();
     for source in &surface.spec.sources {
         let access = snapshot.access.get(&source.name).map(String::as_str);
-        children.push(repository(
-            surface,
-            source,
-            deploy_key::judge(snapshot, &source.name),
-            access,
-        ));
+        let key = deploy_key::judge(snapshot, &source.name);
+        children.push(repository(snapshot, source, key, access));
         let single = SurfacePath {
             name: String::new(),
             path: source.path.clone().unwrap_or_default(),
@@ -78,7 +92,7 @@ pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account
             source.paths.as_slice()
         };
         for (child, path) in name_kustomizations(name, source).into_iter().zip(paths) {
-            children.push(kustomization(surface, source, path, child, tier, service_account));
+            children.push(kustomization(snapshot, source, path, child, tier, service_account));
         }
     }
     children
@@ -86,7 +100,8 @@ pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account
 
 /// What asks the repository of a source. With a key that was made anew it is asked at once, and with one that isn't known to be the Surface's own it
 /// is not asked at all.
-fn repository(surface: &Surface, source: &SurfaceSource, key: Option<Standing>, access: Option<&str>) -> Child {
+fn repository(snapshot: &Snapshot, source: &SurfaceSource, key: Option<Standing>, access: Option<&str>) -> Child {
+    let surface = &snapshot.surface;
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut spec = Map::new();
     spec.insert("url".to_owned(), json!(source.url));
@@ -123,25 +138,26 @@ fn repository(surface: &Surface, source: &SurfaceSource, key: Option<Standing>, 
         name_repository(name, &source.name),
         spec,
     );
-    if let Some(pair) = key.and_then(|key| key.pair) {
-        let asked = crate::read_requested_at(&surface.metadata);
-        let asked = asked.map_or_else(
-            || pair.fingerprint.clone(),
-            |asked| format!("{asked} {}", pair.fingerprint),
-        );
-        child.annotate(REQUESTED_AT, &asked);
+    let fingerprint = key.and_then(|key| key.pair).map(|pair| pair.fingerprint.clone());
+    let requests: Vec<String> = read_requested_at(&surface.metadata)
+        .into_iter()
+        .chain(fingerprint)
+        .collect();
+    if !requests.is_empty() {
+        child.pass_request(&requests.join(" "), &snapshot.live);
     }
     child
 }
 
 fn kustomization(
-    surface: &Surface,
+    snapshot: &Snapshot,
     source: &SurfaceSource,
     path: &SurfacePath,
     child_name: String,
     tier: Tier<'_>,
     service_account: &str,
 ) -> Child {
+    let surface = &snapshot.surface;
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     let mut spec = Map::new();
     let mut set = |key: &str, value: Value| spec.insert(key.to_owned(), value);
@@ -171,6 +187,12 @@ fn kustomization(
     if let Some(retry_interval) = &source.retry_interval {
         set("retryInterval", json!(retry_interval));
     }
+    if !source.patches.is_empty() {
+        set("patches", json!(source.patches));
+    }
+    if let Some(decryption) = &source.decryption {
+        set("decryption", json!(decryption));
+    }
     if let Some(target) = path.target_namespace.as_ref().or(source.target_namespace.as_ref()) {
         set("targetNamespace", json!(target));
     }
@@ -196,6 +218,9 @@ fn kustomization(
     if let Some(mode) = &source.apply {
         child.annotate(APPLY_MODE, mode);
     }
+    if let Some(request) = read_requested_at(&surface.metadata) {
+        child.pass_request(&request, &snapshot.live);
+    }
     child
 }
 
@@ -215,7 +240,7 @@ fn child(
     spec: Map<String, Value>,
 ) -> Child {
     let namespace = surface.metadata.namespace.clone().unwrap_or_default();
-    let mut metadata = json!({
+    let metadata = json!({
         "name": name,
         "namespace": namespace,
         "labels": {
@@ -231,11 +256,6 @@ fn child(
             "controller": true,
         }],
     });
-    if let Some(requested_at) = crate::read_requested_at(&surface.metadata)
-        && let Some(metadata) = metadata.as_object_mut()
-    {
-        metadata.insert("annotations".to_owned(), json!({ REQUESTED_AT: requested_at }));
-    }
     Child {
         source: source.name.clone(),
         wanted: Wanted {

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_api::Surface;
-use tenure_api::names::{ObjectName, is_dns_label};
+use tenure_api::names::{ObjectName, is_dns_label, is_dns_subdomain};
 use tenure_api::surface::{SurfaceDeployKey, SurfaceSource};
 use tenure_tenancy::{Denial, DenialReason, Placement, reach};
 
 use super::children::name_kustomizations;
+use crate::kustomization::SOPS;
 use crate::maxima;
 
 /// Checks the spec.
@@ -57,6 +58,16 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
         }
         if let Some(secret) = &source.secret_ref {
             ObjectName::new(secret.name.clone()).map_err(|error| invalid(format!("{field}.secretRef: {error}")))?;
+        }
+        if let Some(decryption) = &source.decryption {
+            let name = &decryption.secret_ref.name;
+            if decryption.provider != SOPS {
+                return Err(invalid(format!("{field}.decryption.provider must be {SOPS}")));
+            }
+            if !is_dns_subdomain(name) {
+                let message = format!("{field}.decryption.secretRef.name: {name:?} is not the name of a Secret");
+                return Err(invalid(message));
+            }
         }
         if let Some(key) = &source.deploy_key {
             check_deploy_key(source, key).map_err(|problem| invalid(format!("{field}.deployKey: {problem}")))?;

@@ -97,7 +97,8 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
     let mut snapshot = snapshot(
         "blue",
         json!({ "sources": [
-            { "name": "base", "url": "https://example.com/base.git", "path": "deploy", "wait": true },
+            { "name": "base", "url": "https://example.com/base.git", "path": "deploy", "wait": true,
+              "decryption": { "provider": "sops", "secretRef": { "name": "keys" } } },
             { "name": "shop", "url": "https://example.com/shop.git", "ref": { "tag": "v1" }, "secretRef": { "name": "key" },
               "dependsOn": [{ "name": "base" }],
               "paths": [{ "name": "dev", "path": "dev", "targetNamespace": "blue-dev" }, { "name": "live", "path": "live" }] },
@@ -192,6 +193,16 @@ fn what_must_not_be_is_refused_and_nothing_is_generated() {
             "blue",
             with(json!({ "secretRef": { "name": "../x" } })),
             "not a valid object name",
+        ),
+        (
+            "blue",
+            with(json!({ "decryption": { "provider": "sops", "secretRef": { "name": "../x" } } })),
+            "is not the name of a Secret",
+        ),
+        (
+            "blue",
+            with(json!({ "decryption": { "provider": "vault", "secretRef": { "name": "keys" } } })),
+            "decryption.provider must be sops",
         ),
         ("blue", with(json!({ "interval": "soon" })), "is not a duration"),
         (
@@ -455,4 +466,43 @@ fn a_source_that_names_no_secret_gets_that_of_its_approved_project() {
     assert_eq!(secret("app"), json!("gitlab-flux-token"));
     assert_eq!(secret("named"), json!("mine"));
     assert_eq!(secret("public"), Value::Null);
+}
+
+/// A Receiver, or who runs `tenure reconcile` for a child, asks later than the Surface did.
+#[test]
+fn a_request_is_passed_on_once_and_later_ones_of_others_stay() {
+    let spec = json!({ "sources": [{ "name": "shop", "url": "https://example.com/shop.git" }] });
+    let mut snapshot = snapshot("blue", spec);
+    let ask = |snapshot: &mut Snapshot, token: &str| {
+        let annotations = snapshot.surface.metadata.annotations.get_or_insert_default();
+        annotations.insert("reconcile.fluxcd.io/requestedAt".to_owned(), token.to_owned());
+        snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
+    };
+    let read = |snapshot: &Snapshot| {
+        let objects = snapshot.live.values().filter_map(Live::object);
+        let annotations = objects.map(|object| &object["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"]);
+        annotations.cloned().collect::<Vec<_>>()
+    };
+    settle(&mut snapshot);
+    assert_eq!(read(&snapshot), [Value::Null, Value::Null]);
+    ask(&mut snapshot, "1");
+    settle(&mut snapshot);
+    assert_eq!(read(&snapshot), ["1", "1"]);
+
+    for live in snapshot.live.values_mut() {
+        if let Live::Present(object) = live {
+            object.0["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"] = json!("2 of a Receiver");
+        }
+    }
+    snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
+    let again = planned(&snapshot);
+    assert_eq!(again.steps.len(), 0, "{again}");
+    // A write for another reason does not change it.
+    snapshot.surface.spec.sources[0].wait = true;
+    settle(&mut snapshot);
+    assert_eq!(read(&snapshot), ["2 of a Receiver", "2 of a Receiver"]);
+
+    ask(&mut snapshot, "3");
+    settle(&mut snapshot);
+    assert_eq!(read(&snapshot), ["3", "3"]);
 }
