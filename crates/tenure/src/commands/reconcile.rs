@@ -12,7 +12,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
-use tenure_api::metadata::GENERATOR_SWITCH;
+use tenure_api::metadata::{GENERATOR_SWITCH, REQUESTED_AT};
 use tenure_api::text::visible_line;
 
 use crate::connect::{Connect, Scope};
@@ -20,8 +20,8 @@ use crate::failure::Failure;
 use crate::resources::{self, Resource};
 use crate::{output, targets};
 
-/// The annotation that asks for a reconciliation now (Flux's, on every kind).
-const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
+/// The field of a status with the last handled request.
+const HANDLED: &str = "/status/lastHandledReconcileAt";
 
 /// Who writes these requests, as managedFields will show it.
 const FIELD_MANAGER: &str = "tenure";
@@ -114,6 +114,8 @@ impl Reconcile {
             return Err(Failure::negative(format!("{} is suspended", object.subject()))
                 .hint(format!("tenure resume {} {}", object.resource.plural, object.name)));
         }
+        let before = object.get().await?;
+        let before = ObjectView::of(&before).find_text(HANDLED).map(str::to_owned);
         let now = jiff::Timestamp::now().to_string();
         object
             .patch(&json!({"metadata": {"annotations": {REQUESTED_AT: now}}}))
@@ -123,7 +125,7 @@ impl Reconcile {
             return Ok(());
         }
         let progress = progress(&object.subject());
-        let waiting = object.wait_until_handled(&now, &progress);
+        let waiting = object.wait_until_handled(before.as_deref(), &progress);
         let ended = tokio::time::timeout(Duration::from_secs(self.timeout), waiting).await;
         progress.finish_and_clear();
         let subject = object.subject();
@@ -282,8 +284,8 @@ impl Reconciled {
         Self::new(client, resource, namespace, name.to_owned())
     }
 
-    /// Waits until the request was handled and it is known how that went.
-    async fn wait_until_handled(&self, requested: &str, progress: &ProgressBar) -> Result<Outcome, Failure> {
+    /// Waits for the outcome of the request, or of a later one. `before`: the last handled request before this one.
+    async fn wait_until_handled(&self, before: Option<&str>, progress: &ProgressBar) -> Result<Outcome, Failure> {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let changes = watcher(self.api.clone(), only).default_backoff().touched_objects();
         let mut changes = std::pin::pin!(changes);
@@ -301,7 +303,9 @@ impl Reconciled {
                 return Err(Failure::negative(format!("{} is being deleted", self.subject())));
             }
             let generation = object.metadata.generation;
-            match read_outcome(&object.data, generation, requested) {
+            let annotations = object.metadata.annotations.as_ref();
+            let latest = annotations.and_then(|annotations| annotations.get(REQUESTED_AT).cloned());
+            match read_outcome(&object.data, generation, (before, latest.as_deref())) {
                 Ok(outcome) => return Ok(outcome),
                 Err(step) => progress.set_message(format!("{}  {step}", self.subject())),
             }
@@ -309,11 +313,17 @@ impl Reconciled {
     }
 }
 
-/// What came of the request, or how far it is.
-fn read_outcome(object: &Value, generation: Option<i64>, requested: &str) -> Result<Outcome, String> {
+/// The outcome of the request, or its progress. `before`: the last handled request before this one. `latest`: the request in the annotation now. A Receiver may have
+/// replaced this request with a later one; that one counts, too.
+fn read_outcome(
+    object: &Value,
+    generation: Option<i64>,
+    (before, latest): (Option<&str>, Option<&str>),
+) -> Result<Outcome, String> {
     let object = ObjectView::of(object);
     let ready = object.find_condition("Ready").unwrap_or_default();
-    let handled = object.find_text("/status/lastHandledReconcileAt") == Some(requested);
+    let handled = object.find_text(HANDLED);
+    let handled = handled != before && (latest.is_none() || handled == latest);
     let observed = object.find_number("/status/observedGeneration") == generation;
     // One that is stalled waits for a change of its spec, and handles no request.
     let stalled = object
@@ -359,8 +369,10 @@ mod tests {
             ("now", "Unknown", "False", None),
             ("before", "True", "False", None),
             ("before", "False", "True", Some(false)),
+            // Of a request that was made between the look and this one.
+            ("between", "True", "False", None),
         ] {
-            let outcome = read_outcome(&object(handled, ready, stalled), Some(2), "now");
+            let outcome = read_outcome(&object(handled, ready, stalled), Some(2), (Some("before"), Some("now")));
             assert_eq!(
                 outcome.ok().map(|outcome| outcome.is_ready),
                 expected,
@@ -369,8 +381,22 @@ mod tests {
         }
         // What is stalled by an older spec says nothing of this one.
         assert_eq!(
-            read_outcome(&object("before", "False", "True"), Some(3), "now"),
+            read_outcome(
+                &object("before", "False", "True"),
+                Some(3),
+                (Some("before"), Some("now"))
+            ),
             Err("one".to_owned())
         );
+        // A Receiver asked after this request.
+        let outcome = read_outcome(
+            &object("later", "True", "False"),
+            Some(2),
+            (Some("before"), Some("later")),
+        );
+        assert!(outcome.is_ok_and(|outcome| outcome.is_ready));
+        // The annotation was removed later.
+        let outcome = read_outcome(&object("now", "True", "False"), Some(2), (Some("before"), None));
+        assert!(outcome.is_ok_and(|outcome| outcome.is_ready));
     }
 }
