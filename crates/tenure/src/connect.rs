@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use crate::client::open_client;
 use crate::failure::{Failure, chain};
 use crate::pod;
 
@@ -66,7 +67,7 @@ impl Connect {
 
     /// A client for the cluster that the flags name.
     pub(crate) async fn client(&self) -> Result<kube::Client, Failure> {
-        Ok(kube::Client::try_from(self.read_config().await?)?)
+        Ok(open_client(self.read_config().await?)?)
     }
 
     /// The cluster that the flags or $KUBECONFIG name; else, in a Pod, the one that the Pod is in, as its ServiceAccount.

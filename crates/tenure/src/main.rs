@@ -13,6 +13,7 @@ mod answers;
 mod artifact_server;
 mod audit_log;
 mod caller;
+mod client;
 mod columns;
 mod commands;
 #[cfg(target_os = "linux")]

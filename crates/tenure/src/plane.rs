@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::advertised::{Advertised, advertised, interface_addresses, nearest};
 use crate::allocator;
 use crate::artifact_server::ArtifactSettings;
+use crate::client::open_client;
 use crate::commands::address_flags::parse_allowances;
 use crate::commands::controllers::ControllerSettings;
 use crate::commands::kube_apiserver::ServerSettings;
@@ -214,7 +215,7 @@ impl Plane {
     async fn client_with(&self, user: Option<&str>) -> Result<kube::Client, Failure> {
         let mut config = self.admin_config().await?;
         config.auth_info.impersonate = user.map(str::to_owned);
-        Ok(kube::Client::try_from(config)?)
+        Ok(open_client(config)?)
     }
 
     /// How an administrator reaches it, over the network as anybody does.

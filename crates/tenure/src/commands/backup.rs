@@ -13,6 +13,7 @@ use tenure_store::backup::{self, BackupError, Decoder, Encoder, Part};
 use tenure_store::{Limits, OpenError, Store};
 use tokio::sync::mpsc;
 
+use crate::client::open_client;
 use crate::failure::{Failure, chain};
 use crate::output;
 
@@ -108,7 +109,7 @@ impl Backup {
         let config = kube::Config::from_custom_kubeconfig(read, &kube::config::KubeConfigOptions::default())
             .await
             .map_err(|error| failure(chain(&error)))?;
-        let client = kube::Client::try_from(config)?;
+        let client = open_client(config)?;
         let request = http::Request::get(tenure_apiserver::BACKUP_PATH)
             .body(kube::client::Body::empty())
             .map_err(|error| Failure::internal(error.to_string()))?;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lane_place::{Circumstances, DEFAULT_OF_RUN};
 use super::{controllers, up};
+use crate::client::open_client;
 use crate::connect::Connect;
 use crate::failure::{Failure, chain};
 use crate::health_server::serve_probes;
@@ -100,7 +101,7 @@ impl Run {
         let cluster = become_controller(cluster).await?;
         plane::make_folder(&self.data)?;
         let _held_until_the_end = lock_folder(&self.data)?;
-        let reviewer = kube::Client::try_from(cluster.clone())?;
+        let reviewer = open_client(cluster.clone())?;
         let connection = Connection::over_network(cluster)
             .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", chain(&error))))?;
         let health = connection.health();
@@ -257,7 +258,7 @@ async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Fa
 
 /// Who the API server takes the requests of a configuration for.
 pub(crate) async fn ask_who(cluster: &kube::Config) -> Result<String, Failure> {
-    caller::ask_who(&kube::Client::try_from(cluster.clone())?).await
+    caller::ask_who(&open_client(cluster.clone())?).await
 }
 
 /// Keeps another process from the same folder until what is returned is dropped.

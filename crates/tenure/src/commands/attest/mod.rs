@@ -16,6 +16,7 @@ use tenure_planner::attestation::{Ask, Attack, Outcome, Report, Tried, Verb, Who
 mod scene;
 
 use crate::answers::{apply, send};
+use crate::client::open_client;
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{confirmation, lane_grants, output, resources};
@@ -66,7 +67,7 @@ impl Attest {
 
     async fn attest(&self) -> Result<ExitCode, Failure> {
         let config = self.connect.read_config_of_cluster().await?;
-        let client = kube::Client::try_from(config.clone())?;
+        let client = open_client(config.clone())?;
         let served = resources::served(&client).await?;
         resources::find(&served, "tenants.capsule.clastix.io")?;
         if !self.yes {

@@ -21,6 +21,7 @@ use tenure_planner::attestation::{
 
 use super::super::reach::read_cluster;
 use super::{Cast, ask};
+use crate::client::open_client;
 use crate::failure::Failure;
 use crate::{caller, output};
 
@@ -264,11 +265,11 @@ impl Scene {
             (Who::OwnerAsAccount, as_account),
             (Who::OwnerAsMaster, as_master),
         ] {
-            cast.insert(who, kube::Client::try_from(config)?);
+            cast.insert(who, open_client(config)?);
         }
         for way in Way::ALL {
             let config = self.speak(platform, &names.approver(way)).await?;
-            cast.insert(Who::Approver(way), kube::Client::try_from(config)?);
+            cast.insert(Who::Approver(way), open_client(config)?);
         }
         // Until what each may do in any cluster succeeds: what the controllers bound, and what was bound here.
         let approvers = Way::ALL.map(|way| (Who::Approver(way), Verb::Create));

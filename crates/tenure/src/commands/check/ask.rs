@@ -21,6 +21,7 @@ use tenure_tenancy::reach::Scope;
 use tenure_tenancy::{Identity, identity};
 
 use super::Whom;
+use crate::client::open_client;
 use crate::failure::{Failure, chain};
 
 /// How many dry runs are under way at the same time.
@@ -97,7 +98,7 @@ pub(super) async fn about(
     let client = clients.for_account(&whom.account, &lane).await;
     let asker = Asker {
         client: client.map_err(|error| Failure::environment(chain(&error)))?,
-        rights: kube::Client::try_from(means.config.clone())?,
+        rights: open_client(means.config.clone())?,
         identity: whom.account.clone().into(),
         whom,
         awaited: awaited.keep_missing(&missing),

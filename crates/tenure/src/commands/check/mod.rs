@@ -20,6 +20,7 @@ mod ask;
 mod platform;
 mod render;
 
+use crate::client::open_client;
 use crate::commands::build::{existing, root_of};
 use crate::connect::Connect;
 use crate::failure::Failure;
@@ -105,7 +106,7 @@ impl Check {
         let outcome = match &self.platform {
             None => {
                 let config = self.connect.read_config_of_cluster().await?;
-                let client = kube::Client::try_from(config.clone())?;
+                let client = open_client(config.clone())?;
                 let whom = self.find_whom(&client, &inside).await?;
                 let config = acting::become_account(config, &client, &whom.account).await?;
                 self.ask(&root, &inside, &whom, ask::Means::dry(config, client)).await?

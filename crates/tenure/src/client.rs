@@ -1,0 +1,164 @@
+//! Clients of API servers for commands. Owns that a read whose connection ended is made again, as kubectl does; refuses to make a write twice.
+
+use std::error::Error as StdError;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+
+/// How often a read is made again, and after which pause: both are client-go's (`rest.withRetry`).
+const RETRIES: usize = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What a connection fails with that was open.
+const LOST: [ErrorKind; 3] = [
+    ErrorKind::ConnectionReset,
+    ErrorKind::UnexpectedEof,
+    ErrorKind::BrokenPipe,
+];
+
+/// A client of the API server that a configuration names, with its credentials.
+///
+/// API servers close connections at any time: as they end, and where they can't finish an answer. kubectl makes a read again then.
+///
+/// # Errors
+/// Fails when the address, the authority or the credentials can't be used.
+pub(crate) fn open_client(config: kube::Config) -> Result<kube::Client, kube::Error> {
+    let namespace = config.default_namespace.clone();
+    let client = kube::Client::try_from(config)?;
+    Ok(repeat_reads(client, namespace, PAUSE))
+}
+
+fn repeat_reads(client: kube::Client, namespace: String, pause: Duration) -> kube::Client {
+    let service = tower::service_fn(move |request| {
+        let client = client.clone();
+        async move { send(&client, request, pause).await }
+    });
+    kube::Client::new(service, namespace)
+}
+
+async fn send(
+    client: &kube::Client,
+    mut request: Request<Body>,
+    pause: Duration,
+) -> Result<Response<Body>, kube::Error> {
+    for _ in 0..RETRIES {
+        let Some(again) = copy_read(&request) else { break };
+        match client.send(request).await {
+            Err(error) if is_lost_connection(&error) => tokio::time::sleep(pause).await,
+            sent => return sent,
+        }
+        request = again;
+    }
+    client.send(request).await
+}
+
+/// A copy of a request that changes nothing.
+fn copy_read(request: &Request<Body>) -> Option<Request<Body>> {
+    if request.method() != Method::GET {
+        return None;
+    }
+    let mut copy = Request::new(request.body().try_clone()?);
+    request.method().clone_into(copy.method_mut());
+    request.uri().clone_into(copy.uri_mut());
+    request.headers().clone_into(copy.headers_mut());
+    request.extensions().clone_into(copy.extensions_mut());
+    Some(copy)
+}
+
+/// Whether a connection was open and ended without an answer. One that was refused is no such: nothing listens there.
+fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let is_incomplete = error
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_incomplete_message);
+        let is_broken = error
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| LOST.contains(&error.kind()));
+        if is_incomplete || is_broken {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that closes so many connections as soon as it has read of a request, and answers those that come after. Returns a client,
+    /// and what counts the connections.
+    async fn serve_after(closed: usize) -> (kube::Client, tokio::task::JoinHandle<usize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let served = tokio::spawn(async move {
+            for count in 1.. {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                let mut start = [0; 16];
+                stream.read_exact(&mut start).await.expect("a request");
+                if count > closed {
+                    let body = r#"{"major": "1", "minor": "36"}"#;
+                    let answer = format!(
+                        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                        body.len()
+                    );
+                    stream.write_all(answer.as_bytes()).await.expect("written");
+                    stream.shutdown().await.expect("closed");
+                    return count;
+                }
+            }
+            unreachable!("numbers end")
+        });
+        let config = kube::Config::new(format!("http://{address}").parse().expect("an address"));
+        let client = kube::Client::try_from(config).expect("a client");
+        (repeat_reads(client, "default".to_owned(), Duration::ZERO), served)
+    }
+
+    fn write_request(method: Method) -> Request<Vec<u8>> {
+        Request::builder()
+            .method(method)
+            .uri("/version")
+            .body(b"{}".to_vec())
+            .expect("a request")
+    }
+
+    #[tokio::test]
+    async fn a_read_is_made_again_when_its_connection_ends() {
+        let (client, served) = serve_after(RETRIES).await;
+        let answer: serde_json::Value = client.request(write_request(Method::GET)).await.expect("an answer");
+        assert_eq!(answer["minor"], "36");
+        assert_eq!(served.await.expect("an end"), RETRIES + 1);
+    }
+
+    #[tokio::test]
+    async fn a_write_is_made_once() {
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            let (client, served) = serve_after(1).await;
+            let lost = client
+                .request::<serde_json::Value>(write_request(method))
+                .await
+                .expect_err("no answer");
+            assert!(is_lost_connection(&lost), "{lost:?}");
+            assert!(!served.is_finished());
+            served.abort();
+        }
+    }
+
+    /// Where nothing listens, the user hears of it at once.
+    #[tokio::test]
+    async fn nothing_waits_for_a_server_that_is_not_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        drop(listener);
+        let config = kube::Config::new(format!("http://{address}").parse().expect("an address"));
+        let client = open_client(config).expect("a client");
+        let refused = client.request::<serde_json::Value>(write_request(Method::GET)).await;
+        assert!(!is_lost_connection(&refused.expect_err("nothing listens")));
+    }
+}
