@@ -63,6 +63,7 @@ mod lane_spans;
 mod lane_starter;
 mod lane_table;
 mod lease_name;
+mod lfs;
 mod listeners;
 mod live;
 mod loan_book;

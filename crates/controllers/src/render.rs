@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use crate::artifacts::ArtifactRecords;
 use crate::bounds::LaneBounds;
 use crate::decryption::{self, ClearFiles};
+use crate::lfs::WholeFiles;
 use crate::looking::weigh;
 use crate::seen_files::{NotedTree, SeenFiles};
 use crate::trees::TreeInUse;
@@ -342,6 +343,21 @@ impl From<Error> for Unbuilt {
 /// # Errors
 /// [`Unbuilt`], its message with file and line where there is one.
 pub(crate) fn build_tree(
+    files: &dyn FileTree,
+    path: &str,
+    (overlay, inputs): (&Overlay, &RenderInputs),
+    bounds: Bounds,
+) -> Result<(Build, Vec<String>), Unbuilt> {
+    let whole = WholeFiles::new(files);
+    let built = build_whole_tree(&whole, path, (overlay, inputs), bounds);
+    match (built, whole.describe_pointer()) {
+        (Err(error), _) if error.is_too_large => Err(error),
+        (_, Some(pointer)) => Err(Unbuilt::of(pointer)),
+        (built, None) => built,
+    }
+}
+
+fn build_whole_tree(
     files: &dyn FileTree,
     path: &str,
     (overlay, inputs): (&Overlay, &RenderInputs),

@@ -153,3 +153,29 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
     stage.applied(target, &mended).await;
     stage.end().await;
 }
+
+/// A file in Git LFS is not in the repository. That matters only where a build reads it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pointer_of_git_lfs_is_not_applied_as_the_content() {
+    let stage = Stage::set("failing-lfs").await;
+    let pointer = format!(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12345\n",
+        "1".repeat(64)
+    );
+    let generated = "configMapGenerator: [{ name: d, files: [dashboard.json] }]\ngeneratorOptions: { disableNameSuffixHash: true }\n";
+    let files = [
+        ("dashboard.json", pointer.as_str()),
+        ("logo.png", &pointer),
+        ("kustomization.yaml", generated),
+    ];
+    let repository = stage.repository("failing-lfs", "app", &files).await;
+    stage.kustomization("failing-lfs", "app", "app", json!({})).await;
+    let message = stage
+        .ready(KUSTOMIZATION, ("failing-lfs", "app"), "False", "BuildFailed")
+        .await;
+    assert!(message.contains("dashboard.json is a pointer of Git LFS"), "{message}");
+    assert!(stage.get(CONFIG_MAP, ("failing-lfs", "d")).await.is_none());
+    let whole = commit(&repository, &[("dashboard.json", "{}")]).await;
+    stage.applied(("failing-lfs", "app"), &whole).await;
+    stage.end().await;
+}
