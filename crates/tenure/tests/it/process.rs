@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The program with a clean environment: no test sees the user's kubeconfig.
 pub(crate) fn tenure(arguments: &[&str]) -> Command {
@@ -24,8 +25,17 @@ pub(crate) fn named(program: &Path) -> Command {
 
 /// A port of loopback that nobody has.
 pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
+    // Below the ports that Linux gives to connections and to whoever asks for any: nobody takes one of those before the program listens.
+    const FIRST: u32 = 15_000;
+    const COUNT: u32 = 15_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begins = std::process::id().wrapping_mul(97);
+    let mut ports = (0..COUNT).map(|_| FIRST + begins.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT);
+    let port = ports.find_map(|port| {
+        let port = u16::try_from(port).expect("a port");
+        std::net::TcpListener::bind(("127.0.0.1", port)).is_ok().then_some(port)
+    });
+    port.expect("a free port")
 }
 
 /// Runs to the end.
