@@ -177,6 +177,9 @@ pub struct ResourceRef {
     pub id: String,
     /// API version (without the group) that the object was applied with.
     pub v: String,
+    /// Whether the object existed, and belonged to no Kustomization, before it was applied for the first time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
 }
 
 /// The objects that were applied and are still accounted for.

@@ -18,6 +18,10 @@ pub const ARTIFACT_FAILED: &str = "ArtifactFailed";
 pub const BUILD_FAILED: &str = "BuildFailed";
 /// Something could not be pruned.
 pub const PRUNE_FAILED: &str = "PruneFailed";
+/// Something was not pruned, as an annotation asks.
+pub const PRUNE_SKIPPED: &str = "PruneSkipped";
+/// The deletion of a Kustomization has reached its last objects: the rights of its own ServiceAccount.
+pub const DELETING_OWN_RIGHTS: &str = "DeletingOwnRights";
 /// A health check failed or did not end in time.
 pub const HEALTH_CHECK_FAILED: &str = "HealthCheckFailed";
 /// A health check was given up because something newer came.

@@ -69,6 +69,8 @@ pub struct DeleteOptions {
     pub preconditions: Preconditions,
     /// What becomes of what it owns; the kind's own default when absent.
     pub propagation: Option<Propagation>,
+    /// Whether nothing is deleted, and only admission and rights are asked.
+    pub dry_run: bool,
 }
 
 impl Client {
@@ -379,6 +381,9 @@ impl Client {
         let mut body = json!({ "apiVersion": "v1", "kind": "DeleteOptions" });
         if let Some(propagation) = options.propagation {
             set(&mut body, "propagationPolicy", json!(propagation.as_str()));
+        }
+        if options.dry_run {
+            set(&mut body, "dryRun", json!(["All"]));
         }
         let mut preconditions = serde_json::Map::new();
         if let Some(uid) = &options.preconditions.uid {

@@ -1,13 +1,16 @@
 //! Executes the steps of a plan that are requests to the cluster, as the plan's identity. Chooses nothing: no step is left out, added,
 //! reordered or tried again; whatever the cluster answers goes back to the planner.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, DeleteOptions, Preconditions, Resource};
-use tenure_planner::answer::{Answer, DeleteAnswer, KindAnswer, Reason};
+use tenure_planner::answer::{Answer, ClaimsAnswer, DeleteAnswer, KindAnswer, Reason};
+use tenure_planner::kustomization::list_owners;
 use tenure_planner::plan::{Apply, Delete, KindReference, TakeOver, Watched};
 use tenure_planner::{Failure, Live, Object, Request, WriteAnswer};
 use tenure_tenancy::reach::Scope;
@@ -18,6 +21,8 @@ use crate::looking::LookingRoom;
 
 /// How many requests of one plan are under way at the same time.
 const CONCURRENT: usize = 8;
+/// How many owners of claims are taken of one namespace.
+const MOST_CLAIM_OWNERS: usize = 1000;
 
 /// Executes the steps in their order: reads and dry-runs next to each other at the same time, writes one after the other.
 /// What is not begun by the deadline has no answer.
@@ -111,6 +116,11 @@ pub(crate) fn fail(request: &Request, reason: Reason, message: &str) -> Vec<Answ
             release.target.id.clone(),
             WriteAnswer::Failed(failure()),
         )],
+        Request::FindClaims(namespace) => vec![Answer::Claims(namespace.clone(), ClaimsAnswer::Failed(failure()))],
+        Request::TryDelete(delete) => vec![Answer::TriedDelete(
+            delete.target.id.clone(),
+            DeleteAnswer::Failed(failure()),
+        )],
         Request::Delete(delete) => vec![Answer::Deleted(
             delete.target.id.clone(),
             DeleteAnswer::Failed(failure()),
@@ -121,7 +131,13 @@ pub(crate) fn fail(request: &Request, reason: Reason, message: &str) -> Vec<Answ
 fn concurrent(request: &Request) -> bool {
     matches!(
         request,
-        Request::Read(_) | Request::DryRun(_) | Request::Try(_) | Request::TakeOver(_) | Request::ResolveKinds(_)
+        Request::Read(_)
+            | Request::DryRun(_)
+            | Request::Try(_)
+            | Request::FindClaims(_)
+            | Request::TryDelete(_)
+            | Request::TakeOver(_)
+            | Request::ResolveKinds(_)
     )
 }
 
@@ -181,8 +197,23 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             let answer = patch_metadata(client, &release.target, &release.patch).await;
             vec![Answer::Released(release.target.id.clone(), answer)]
         }
+        Request::FindClaims(namespace) => {
+            let answer = match find_claims(client, namespace).await {
+                Ok(answer) => answer,
+                Err(error) => ClaimsAnswer::Failed(answers::read_failure(&error)),
+            };
+            vec![Answer::Claims(namespace.clone(), answer)]
+        }
+        Request::TryDelete(delete) => {
+            let answer = remove(client, delete, true).await;
+            let id = &delete.target.id;
+            vec![Answer::TriedDelete(
+                id.clone(),
+                answers::read_delete(answer, delete, &Told::about(client, id)),
+            )]
+        }
         Request::Delete(delete) => {
-            let answer = remove(client, delete).await;
+            let answer = remove(client, delete, false).await;
             let id = &delete.target.id;
             vec![Answer::Deleted(
                 id.clone(),
@@ -190,6 +221,23 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             )]
         }
     }
+}
+
+/// Lists what owns the claims of a namespace, page by page.
+async fn find_claims(client: &Client, namespace: &str) -> Result<ClaimsAnswer, ClusterError> {
+    let resource = client.resource("v1", "PersistentVolumeClaim").await?;
+    let mut owners = BTreeSet::new();
+    let take = |claim: Value| {
+        owners.extend(list_owners(&claim));
+        match owners.len() > MOST_CLAIM_OWNERS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    client.visit(&resource, namespace, take).await?;
+    let more = owners.len() > MOST_CLAIM_OWNERS;
+    let owners = owners.into_iter().take(MOST_CLAIM_OWNERS).collect();
+    Ok(ClaimsAnswer::Found { owners, more })
 }
 
 async fn resolve(client: &Client, kind: &KindReference) -> KindAnswer {
@@ -252,7 +300,7 @@ async fn patch_metadata(client: &Client, target: &Watched, patch: &Value) -> Wri
     }
 }
 
-async fn remove(client: &Client, delete: &Delete) -> Result<(), ClusterError> {
+async fn remove(client: &Client, delete: &Delete, dry_run: bool) -> Result<(), ClusterError> {
     let target = &delete.target;
     let options = DeleteOptions {
         preconditions: Preconditions {
@@ -260,6 +308,7 @@ async fn remove(client: &Client, delete: &Delete) -> Result<(), ClusterError> {
             resource_version: delete.resource_version.clone(),
         },
         propagation: Some(delete.propagation),
+        dry_run,
     };
     let remove = async |resource: Resource| {
         client

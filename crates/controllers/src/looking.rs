@@ -132,7 +132,7 @@ impl LookingRoom {
             Answer::TakenOver(id, answer) => Answer::TakenOver(id, self.admit_written(answer)),
             Answer::Released(id, answer) => Answer::Released(id, self.admit_written(answer)),
             Answer::Disowned(id, answer) => Answer::Disowned(id, self.admit_written(answer)),
-            other @ (Answer::Kind(..) | Answer::Deleted(..)) => other,
+            other @ (Answer::Kind(..) | Answer::Claims(..) | Answer::TriedDelete(..) | Answer::Deleted(..)) => other,
         }
     }
 
@@ -207,7 +207,7 @@ impl LookingRoom {
                 WriteAnswer::Done(object) => Some(&object.0),
                 _ => None,
             },
-            Answer::Kind(..) | Answer::Deleted(..) => None,
+            Answer::Kind(..) | Answer::Claims(..) | Answer::TriedDelete(..) | Answer::Deleted(..) => None,
         };
         self.prepare(object.map_or(0, weigh)).await;
         self.admit_now(answer)

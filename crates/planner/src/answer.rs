@@ -112,8 +112,41 @@ pub enum Answer {
     Disowned(ObjectId, WriteAnswer),
     /// To [`Request::Release`](crate::Request::Release). `Null` stands for an object that is gone.
     Released(ObjectId, WriteAnswer),
+    /// To [`Request::FindClaims`](crate::Request::FindClaims), for the namespace.
+    Claims(String, ClaimsAnswer),
+    /// To [`Request::TryDelete`](crate::Request::TryDelete).
+    TriedDelete(ObjectId, DeleteAnswer),
     /// To [`Request::Delete`](crate::Request::Delete).
     Deleted(ObjectId, DeleteAnswer),
+}
+
+/// The owners of the PersistentVolumeClaims of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ClaimsAnswer {
+    /// The claims were listed.
+    Found {
+        /// The owners that they name, each once.
+        owners: Vec<ClaimOwner>,
+        /// Whether there are more than were taken.
+        more: bool,
+    },
+    /// They could not be listed.
+    Failed(Failure),
+}
+
+/// An entry of `ownerReferences`. The owner is in the namespace of the object that names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimOwner {
+    /// `group/version`, or `version` for the core group.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
 }
 
 /// What an answer tells of an object besides: as what it is now to be looked at, until a watch tells something newer.

@@ -54,8 +54,8 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
             Request::TakeOver(take_over) => Some(&take_over.target.id),
             Request::Disown(disown) => Some(&disown.target.id),
             Request::Release(release) => Some(&release.target.id),
-            Request::Delete(delete) => Some(&delete.target.id),
-            Request::ResolveKinds(_) => None,
+            Request::TryDelete(delete) | Request::Delete(delete) => Some(&delete.target.id),
+            Request::ResolveKinds(_) | Request::FindClaims(_) => None,
         };
         let Some(id) = id else { continue };
         let health_checked = matches!(step, Request::Read(_)) && plan.watch.iter().any(|watched| watched.id == *id);
@@ -92,6 +92,58 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
         }
     }
     violations.extend(loses_inventory(snapshot, plan));
+    violations.extend(deletes_own_rights(snapshot, plan));
+    violations
+}
+
+/// The rights of the acting ServiceAccount are deleted in a plan of their own, after all children of the Kustomization are gone.
+fn deletes_own_rights(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
+    let Some(identity) = plan.identity.as_ref().filter(|_| plan.target.is_none()) else {
+        return Vec::new();
+    };
+    let deletes = plan.steps.iter().filter_map(|step| match step {
+        kustomization::Step::Ask(Request::Delete(delete)) => Some(&delete.target.id),
+        _ => None,
+    });
+    let gives_rights = |id: &ObjectId| {
+        let is_account =
+            id.kind == "ServiceAccount" && id.namespace == identity.namespace() && id.name == identity.name();
+        let live = snapshot.live.get(id).and_then(Live::object);
+        let names = |live: &serde_json::Value| {
+            let subjects = live.get("subjects").and_then(serde_json::Value::as_array);
+            subjects.into_iter().flatten().any(|subject| {
+                let text = |key: &str| subject.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+                let namespace = Some(text("namespace"))
+                    .filter(|text| !text.is_empty())
+                    .unwrap_or(&id.namespace);
+                text("kind") == "ServiceAccount" && text("name") == identity.name() && namespace == identity.namespace()
+            })
+        };
+        is_account || (id.kind.ends_with("RoleBinding") && live.is_some_and(names))
+    };
+    let (own, others): (Vec<&ObjectId>, Vec<&ObjectId>) = deletes.partition(|id| gives_rights(id));
+    let Some(first) = own.first() else { return Vec::new() };
+    let mut violations: Vec<String> = others
+        .iter()
+        // Roles that it is bound to, and bindings of its groups.
+        .filter(|id| id.group != "rbac.authorization.k8s.io")
+        .map(|id| format!("deletes {} together with its own rights", id.subject()))
+        .collect();
+    let (namespace, name) = owner(snapshot);
+    for id in old_inventory(snapshot)
+        .iter()
+        .filter_map(|text| text.parse::<ObjectId>().ok())
+    {
+        let Some(Live::Present(live)) = snapshot.live.get(&id) else {
+            continue;
+        };
+        let is_ours = inventory::is_owned(&live.0, namespace, name);
+        let is_going = live.view().is_being_deleted();
+        let is_child = ["Kustomization", "HelmRelease", "Surface"].contains(&id.kind.as_str());
+        if is_ours && is_going && is_child {
+            violations.push(format!("deletes {}, which {} may need", first.subject(), id.subject()));
+        }
+    }
     violations
 }
 
@@ -141,8 +193,16 @@ fn deletes_what_is_not_ours(
     if !recreated && !old_inventory(snapshot).contains(&id.to_string()) {
         violations.push(format!("deletes what the inventory does not name: {}", id.subject()));
     }
-    if recreated && !matches!(snapshot.attempt.tried.get(id), Some(WriteAnswer::Done(_))) {
+    let can_be_made = matches!(snapshot.attempt.tried.get(id), Some(WriteAnswer::Done(_)));
+    let can_go = matches!(
+        snapshot.attempt.tried_deletes.get(id),
+        Some(DeleteAnswer::Accepted | DeleteAnswer::Absent)
+    );
+    if recreated && !(can_be_made && can_go) {
         violations.push(format!("recreates what was not tried before: {}", id.subject()));
+    }
+    if recreated && !plan.memory.recreating.contains(id) {
+        violations.push(format!("does not remember to recreate {}", id.subject()));
     }
     let deleting = snapshot.kustomization.metadata.deletion_timestamp.is_some();
     let unwanted = |survey: &kustomization::Survey| survey.asked.contains(id) && !survey.wanted.contains_key(id);

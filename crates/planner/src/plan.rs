@@ -151,6 +151,10 @@ pub enum Request {
     Disown(Disown),
     /// Merge patch that removes finalizers. Answer: the attempt's `released`; the object also becomes its `live`.
     Release(Release),
+    /// List what owns the PersistentVolumeClaims of a namespace. Answer: the attempt's `claims`.
+    FindClaims(String),
+    /// Dry-run of a delete. Answer: the attempt's `tried_deletes`.
+    TryDelete(Delete),
     /// Delete. Answer: the attempt's `deleted`.
     Delete(Delete),
 }
@@ -578,6 +582,8 @@ impl fmt::Display for Request {
                 release.finalizers.join(", "),
                 release.target.id.subject()
             ),
+            Self::FindClaims(namespace) => write!(formatter, "list who owns claims in namespace {namespace}"),
+            Self::TryDelete(delete) => write!(formatter, "try to delete {}", delete.target.id.subject()),
             Self::Delete(delete) => write!(formatter, "delete {}: {}", delete.target.id.subject(), delete.why),
         }
     }

@@ -171,6 +171,7 @@ async fn a_client_is_its_identity() {
             resource_version: None,
         },
         propagation: Some(Propagation::Background),
+        dry_run: false,
     };
     let other = editor
         .delete(&resource, "cluster-it-a", "a", &uid("another"))

@@ -423,6 +423,7 @@ pub(super) async fn delete(client: &Client, place: Place<'_>, seen: &SecretFacts
             resource_version: Some(seen.resource_version.clone()),
         },
         propagation: None,
+        dry_run: false,
     };
     let deleted = async {
         let resource = client.resource("v1", SECRET).await?;
@@ -449,6 +450,7 @@ async fn end_access(client: &Client, place: Place<'_>, request: &str) -> Result<
                     resource_version: None,
                 },
                 propagation: None,
+                dry_run: false,
             };
             client.delete(&resource, place.namespace, place.name, &options).await
         };

@@ -562,6 +562,7 @@ impl Fleet {
                     ..Preconditions::default()
                 },
                 propagation: None,
+                dry_run: false,
             };
             match client.delete(&resource, PLATFORM_NAMESPACE, name, &options).await {
                 Ok(()) => tracing::info!(name, "the Deployment of a lane that is gone was deleted"),

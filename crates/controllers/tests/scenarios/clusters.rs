@@ -7,6 +7,7 @@ use serde_json::json;
 use tenure_testkit::{DiscoveryForm, Reductions, ServedCluster};
 
 use crate::elsewhere::{NAMESPACE, has_value, in_shop, until_there};
+use crate::guards::allow_deletion;
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, config_map, request_token};
 use crate::tenants::{TENANT, tenant};
 
@@ -111,6 +112,7 @@ async fn kubeconfig_reaches_a_server_that_refuses_aggregated_discovery() {
         .await;
     until_there(&there, "a", has_value("1")).await;
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
+    allow_deletion(&stage, (namespace, "app")).await;
     until_there(&there, "a", |object| object.is_none()).await;
     let asked = reductions.take_discovery_requests();
     assert!(asked < MOST_DISCOVERY_REQUESTS, "{asked}");

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tenure_testkit::ServedCluster;
 
 use crate::elsewhere::{NAMESPACE, has_value, in_shop, is_nowhere, until_there};
+use crate::guards::allow_deletion;
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition};
 
 const AUDIENCE: &str = "https://there.example";
@@ -161,6 +162,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
 
     // What it applied goes with it.
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
+    allow_deletion(&stage, (namespace, "app")).await;
     stage
         .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
         .await;

@@ -4,6 +4,16 @@ use serde_json::{Value, json};
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, config_map};
 
+/// Waits until a guard has stopped a deletion, and allows it with the annotation that Ready names. Returns the message of Ready.
+pub(crate) async fn allow_deletion(stage: &Stage, target: (&str, &str)) -> String {
+    let message = stage.ready(KUSTOMIZATION, target, "False", "DeletionGuarded").await;
+    let (_, digest) = message.rsplit_once("tenure.dev/allow-deletion=").unwrap();
+    let digest = digest.lines().next().unwrap();
+    let allow = json!({ "metadata": { "annotations": { "tenure.dev/allow-deletion": digest } } });
+    stage.admin.patch(KUSTOMIZATION, target, allow).await.unwrap();
+    message
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_prune_waits_for_its_digest() {
     let stage = Stage::set("guards-a").await;
@@ -23,13 +33,7 @@ async fn a_large_prune_waits_for_its_digest() {
         let name = format!("m{n}");
         assert!(stage.get(CONFIG_MAP, ("guards-a", &name)).await.is_some(), "{name}");
     }
-    let (_, digest) = message.rsplit_once("tenure.dev/allow-deletion=").unwrap();
-    let allow = json!({ "metadata": { "annotations": { "tenure.dev/allow-deletion": digest } } });
-    stage
-        .admin
-        .patch(KUSTOMIZATION, ("guards-a", "app"), allow)
-        .await
-        .unwrap();
+    allow_deletion(&stage, ("guards-a", "app")).await;
     stage.applied(("guards-a", "app"), &second).await;
     assert!(stage.get(CONFIG_MAP, ("guards-a", "m0")).await.is_some());
     for n in 1..12 {
@@ -125,5 +129,120 @@ async fn an_object_applied_in_a_version_that_is_gone_is_still_pruned() {
         )
         .await
         .unwrap();
+    stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_existed_before_stays_and_a_claim_is_asked_about_when_the_kustomization_goes() {
+    let namespace = "guards-adopted";
+    let stage = Stage::set(namespace).await;
+    let kind = ("v1", "PersistentVolumeClaim");
+    let claim = |name: &str| {
+        format!(
+            "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{ name: {name}, namespace: {namespace} }}\n\
+             spec: {{ accessModes: [ReadWriteOnce], resources: {{ requests: {{ storage: 1Gi }} }} }}\n"
+        )
+    };
+    let before = json!({
+        "apiVersion": kind.0, "kind": kind.1, "metadata": { "name": "before", "namespace": namespace },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+    });
+    stage.admin.apply_as("kubectl", before).await.unwrap();
+    let files = [claim("before"), claim("own"), config_map("a", "1")].join("---\n");
+    let repository = stage.repository(namespace, "app", &[("a.yaml", &files)]).await;
+    stage.kustomization(namespace, "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    let applied = stage.applied((namespace, "app"), &first).await;
+    let entries = applied["status"]["inventory"]["entries"].as_array().unwrap();
+    let adopted = entries.iter().filter(|entry| entry["adopted"] == true);
+    let adopted: Vec<&str> = adopted.filter_map(|entry| entry["id"].as_str()).collect();
+    assert_eq!(adopted, ["guards-adopted_before__PersistentVolumeClaim"]);
+
+    stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
+    let message = allow_deletion(&stage, (namespace, "app")).await;
+    assert!(
+        message.contains("PersistentVolumeClaim/guards-adopted/own") && !message.contains("/before"),
+        "{message}"
+    );
+    stage
+        .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
+        .await;
+    stage.until(kind, (namespace, "own"), |object| object.is_none()).await;
+    assert!(stage.get(CONFIG_MAP, (namespace, "a")).await.is_none());
+    let kept = stage.get(kind, (namespace, "before")).await.unwrap();
+    assert!(kept["metadata"].get("deletionTimestamp").is_none());
+    stage.end().await;
+}
+
+/// An operator's object owns the claims with its data: Kubernetes deletes them with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_owns_a_claim_through_another_object_is_asked_about() {
+    let namespace = "guards-owners";
+    let stage = Stage::set(namespace).await;
+    let rights = json!({ "apiGroups": ["guards.example.org"], "resources": ["stores", "storenodes"], "verbs": ["*"] });
+    for (plural, kind) in [("stores", "Store"), ("storenodes", "StoreNode")] {
+        let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.guards.example.org") },
+            "spec": {
+                "group": "guards.example.org", "scope": "Namespaced", "names": { "plural": plural, "kind": kind },
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }],
+            },
+        });
+        stage.admin.apply(definition).await.unwrap();
+    }
+    for object in [
+        json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": { "name": "stores", "namespace": namespace }, "rules": [rights] }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": { "name": "stores", "namespace": namespace },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "stores" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": namespace }],
+        }),
+    ] {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let store = ("guards.example.org/v1", "Store");
+    let write = |name: &str| {
+        format!(
+            "apiVersion: {}\nkind: {}\nmetadata: {{ name: {name} }}\n",
+            store.0, store.1
+        )
+    };
+    let all = [write("full"), write("empty"), config_map("a", "1")].join("---\n");
+    let repository = stage.repository(namespace, "app", &[("a.yaml", &all)]).await;
+    stage.kustomization(namespace, "app", "app", json!({})).await;
+    let first = repository.resolve("main").await.unwrap().unwrap();
+    stage.applied((namespace, "app"), &first).await;
+    let full = stage.get(store, (namespace, "full")).await.unwrap();
+    let owned = |kind: &str, name: &str, owner: &Value, spec: Value| {
+        json!({
+            "apiVersion": if kind == "StoreNode" { store.0 } else { "v1" }, "kind": kind,
+            "metadata": { "name": name, "namespace": namespace, "ownerReferences": [{
+                "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+                "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+            }] },
+            "spec": spec,
+        })
+    };
+    let node = stage
+        .admin
+        .apply(owned("StoreNode", "full-0", &full, json!({})))
+        .await
+        .unwrap();
+    let spec = json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } });
+    let claim = owned("PersistentVolumeClaim", "data-full-0", &node, spec);
+    stage.admin.apply(claim).await.unwrap();
+
+    let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
+    let message = allow_deletion(&stage, (namespace, "app")).await;
+    assert!(
+        message.contains("Store/guards-owners/full (owns PersistentVolumeClaims)") && !message.contains("/empty"),
+        "{message}"
+    );
+    stage.applied((namespace, "app"), &second).await;
+    for name in ["full", "empty"] {
+        stage.until(store, (namespace, name), |object| object.is_none()).await;
+    }
     stage.end().await;
 }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::guards::allow_deletion;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, config_map};
 
 const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 1\n  selector:\n    matchLabels: {app: web}\n  template:\n    metadata:\n      labels: {app: web}\n    spec:\n      containers:\n        - name: web\n          image: example.com/web:1\n";
@@ -206,6 +207,7 @@ async fn a_definition_and_its_object_come_from_one_repository() {
         .unwrap();
     assert_eq!(found["spec"]["size"], 3);
     stage.admin.delete(KUSTOMIZATION, ("lifecycle-d", "app")).await.unwrap();
+    allow_deletion(&stage, ("lifecycle-d", "app")).await;
     stage
         .until(KUSTOMIZATION, ("lifecycle-d", "app"), |object| object.is_none())
         .await;

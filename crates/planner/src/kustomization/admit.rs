@@ -8,6 +8,7 @@ use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{Bucket, ExternalArtifact, GitRepository, KustomizationSpec, OciRepository, reason};
 use tenure_tenancy::{DenialReason, LEAST_INTERVAL, identity, reach, reference};
 
+use super::changes::tell_earlier;
 use super::context::{Context, name_subject};
 use super::ignore::Ignored;
 use super::mode::ApplyMode;
@@ -136,7 +137,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         memory.read_after_all.clear();
         memory.confirmed.clear();
     }
-    let context = Context {
+    let mut context = Context {
         snapshot,
         now,
         namespace,
@@ -165,6 +166,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         revision: None,
         built: None,
     };
+    tell_earlier(&mut context);
     // The attempt was made for another spec or another request: its answers are about something else.
     let attempt = &snapshot.attempt;
     if attempt.generation != kustomization.metadata.generation

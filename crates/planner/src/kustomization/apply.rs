@@ -9,6 +9,8 @@ use std::time::Duration;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use tenure_api::{ObjectId, ObjectView, reason};
 
+use super::changes;
+use super::claims::{self, Unknown};
 use super::contest;
 use super::context::Context;
 use super::custom_health::CustomHealth;
@@ -19,15 +21,18 @@ use super::ownership::{self, Kept};
 use super::preview::DifferenceKind;
 use super::recreate;
 use super::todo::{Change, Todo, find_skip_reason, find_todo};
+use super::types::Snapshot;
 use super::{Phase, Plan, ending, guard, missing_right};
-use crate::answer::{Failure, Live, Reason, WriteAnswer};
+use crate::answer::{DeleteAnswer, Failure, Live, Reason, WriteAnswer};
 use crate::ending::{add_duration, name_some};
 use crate::health::Health;
 use crate::immutable;
-use crate::plan::{Apply, Forecast, Next, Request, Stage};
+use crate::plan::{Apply, Delete, Forecast, Next, Request, Stage};
 
 /// How long a list of finalizers in a message may get, in bytes.
 const LONGEST_LIST: usize = 256;
+/// How long a list of objects that are waited for may get, in bytes.
+const HELD_NAMED: usize = 700;
 /// How long the objects of an early stage may take to become ready (Flux's).
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -35,6 +40,7 @@ const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// An object that is being deleted holds up itself and what can't be without it; it is waited for when all others are applied.
 pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
+    recreate_first(context, desired)?;
     let mut waiting: Vec<String> = Vec::new();
     let mut gone: Vec<&DesiredObject> = Vec::new();
     for stage in STAGES {
@@ -75,6 +81,68 @@ pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
     }
 }
 
+/// Applies the objects that were deleted for a recreation, before anything else can fail. Their own stage reports a refusal. An object that a finalizer holds
+/// is waited for after all other objects are applied.
+fn recreate_first(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
+    let snapshot = context.snapshot;
+    context
+        .memory
+        .recreating
+        .retain(|id| desired.contains(id) && !is_kept(snapshot, id));
+    if context.memory.recreating.is_empty() || context.mode == ApplyMode::DetectOnly {
+        return Ok(());
+    }
+    let deleted: Vec<&DesiredObject> = desired
+        .objects
+        .iter()
+        .filter(|object| context.memory.recreating.contains(&object.target.id))
+        .collect();
+    let first = deleted.iter().copied();
+    let first: Vec<&DesiredObject> = first
+        .filter(|object| !deleted.iter().any(|other| needs(object, other)))
+        .collect();
+    let mut looked = context.fork();
+    let found = Found::look(&mut looked, &first);
+    if !found.reads.is_empty() {
+        return Err(looked.again(found.reads));
+    }
+    if !found.dry_runs.is_empty() {
+        return Err(looked.again(list_dry_runs(&found.dry_runs)));
+    }
+    if !found.applies.is_empty() {
+        return Err(write(&mut looked, desired, None, found.applies));
+    }
+    // Without finalizers the object is gone as soon as the deletion is accepted. The watch reports it in a moment.
+    let is_told = |object: &&DesiredObject| {
+        let live = context.live(&object.target.id).and_then(Live::object);
+        live.is_none_or(|live| ObjectView::of(live).is_being_deleted())
+    };
+    if found.gone.iter().all(is_told) {
+        return Ok(());
+    }
+    let deadline = looked.deadline();
+    if context.now >= deadline {
+        return Ok(());
+    }
+    let message = describe_wait(context, &found.gone);
+    Err(ending::waiting(looked, deadline, message))
+}
+
+/// Whether an object needs no recreation any more: its deletion was refused, or somebody else created it.
+fn is_kept(snapshot: &Snapshot, id: &ObjectId) -> bool {
+    let is_deleted = matches!(
+        snapshot.attempt.deleted.get(id),
+        Some(DeleteAnswer::Accepted | DeleteAnswer::Absent)
+    );
+    let live = snapshot.live.get(id).and_then(Live::object);
+    !is_deleted && live.is_some_and(|live| !ObjectView::of(live).is_being_deleted())
+}
+
+fn list_dry_runs(objects: &[&DesiredObject]) -> Vec<Request> {
+    let objects = objects.iter();
+    objects.map(|object| Request::DryRun(apply_of(object))).collect()
+}
+
 /// Whether an object can't be applied without another: it lives in that Namespace, is of the kind which that defines, or binds that role.
 fn needs(object: &DesiredObject, other: &DesiredObject) -> bool {
     let text = |path: &str| other.object.view().find_text(path);
@@ -102,25 +170,27 @@ fn wait_until_gone(context: &mut Context<'_>, gone: &[&DesiredObject]) -> Phase<
     let subjects: Vec<String> = gone.iter().map(|object| object.target.id.subject()).collect();
     let deadline = context.deadline();
     if context.now >= deadline {
-        let held: Vec<String> = gone
-            .iter()
-            .map(|object| describe_held(context, &object.target.id))
-            .collect();
-        let message = format!("timeout waiting for the deletion of: {}", held.join(", "));
+        let message = format!("timeout waiting for the deletion of: {}", list_held(context, gone));
         return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
     }
     for subject in subjects {
         context.withhold(subject, "it is being deleted: waiting until it is gone");
     }
-    Err(ending::waiting(
-        context.fork(),
-        deadline,
-        "Waiting for objects to be deleted".to_owned(),
-    ))
+    Err(ending::waiting(context.fork(), deadline, describe_wait(context, gone)))
+}
+
+fn describe_wait(context: &Context<'_>, gone: &[&DesiredObject]) -> String {
+    format!("Waiting for objects to be deleted: {}", list_held(context, gone))
+}
+
+/// Objects that are being deleted, each with the finalizers that hold it.
+fn list_held(context: &Context<'_>, gone: &[&DesiredObject]) -> String {
+    let held = gone.iter().map(|object| describe_held(context, &object.target.id));
+    name_some(&held.collect::<Vec<_>>(), HELD_NAMED)
 }
 
 /// An object that is being deleted, with the finalizers that hold it.
-fn describe_held(context: &Context<'_>, id: &ObjectId) -> String {
+pub(super) fn describe_held(context: &Context<'_>, id: &ObjectId) -> String {
     let live = context.snapshot.live.get(id).and_then(Live::object);
     let finalizers: Vec<String> = live
         .into_iter()
@@ -145,7 +215,7 @@ struct Found<'a> {
     tries: Vec<Request>,
     take_overs: Vec<crate::plan::TakeOver>,
     applies: Vec<(&'a DesiredObject, Change)>,
-    deletes: Vec<(&'a DesiredObject, crate::plan::Delete)>,
+    deletes: Vec<(&'a DesiredObject, Delete)>,
     gone: Vec<&'a DesiredObject>,
     refused: Vec<(&'a DesiredObject, Failure)>,
     kept: Vec<(&'a DesiredObject, Kept)>,
@@ -168,6 +238,7 @@ impl<'a> Found<'a> {
                     let trial = recreate::make_trial(object, apply_of(object));
                     found.tries.push(Request::Try(trial));
                 }
+                Todo::TryDelete(delete) => found.tries.push(Request::TryDelete(delete)),
                 Todo::TakeOver(step) => found.take_overs.push(step),
                 Todo::Apply(change) => found.applies.push((*object, change)),
                 Todo::Delete(delete) => found.deletes.push((*object, delete)),
@@ -203,9 +274,7 @@ fn stage<'a>(
         return Err(context.fork().again(found.reads));
     }
     if !found.dry_runs.is_empty() {
-        let dry_runs = found.dry_runs.iter();
-        let steps = dry_runs.map(|object| Request::DryRun(apply_of(object))).collect();
-        let mut plan = context.fork().again(steps);
+        let mut plan = context.fork().again(list_dry_runs(&found.dry_runs));
         plan.forecast = forecast(context, desired, |later| later >= stage);
         return Err(plan);
     }
@@ -226,25 +295,32 @@ fn stage<'a>(
         let message = format!("Waiting until objects may be taken over from {}", owners.join(", "));
         return Err(ending::waiting(context.fork(), deadline, message));
     }
-    let deletes = found.deletes.drain(..).map(|(_, delete)| delete).collect();
-    let guarded = guard::guard_recreation(context, deletes);
-    if !guarded.free.is_empty() {
-        let steps = guarded.free.into_iter().map(Request::Delete).collect();
-        return Err(context.fork().again(steps));
-    }
-    if let (Some(message), ApplyMode::All) = (&guarded.held, context.mode) {
+    let deletes: Vec<Delete> = found.deletes.drain(..).map(|(_, delete)| delete).collect();
+    let owners = match claims::find_claim_owners(context, &deletes) {
+        Ok(owners) => owners,
+        Err(Unknown::Ask(requests)) => return Err(context.fork().again(requests)),
+        Err(Unknown::Failed(message)) => {
+            return Err(ending::failed(context.fork(), reason::RECONCILIATION_FAILED, message));
+        }
+    };
+    let guarded = guard::guard_recreation(context, deletes, &owners);
+    // Nothing is deleted before everything in the stage is allowed.
+    if let (Some(message), ApplyMode::All) = (guarded.find_stop(), context.mode) {
         return Err(ending::failed(
             context.fork(),
             reason::DELETION_GUARDED,
-            message.clone(),
+            message.to_owned(),
         ));
+    }
+    if !guarded.free.is_empty() {
+        return Err(delete(context, guarded.free));
     }
     if !found.take_overs.is_empty() {
         let steps = found.take_overs.into_iter().map(Request::TakeOver).collect();
         return Err(context.fork().again(steps));
     }
     if !found.applies.is_empty() {
-        return Err(write(context, desired, stage, found.applies));
+        return Err(write(context, desired, Some(stage), found.applies));
     }
     if found.overtaken {
         return Err(Box::new(context.fork().finish(Next::Restart)));
@@ -255,6 +331,18 @@ fn stage<'a>(
         Some(message) => Err(ending::failed(context.fork(), reason::DELETION_GUARDED, message)),
         None => Ok(found.gone),
     }
+}
+
+/// Deletes objects for a recreation.
+fn delete(context: &mut Context<'_>, deletes: Vec<Delete>) -> Box<Plan> {
+    for delete in &deletes {
+        let id = &delete.target.id;
+        let line = format!("{} deleted: {}", id.subject(), delete.why);
+        changes::note_change(context, id, line);
+        context.memory.settled.remove(id);
+        context.memory.recreating.insert(id.clone());
+    }
+    context.fork().again(deletes.into_iter().map(Request::Delete).collect())
 }
 
 /// Ends the attempt if anything of a stage is refused or another's.
@@ -318,11 +406,11 @@ fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObj
     missing
 }
 
-/// The plan that applies what differs in a stage.
+/// The plan that applies what differs in a stage, or before all of them.
 fn write(
     context: &mut Context<'_>,
     desired: &Desired,
-    stage: Stage,
+    stage: Option<Stage>,
     applies: Vec<(&DesiredObject, Change)>,
 ) -> Box<Plan> {
     let status = ending::status_before_apply(context, applies.iter().map(|(object, _)| &object.target));
@@ -335,7 +423,7 @@ fn write(
     ) in applies
     {
         contest::remember(context, &object.target.id, &forced_back);
-        let recreated = context.snapshot.attempt.deleted.contains_key(&object.target.id);
+        let recreated = context.memory.recreating.contains(&object.target.id);
         let existed = matches!(context.live(&object.target.id), Some(Live::Present(_)));
         let word = match (recreated, existed) {
             (true, _) => "recreated",
@@ -347,7 +435,7 @@ fn write(
             object.target.id.subject(),
             contest::describe(&forced_back)
         );
-        context.memory.changes.insert(object.target.id.clone(), line);
+        changes::note_change(context, &object.target.id, line);
         let usual = apply_of(object);
         let object = payload.unwrap_or_else(|| usual.object.clone());
         steps.push(Request::Apply(Apply { object, ..usual }));
@@ -355,7 +443,7 @@ fn write(
     let mut plan = context.fork().again(steps);
     plan.status_first = status.is_some();
     plan.status = status;
-    plan.forecast = forecast(context, desired, |later| later > stage);
+    plan.forecast = forecast(context, desired, |later| stage.is_none_or(|stage| later > stage));
     plan
 }
 
@@ -374,11 +462,17 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
     let id = &object.target.id;
     let attempt = &context.snapshot.attempt;
     let what = if attempt.applied.contains_key(id) {
-        "apply"
+        "apply failed"
     } else if matches!(attempt.tried.get(id), Some(WriteAnswer::Failed(_))) {
-        "is not recreated, since its creation, tried under another name,"
+        "is not recreated, since its creation, tried under another name, failed"
+    } else if attempt.deleted.contains_key(id) {
+        "is not recreated, since its deletion failed"
+    } else if attempt.tried_deletes.contains_key(id) {
+        "is not recreated, since its deletion, tried before, failed"
+    } else if keeps_own_rights(context, id, failure) {
+        "is not recreated"
     } else {
-        "dry-run"
+        "dry-run failed"
     };
     let reason = match &failure.reason {
         Reason::Unknown => String::new(),
@@ -392,11 +486,19 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
     let grant = missing_right::advise(failure, &context.identity, id).map(|advice| format!("; {advice}"));
     let grant = grant.unwrap_or_default();
     format!(
-        "{} {what} failed{reason}: {}{hint}{grant} ({})",
+        "{} {what}{reason}: {}{hint}{grant} ({})",
         id.subject(),
         failure.message.trim_end(),
         object.origin
     )
+}
+
+/// Whether a failure says that a binding may give the ServiceAccount its own rights.
+fn keeps_own_rights(context: &Context<'_>, id: &ObjectId, failure: &Failure) -> bool {
+    let live = context.live(id).and_then(Live::object);
+    live.and_then(|live| recreate::find_own_rights(context, id, live))
+        .as_ref()
+        == Some(failure)
 }
 
 /// Waits until the objects of an early stage are ready, if any of them was changed in this attempt.

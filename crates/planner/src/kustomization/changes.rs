@@ -1,62 +1,77 @@
-//! What an attempt has changed, told in one event. It is told together with what comes of it where that comes at once, and by itself where it is
-//! waited for; refuses to lose it when an attempt ends before it was told.
+//! The changes of an attempt, in one event. The event comes with the result of the attempt, or alone if the attempt waits for health. If an attempt ends
+//! or restarts before its event, the changes are kept for the next event.
+
+use std::collections::HashSet;
 
 use tenure_api::{ObjectId, reason};
 
 use super::context::Context;
 use super::ending;
-use super::types::Untold;
+use super::types::{Attempt, Memory, Untold};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::plan::EventKind;
 
-/// Events for all that was changed and not told of yet: one, or one more where an earlier attempt that applied another revision told of nothing.
-pub(super) fn report_changes(context: &mut Context<'_>) {
-    keep_changes(context);
-    if let Some(untold) = context.memory.untold.take() {
-        tell(context, untold);
-    }
+/// Notes that an object is about to be changed, with the line of the event that tells of it.
+pub(super) fn note_change(context: &mut Context<'_>, id: &ObjectId, line: String) {
+    context.memory.changed_by.clone_from(&context.revision);
+    context.memory.changes.insert(id.clone(), line);
 }
 
-/// Keeps what was changed in this attempt until something is told.
+/// Adds events for all that was changed and not told of yet: one for each revision that was applied.
+pub(super) fn report_changes(context: &mut Context<'_>) {
+    keep_changes(context);
+    tell_all_but(context, 0);
+}
+
+/// Keeps the changes of this attempt for the next event. Changes by earlier revisions get their events at once.
 pub(super) fn keep_changes(context: &mut Context<'_>) {
-    let attempt = &context.snapshot.attempt;
-    let changes = std::mem::take(&mut context.memory.changes);
-    let is_done = |id: &ObjectId| {
-        let deleted = matches!(
-            attempt.deleted.get(id),
+    keep(&mut context.memory, &context.snapshot.attempt);
+    tell_earlier(context);
+}
+
+/// Tells of all changes but those by the last revision.
+pub(super) fn tell_earlier(context: &mut Context<'_>) {
+    tell_all_but(context, 1);
+}
+
+/// Moves the changes that an attempt has made into [`Memory::untold`]. The answers of the attempt say which were made.
+pub(super) fn keep(memory: &mut Memory, attempt: &Attempt) {
+    let changes = std::mem::take(&mut memory.changes);
+    let revision = memory.changed_by.take();
+    let find_line = |(id, line): (ObjectId, String)| {
+        let is_deleted = matches!(
+            attempt.deleted.get(&id),
             Some(DeleteAnswer::Accepted | DeleteAnswer::Absent)
         );
-        match attempt.applied.get(id) {
-            Some(WriteAnswer::Done(_)) => true,
-            Some(WriteAnswer::Failed(_)) => false,
-            None => deleted,
+        match attempt.applied.get(&id) {
+            Some(WriteAnswer::Done(_)) => Some(line),
+            Some(WriteAnswer::Failed(_)) => is_deleted.then(|| format!("{} deleted, and not recreated", id.subject())),
+            None => is_deleted.then_some(line),
         }
     };
-    let done = changes.into_iter().filter(|(id, _)| is_done(id));
-    let lines: Vec<String> = done.map(|(_, line)| line).collect();
+    let lines: Vec<String> = changes.into_iter().filter_map(find_line).collect();
     if lines.is_empty() {
         return;
     }
-    let revision = context.revision.clone();
-    match context.memory.untold.take() {
-        Some(mut untold) if untold.revision == revision => {
-            untold.lines.extend(lines);
-            context.memory.untold = Some(untold);
+    match memory.untold.last_mut() {
+        Some(untold) if untold.revision == revision => {
+            // The list must not grow when attempts restart again and again.
+            let known: HashSet<&String> = untold.lines.iter().collect();
+            let new: Vec<String> = lines.into_iter().filter(|line| !known.contains(line)).collect();
+            untold.lines.extend(new);
         }
-        before => {
-            if let Some(before) = before {
-                tell(context, before);
-            }
-            context.memory.untold = Some(Untold { revision, lines });
-        }
+        _ => memory.untold.push(Untold { revision, lines }),
     }
 }
 
-fn tell(context: &mut Context<'_>, untold: Untold) {
-    context.events.push(ending::event(
-        EventKind::Normal,
-        reason::PROGRESSING,
-        untold.lines.join("\n"),
-        untold.revision.as_deref(),
-    ));
+fn tell_all_but(context: &mut Context<'_>, kept: usize) {
+    let told = context.memory.untold.len().saturating_sub(kept);
+    for untold in context.memory.untold.drain(..told) {
+        context.events.push(ending::event(
+            EventKind::Normal,
+            reason::PROGRESSING,
+            untold.lines.join("\n"),
+            untold.revision.as_deref(),
+        ));
+    }
 }

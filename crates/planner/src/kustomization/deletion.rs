@@ -12,20 +12,23 @@ use jiff::Timestamp;
 use tenure_api::ObjectId;
 use tenure_api::kustomization::DeletionPolicy;
 use tenure_api::metadata::{EVENT_ORIGIN_REVISION, EVENT_REVISION, FLUX_FINALIZER};
-use tenure_api::reason;
+use tenure_api::{condition, reason};
 use tenure_tenancy::{LEAST_INTERVAL, identity, inventory};
 
+use super::changes::{note_change, report_changes};
+use super::claims::{self, Unknown};
 use super::context::{Context, deletes_objects, name_subject};
 use super::elsewhere::Trouble;
 use super::mode::ApplyMode;
 use super::prune::{self, Verdict};
+use super::removal_order::{self, NextRemoval};
 use super::step::{Step, SurveyRequest};
 use super::types::{Memory, ServiceAccountFacts, Snapshot, SourceFacts, read_apply_mode};
-use super::{Phase, Plan, elsewhere, ending, retry, siblings};
-use crate::answer::{DeleteAnswer, Live};
+use super::{Phase, Plan, deletion_ending, elsewhere, ending, guard, retry, siblings};
+use crate::answer::{DeleteAnswer, Live, Reason};
 use crate::ending::{add_duration, name_some};
 use crate::overlay::Overlay;
-use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Request, Withheld};
+use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Request, Watched, Withheld};
 
 /// The longest that something that ends waits for others, whatever `spec.timeout` says: it may hold up a whole namespace.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(3600);
@@ -146,7 +149,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     let mut reads = Vec::new();
     let mut deletes = Vec::new();
     let mut failures = Vec::new();
-    let mut terminating = Vec::new();
+    let mut terminating: Vec<Watched> = Vec::new();
     for target in prune::list_entries(status.inventory.as_ref()) {
         let subject = target.id.subject();
         if let Err(denial) = inventory::check_entry(&reach, &target.id) {
@@ -157,10 +160,10 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             Verdict::Read => reads.push(Request::Read(target)),
             Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}
-            Verdict::Released(why) => context.withhold(format!("deletion of {subject}"), why),
+            Verdict::Released(why) | Verdict::Kept(why) => context.withhold(format!("deletion of {subject}"), why),
             Verdict::Terminating => {
-                context.watch.push(target);
-                terminating.push(subject);
+                context.watch.push(target.clone());
+                terminating.push(target);
             }
             Verdict::Failed(message) => failures.push(message),
         }
@@ -168,29 +171,63 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     if !reads.is_empty() {
         return *context.again(reads);
     }
+    let left = guard::leave_adopted(&context, &mut deletes);
+    for delete in &left {
+        let why = "it existed before the Kustomization, and is of a protected kind".to_owned();
+        context.withheld.push(withheld_delete(delete, why));
+    }
     let deletes = match left_for_siblings(&mut context, deletes) {
         Ok(deletes) => deletes,
         Err(plan) => return *plan,
     };
-    if !deletes.is_empty() {
-        return *context.again(deletes.into_iter().map(Request::Delete).collect());
+    let asked: Vec<Delete> = deletes
+        .iter()
+        .filter(|delete| !guard::goes_anyway(snapshot, &delete.target.id))
+        .cloned()
+        .collect();
+    let owners = match claims::find_claim_owners(&mut context, &asked) {
+        Ok(owners) => owners,
+        Err(Unknown::Ask(requests)) => return *context.again(requests),
+        Err(Unknown::Failed(message)) => return block(context, reason::PRUNE_FAILED, &message),
+    };
+    let guarded = guard::guard_deletion(&mut context, deletes, &owners);
+    if let Some(message) = guarded.find_stop() {
+        report_changes(&mut context);
+        return block(context, reason::DELETION_GUARDED, message);
     }
-    if !failures.is_empty() {
-        let mut plan = blocked(
-            snapshot,
-            context.now,
-            context.memory,
-            reason::PRUNE_FAILED,
-            &failures.join("\n"),
-        );
-        plan.withheld.extend(context.withheld);
-        return plan;
-    }
-    let waits = snapshot.kustomization.spec.deletion_policy() == Some(DeletionPolicy::WaitForTermination);
+    let deletes = guarded.free;
+    let is_hindered = !failures.is_empty() || guarded.held.is_some();
     let deadline = match snapshot.endings.own {
         Some(_) => context.deadline().min(farewell(snapshot)),
         None => context.deadline(),
     };
+    match removal_order::choose_next(&context, deletes, &terminating, is_hindered) {
+        NextRemoval::Delete(deletes) => {
+            let steps = list_steps(&mut context, deletes);
+            return *context.again(steps);
+        }
+        NextRemoval::DeleteOwnRights(deletes) => return delete_own_rights(context, deletes),
+        NextRemoval::Wait(children, until) => {
+            let held = removal_order::describe_children(&context, &children);
+            let message = format!("Waiting with the rest of the deletion until these are gone: {held}");
+            return *deletion_ending::await_others(context, until, &message);
+        }
+        NextRemoval::Done => {}
+    }
+    if !failures.is_empty() {
+        let why = failures.join("\n");
+        if find_own_rights_deleted(snapshot).is_some() && is_refused(snapshot) {
+            return release(snapshot, "what gave it the right to delete the rest is deleted", true);
+        }
+        report_changes(&mut context);
+        return block(context, reason::PRUNE_FAILED, &why);
+    }
+    if let Some(message) = &guarded.held {
+        report_changes(&mut context);
+        return block(context, reason::DELETION_GUARDED, message);
+    }
+    let terminating: Vec<String> = terminating.iter().map(|target| target.id.subject()).collect();
+    let waits = snapshot.kustomization.spec.deletion_policy() == Some(DeletionPolicy::WaitForTermination);
     if waits && !terminating.is_empty() && context.now < deadline {
         context.withhold(
             "the finalizer",
@@ -217,6 +254,20 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             place: EventPlace::default(),
         });
     }
+    if !left.is_empty() {
+        let left: Vec<String> = left.iter().map(|delete| delete.target.id.subject()).collect();
+        let message = format!(
+            "these are left, since they existed before the Kustomization and are of protected kinds: {}",
+            name_some(&left, NAMED)
+        );
+        plan.events.push(Event {
+            kind: EventKind::Warning,
+            reason: reason::DELETION_GUARDED.to_owned(),
+            message,
+            annotations: applied_before(snapshot),
+            place: EventPlace::default(),
+        });
+    }
     if !deleted.is_empty() {
         plan.events.push(Event {
             kind: EventKind::Normal,
@@ -227,6 +278,57 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         });
     }
     plan
+}
+
+/// Ends the attempt with what keeps the objects from being deleted, and with what was found out until then.
+fn block(context: Context<'_>, reason: &str, why: &str) -> Plan {
+    let mut plan = blocked(context.snapshot, context.now, context.memory, reason, why);
+    plan.withheld.extend(context.withheld);
+    plan.events.extend(context.events);
+    plan
+}
+
+fn list_steps(context: &mut Context<'_>, deletes: Vec<Delete>) -> Vec<Request> {
+    for delete in &deletes {
+        let line = format!("{} deleted", delete.target.id.subject());
+        note_change(context, &delete.target.id, line);
+    }
+    deletes.into_iter().map(Request::Delete).collect()
+}
+
+/// Deletes the rights of the ServiceAccount. The status is stored before: after a restart, all other requests are refused, and the status gives the reason.
+fn delete_own_rights(mut context: Context<'_>, deletes: Vec<Delete>) -> Plan {
+    let snapshot = context.snapshot;
+    let now = context.now;
+    let subjects: Vec<String> = deletes.iter().map(|delete| delete.target.id.subject()).collect();
+    let steps = list_steps(&mut context, deletes);
+    let mut plan = *context.again(steps);
+    if !plan.steps.is_empty() && find_own_rights_deleted(snapshot).is_none() {
+        plan.status = deletion_ending::announce_own_rights(snapshot, now, &subjects.join(", "));
+        plan.status_first = plan.status.is_some();
+    }
+    plan
+}
+
+/// The names of the objects that gave the ServiceAccount its rights, if their deletion has begun.
+fn find_own_rights_deleted(snapshot: &Snapshot) -> Option<&str> {
+    let status = snapshot.kustomization.status.as_ref()?;
+    let found = condition::find(&status.conditions, condition::RECONCILING)?;
+    deletion_ending::has_deleted_own_rights(status).then_some(found.message.as_str())
+}
+
+/// Whether every failed read and deletion was refused for a missing right.
+fn is_refused(snapshot: &Snapshot) -> bool {
+    let reads = snapshot.live.values().filter_map(|live| match live {
+        Live::Failed(failure) => Some(failure),
+        Live::Absent | Live::Unserved | Live::Present(_) => None,
+    });
+    let deletes = snapshot.attempt.deleted.values().filter_map(|answer| match answer {
+        DeleteAnswer::Failed(failure) => Some(failure),
+        DeleteAnswer::Accepted | DeleteAnswer::Absent | DeleteAnswer::Changed { .. } => None,
+    });
+    let mut failures = reads.chain(deletes);
+    failures.all(|failure| matches!(failure.reason, Reason::Forbidden | Reason::Unauthorized))
 }
 
 /// Of what is to be deleted, what no other Kustomization of the same source is about to take over: with a commit that renames a
@@ -266,7 +368,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
         }
         let message = format!("Waiting with the deletion until {untried} has looked at its source");
         let until = siblings::find_prune_deadline(context).min(looking);
-        return Err(ending::deletion_awaits(context.fork(), until, &message));
+        return Err(deletion_ending::await_others(context.fork(), until, &message));
     }
     let mut waits_for = BTreeSet::new();
     let mut free = Vec::new();
@@ -290,7 +392,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
             name_some(&names, 500)
         );
         let until = siblings::find_prune_deadline(context).min(taking);
-        return Err(ending::deletion_awaits(context.fork(), until, &message));
+        return Err(deletion_ending::await_others(context.fork(), until, &message));
     }
     Ok(free)
 }
@@ -308,15 +410,20 @@ fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str
     if ends && (now >= farewell || left_behind(snapshot).is_empty()) {
         return release(snapshot, why, true);
     }
-    let delay = ending::transient_pause(memory.transient_failures, retry_interval(snapshot));
-    memory.transient_failures = memory.transient_failures.saturating_add(1);
+    let delay = if reason == reason::DELETION_GUARDED {
+        // An answer to it is a change of the Kustomization.
+        retry_interval(snapshot)
+    } else {
+        memory.transient_failures = memory.transient_failures.saturating_add(1);
+        ending::transient_pause(memory.transient_failures.saturating_sub(1), retry_interval(snapshot))
+    };
     retry::remember(snapshot, now, &mut memory, &[], delay);
     let message = if ends {
         why.to_owned()
     } else {
         format!("{why}\nIts objects are kept until they can be deleted; with spec.deletionPolicy: Orphan they are left")
     };
-    let mut plan = ending::deletion_waits(snapshot, now, reason, message, delay);
+    let mut plan = deletion_ending::retry_deletion(snapshot, now, reason, message, delay);
     plan.memory = memory;
     if let (true, Next::Done(Some(at))) = (ends, &plan.next) {
         plan.next = Next::Done(Some((*at).min(farewell)));
@@ -362,6 +469,10 @@ fn left_behind(snapshot: &Snapshot) -> Vec<String> {
                 && !snapshot.live.get(&target.id).is_some_and(Live::is_gone)
         })
         .map(|target| target.id.subject())
+        // All other objects are gone by then.
+        .filter(|subject| {
+            find_own_rights_deleted(snapshot).is_none_or(|named| named.split(", ").any(|name| name == subject))
+        })
         .collect()
 }
 

@@ -11,6 +11,7 @@ use tenure_tenancy::reach::{self, Scope};
 use super::context::Context;
 use super::mode::ApplyMode;
 use super::order;
+use super::stored_form;
 use super::{Phase, ending, flux_components, watching};
 use crate::answer::KindAnswer;
 use crate::artifact::ArtifactFacts;
@@ -52,12 +53,17 @@ impl Desired {
         self.ids.contains(id)
     }
 
-    /// Whether an object, applied or not, holds what may be in no text.
+    /// How many objects there are, applied or not.
+    pub(super) fn count(&self) -> usize {
+        self.ids.len()
+    }
+
     /// Whether a Secret's value may stand in an object that is none, or beside the values of one that is.
     pub(super) fn holds_values_of_others(&self, id: &ObjectId) -> bool {
         self.confidential.contains(id)
     }
 
+    /// Whether an object, applied or not, holds what may be in no text.
     pub(super) fn is_confidential(&self, id: &ObjectId) -> bool {
         confidential::is_secret(id) || self.confidential.contains(id)
     }
@@ -119,6 +125,7 @@ pub(super) fn find_desired(
             desired.replaced.push(id);
             continue;
         }
+        stored_form::write_stored_form(&id, &mut object);
         write_owner_labels(&mut object, context.namespace, context.name);
         desired.ids.insert(id.clone());
         if rendered.confidential {

@@ -21,7 +21,7 @@ use super::step::Step;
 use super::tracking::{list_inventory_after, list_inventory_so_far};
 use super::types::Snapshot;
 use super::{Plan, contest, decryption, origin, retry, siblings};
-use crate::ending::{self, Entry, add_duration};
+use crate::ending::{self, Entry, add_duration, name_some};
 use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
 
 /// The first pause after a request without an answer; doubled up to the retry interval.
@@ -32,8 +32,10 @@ const LONGEST_LOOK: Duration = Duration::from_secs(60);
 
 /// How many steps a message names that were not done in time.
 const STEPS_NAMED: usize = 5;
+/// How many bytes of names of kept objects an event has.
+const KEPT_NAMED: usize = 700;
 
-fn set(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
+pub(super) fn set(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
     ending::set_condition(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
 }
 
@@ -76,7 +78,7 @@ fn stalled_status(snapshot: &Snapshot, now: Timestamp, reason: &str, message: &s
     status
 }
 
-fn handled(status: &mut KustomizationStatus, snapshot: &Snapshot) {
+pub(super) fn handled(status: &mut KustomizationStatus, snapshot: &Snapshot) {
     ending::note_handled(
         &mut status.last_handled_reconcile_at,
         snapshot.attempt.requested_at.as_ref(),
@@ -84,7 +86,7 @@ fn handled(status: &mut KustomizationStatus, snapshot: &Snapshot) {
 }
 
 /// A warning, unless Ready says the same already.
-fn warning(snapshot: &Snapshot, reason: &str, message: &str, revision: Option<&str>) -> Option<Event> {
+pub(super) fn warning(snapshot: &Snapshot, reason: &str, message: &str, revision: Option<&str>) -> Option<Event> {
     let old = snapshot.kustomization.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
     (!ending::is_said_before(old, condition::READY, reason, message))
@@ -146,53 +148,6 @@ pub(super) fn failed_by(mut context: Context<'_>, reason: &str, message: String,
     let delay = transient_pause(context.memory.transient_failures, context.retry_interval);
     context.memory.transient_failures = context.memory.transient_failures.saturating_add(1);
     failed_until(context, reason, message, delay)
-}
-
-/// What is being deleted can't be finished yet. Told without knowing who acts, as that may be what is wrong.
-pub(super) fn deletion_waits(
-    snapshot: &Snapshot,
-    now: Timestamp,
-    reason: &str,
-    message: String,
-    delay: Duration,
-) -> Plan {
-    let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
-    let mut status = snapshot.kustomization.status.clone().unwrap_or_default();
-    condition::remove(&mut status.conditions, condition::STALLED);
-    let ready = (condition::READY, ConditionStatus::False, reason, &*message);
-    set(&mut status, snapshot, now, ready);
-    let retrying = (
-        condition::RECONCILING,
-        ConditionStatus::True,
-        reason::PROGRESSING_WITH_RETRY,
-        "The last attempt failed; see Ready",
-    );
-    set(&mut status, snapshot, now, retrying);
-    handled(&mut status, snapshot);
-    plan.events.extend(warning(snapshot, reason, &message, None));
-    plan.withheld.push(crate::plan::Withheld {
-        what: "the finalizer".to_owned(),
-        why: message,
-    });
-    plan.status = changed(snapshot, &status);
-    plan.next = Next::Done(Some(add_duration(now, delay)));
-    plan
-}
-
-/// A deletion waits for what others do first; Reconciling says for what.
-pub(super) fn deletion_awaits(context: Context<'_>, until: Timestamp, message: &str) -> Box<Plan> {
-    let snapshot = context.snapshot;
-    let mut status = context.status();
-    let entry = (
-        condition::RECONCILING,
-        ConditionStatus::True,
-        reason::PROGRESSING,
-        message,
-    );
-    set(&mut status, snapshot, context.now, entry);
-    let mut plan = context.finish(Next::Wait(until));
-    plan.status = changed(snapshot, &status);
-    Box::new(plan)
 }
 
 /// How long is paused after so many answers in a row did not come.
@@ -258,6 +213,24 @@ fn set_contested(status: &mut KustomizationStatus, context: &Context<'_>) {
         );
         set(status, context.snapshot, context.now, entry);
     }
+}
+
+/// Warns once of objects that left the source and stay, since an annotation says so. The inventory does not name them any more.
+fn warn_of_kept(context: &mut Context<'_>, pruned: &Pruned) {
+    if pruned.kept.is_empty() {
+        return;
+    }
+    let message = format!(
+        "these are no longer in the source, and stay in the cluster, since an annotation says so: {}",
+        name_some(&pruned.kept, KEPT_NAMED)
+    );
+    let event = event(
+        EventKind::Warning,
+        reason::PRUNE_SKIPPED,
+        message,
+        context.revision.as_deref(),
+    );
+    context.events.push(event);
 }
 
 /// The status that has to be stored before these objects are applied: its inventory names them, so that whatever fails after that loses
@@ -401,6 +374,7 @@ pub(super) fn waiting_for_health(
         ),
     );
     report_changes(&mut context);
+    warn_of_kept(&mut context, pruned);
     let mut plan = context.finish(Next::Wait(deadline));
     plan.status = changed(snapshot, &status);
     Box::new(plan)
@@ -426,6 +400,7 @@ pub(super) fn unhealthy(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     context.memory.waiting = None;
     context.memory.retry = None;
     report_changes(&mut context);
+    warn_of_kept(&mut context, pruned);
     warn(&mut context, reason::HEALTH_CHECK_FAILED, &message);
     context.withhold("Ready", message);
     let at = add_duration(now, context.retry_interval);
@@ -513,10 +488,11 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     status.last_attempted_revision = Some(revision.clone());
     status.observed_generation = snapshot.kustomization.metadata.generation;
     handled(&mut status, snapshot);
-    if changed(snapshot, &status).is_some() || !context.memory.changes.is_empty() || context.memory.untold.is_some() {
+    if changed(snapshot, &status).is_some() || !context.memory.changes.is_empty() || !context.memory.untold.is_empty() {
         record_attempt(&mut status, &context, &desired.digest, reason::RECONCILIATION_SUCCEEDED);
     }
     report_changes(&mut context);
+    warn_of_kept(&mut context, pruned);
     if first_time {
         let message = format!(
             "Reconciliation finished in {}, next run in {}",
@@ -561,6 +537,7 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     set_failed(&mut status, &context, reason::UNKNOWN_KIND, &message);
     status.inventory = Some(list_inventory_after(&context, desired, pruned));
     report_changes(&mut context);
+    warn_of_kept(&mut context, pruned);
     warn(&mut context, reason::UNKNOWN_KIND, &message);
     let at = add_duration(now, context.retry_interval).min(next_time(&context));
     let at = end_with(&mut context, pruned, at);

@@ -1,16 +1,20 @@
-//! What is not deleted before somebody has said so: much of an inventory at once, and objects of protected kinds.
+//! Guards of deletions. A large part of an inventory, all of it when the source becomes empty, and objects of protected kinds are only deleted after
+//! somebody allowed it.
 //!
 //! A commit that empties a folder, or moves it, is a commit like any other, so a deletion that would hurt stops with a condition. It names
 //! the objects and a digest of exactly them, incarnations included; the annotation with that digest lets these go and nothing else,
-//! also when it takes more than one attempt. Deleting the Kustomization itself is not guarded: it says by itself what is meant.
+//! also when it takes more than one attempt. When the Kustomization itself is deleted, only protected objects are guarded. Objects
+//! that it has created need that annotation, and objects that existed before stay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use tenure_api::ObjectId;
 use tenure_api::metadata::ALLOW_DELETION;
 
 use super::context::Context;
+use super::types::Snapshot;
+use super::{elsewhere, tracking};
 use crate::digest;
 use crate::plan::Delete;
 
@@ -40,18 +44,94 @@ impl Default for Guards {
 }
 
 impl Guards {
-    fn protect(&self, delete: &Delete) -> bool {
-        self.protected.iter().any(|kind| kind.covers(&delete.target.id))
+    /// Whether an object is of a protected kind.
+    pub(super) fn protects(&self, id: &ObjectId) -> bool {
+        self.protected.iter().any(|kind| kind.covers(id))
+    }
+
+    /// Whether objects that own claims are guarded: where claims are.
+    pub(super) fn asks_about_claims(&self) -> bool {
+        self.protected.iter().any(|kind| kind.kind == "PersistentVolumeClaim")
     }
 }
 
-/// The kinds that are protected unless somebody says otherwise: with one of these, data or everything in it goes.
-pub const PROTECTED: [&str; 5] = [
+/// The kinds that are protected unless an administrator names others. Their objects hold data or other objects. The databases
+/// and storage systems are those of common operators.
+pub const PROTECTED: &[&str] = &[
     "PersistentVolumeClaim",
     "PersistentVolume",
+    "StatefulSet.apps",
     "Namespace",
     "CustomResourceDefinition.apiextensions.k8s.io",
     "Tenant.capsule.clastix.io",
+    // Snapshots and volumes.
+    "VolumeSnapshot.snapshot.storage.k8s.io",
+    "VolumeSnapshotContent.snapshot.storage.k8s.io",
+    "ObjectBucketClaim.objectbucket.io",
+    "DataVolume.cdi.kubevirt.io",
+    "VirtualMachine.kubevirt.io",
+    "Volume.longhorn.io",
+    "LinstorCluster.piraeus.io",
+    "CephCluster.ceph.rook.io",
+    "CephBlockPool.ceph.rook.io",
+    "CephFilesystem.ceph.rook.io",
+    "CephObjectStore.ceph.rook.io",
+    "Tenant.minio.min.io",
+    // PostgreSQL.
+    "Cluster.postgresql.cnpg.io",
+    "Database.postgresql.cnpg.io",
+    "postgresql.acid.zalan.do",
+    "PostgresCluster.postgres-operator.crunchydata.com",
+    "PerconaPGCluster.pgv2.percona.com",
+    "SGCluster.stackgres.io",
+    // MySQL and MariaDB.
+    "InnoDBCluster.mysql.oracle.com",
+    "MySQLCluster.moco.cybozu.com",
+    "MariaDB.k8s.mariadb.com",
+    "PerconaXtraDBCluster.pxc.percona.com",
+    "PerconaServerMySQL.ps.percona.com",
+    "VitessCluster.planetscale.com",
+    "TidbCluster.pingcap.com",
+    // Document stores, caches and search.
+    "MongoDBCommunity.mongodbcommunity.mongodb.com",
+    "MongoDB.mongodb.com",
+    "PerconaServerMongoDB.psmdb.percona.com",
+    "Redis.redis.redis.opstreelabs.in",
+    "RedisCluster.redis.redis.opstreelabs.in",
+    "RedisFailover.databases.spotahome.com",
+    "Dragonfly.dragonflydb.io",
+    "Elasticsearch.elasticsearch.k8s.elastic.co",
+    "OpenSearchCluster.opensearch.opster.io",
+    // Others.
+    "CassandraDatacenter.cassandra.datastax.com",
+    "K8ssandraCluster.k8ssandra.io",
+    "ScyllaCluster.scylla.scylladb.com",
+    "CrdbCluster.crdb.cockroachlabs.com",
+    "FoundationDBCluster.apps.foundationdb.org",
+    "ClickHouseInstallation.clickhouse.altinity.com",
+    "ClickHouseKeeperInstallation.clickhouse-keeper.altinity.com",
+    "Kafka.kafka.strimzi.io",
+    "KafkaTopic.kafka.strimzi.io",
+    "RabbitmqCluster.rabbitmq.com",
+    "EtcdCluster.etcd.aenix.io",
+    // Applications of Cozystack.
+    "Postgres.apps.cozystack.io",
+    "MySQL.apps.cozystack.io",
+    "MariaDB.apps.cozystack.io",
+    "MongoDB.apps.cozystack.io",
+    "Redis.apps.cozystack.io",
+    "FerretDB.apps.cozystack.io",
+    "FoundationDB.apps.cozystack.io",
+    "ClickHouse.apps.cozystack.io",
+    "Kafka.apps.cozystack.io",
+    "RabbitMQ.apps.cozystack.io",
+    "NATS.apps.cozystack.io",
+    "Bucket.apps.cozystack.io",
+    "VMDisk.apps.cozystack.io",
+    "VMInstance.apps.cozystack.io",
+    "VirtualMachine.apps.cozystack.io",
+    "Kubernetes.apps.cozystack.io",
+    "Tenant.apps.cozystack.io",
 ];
 
 /// `Kind`, in any group, or `Kind.group`.
@@ -112,15 +192,44 @@ pub(super) struct Guarded {
     pub(super) free: Vec<Delete>,
     /// Why others may not.
     pub(super) held: Option<String>,
+    /// Whether all of them are held since they own claims. Whoever may create a claim can name an owner, so these keep no other object from being deleted.
+    pub(super) only_owners: bool,
 }
 
-/// Which deletions of a prune may happen. `threatened` is how many objects this attempt would take, those included that could not be read.
+impl Guarded {
+    /// Why nothing at all may be deleted.
+    pub(super) fn find_stop(&self) -> Option<&str> {
+        self.held.as_deref().filter(|_| !self.only_owners)
+    }
+}
+
+/// How many objects a prune is about.
+pub(super) struct PruneSize {
+    /// How many objects this attempt would delete, with those that could not be read.
+    pub(super) threatened: usize,
+    /// How many the inventory names.
+    pub(super) inventory: usize,
+    /// How many there are in the source.
+    pub(super) desired: usize,
+}
+
+/// Decides which deletions of a prune may happen.
 pub(super) fn guard_prune(
     context: &mut Context<'_>,
     deletes: Vec<Delete>,
-    threatened: usize,
-    inventory: usize,
+    owners: &BTreeSet<ObjectId>,
+    size: &PruneSize,
 ) -> Guarded {
+    let PruneSize {
+        threatened, inventory, ..
+    } = *size;
+    if size.desired == 0 && !deletes.is_empty() && context.snapshot.guards.prune_percent < 100 {
+        let why = format!(
+            "prune stopped: path {} of the source has no objects any more, and all {threatened} that the inventory names would go",
+            context.path
+        );
+        return hold(context, deletes, owners, |_| true, &why);
+    }
     let guards = &context.snapshot.guards;
     let share = usize::from(guards.prune_percent);
     let most =
@@ -129,21 +238,60 @@ pub(super) fn guard_prune(
         let why = format!(
             "prune stopped: {threatened} of the {inventory} objects of the inventory would go, more than {share} %"
         );
-        return hold(context, deletes, |_| true, &why);
+        return hold(context, deletes, owners, |_| true, &why);
     }
-    let why = "prune stopped: these would go and are of protected kinds";
-    hold(context, deletes, |delete| guards.protect(delete), why)
+    let why = "prune stopped: these would go and are protected";
+    hold(context, deletes, owners, |id| guards.protects(id), why)
 }
 
-/// Which objects may be deleted to be made anew.
-pub(super) fn guard_recreation(context: &mut Context<'_>, deletes: Vec<Delete>) -> Guarded {
+/// Decides which deletions of a recreation may happen.
+pub(super) fn guard_recreation(
+    context: &mut Context<'_>,
+    deletes: Vec<Delete>,
+    owners: &BTreeSet<ObjectId>,
+) -> Guarded {
     let guards = &context.snapshot.guards;
-    let why = "recreation stopped: these would go and are of protected kinds";
-    hold(context, deletes, |delete| guards.protect(delete), why)
+    let why = "recreation stopped: these would go and are protected";
+    hold(context, deletes, owners, |id| guards.protects(id), why)
 }
 
-/// Holds back what is guarded unless exactly that was allowed.
-fn hold(context: &mut Context<'_>, deletes: Vec<Delete>, is_guarded: impl Fn(&Delete) -> bool, why: &str) -> Guarded {
+/// Decides which deletions may happen when the Kustomization is deleted. Objects in a namespace that is being deleted are not guarded.
+pub(super) fn guard_deletion(context: &mut Context<'_>, deletes: Vec<Delete>, owners: &BTreeSet<ObjectId>) -> Guarded {
+    let snapshot = context.snapshot;
+    let is_guarded = |id: &ObjectId| snapshot.guards.protects(id) && !goes_anyway(snapshot, id);
+    let why = "deletion stopped: these would go and are protected";
+    hold(context, deletes, owners, is_guarded, why)
+}
+
+/// Takes the objects of protected kinds out of these that existed before the Kustomization applied them. The deletion of a Kustomization
+/// must not delete data that it did not create.
+pub(super) fn leave_adopted(context: &Context<'_>, deletes: &mut Vec<Delete>) -> Vec<Delete> {
+    let snapshot = context.snapshot;
+    let adopted = tracking::list_adopted(context.status().inventory.as_ref());
+    let is_left = |delete: &mut Delete| {
+        let id = &delete.target.id;
+        adopted.contains(id) && snapshot.guards.protects(id) && !goes_anyway(snapshot, id)
+    };
+    deletes.extract_if(.., is_left).collect()
+}
+
+/// Whether an object is a namespace that is being deleted, or in one.
+pub(super) fn goes_anyway(snapshot: &Snapshot, id: &ObjectId) -> bool {
+    let ending = &snapshot.endings.namespaces;
+    let is_namespace = id.group.is_empty() && id.kind == "Namespace";
+    !elsewhere::is_elsewhere(snapshot)
+        && (ending.contains(&id.namespace) || (is_namespace && ending.contains(&id.name)))
+}
+
+/// Holds back what is guarded, and what owns claims, unless exactly that was allowed.
+fn hold(
+    context: &mut Context<'_>,
+    deletes: Vec<Delete>,
+    owners: &BTreeSet<ObjectId>,
+    is_protected: impl Fn(&ObjectId) -> bool,
+    why: &str,
+) -> Guarded {
+    let is_guarded = |delete: &Delete| is_protected(&delete.target.id) || owners.contains(&delete.target.id);
     let objects: BTreeMap<ObjectId, String> = deletes
         .iter()
         .filter(|delete| is_guarded(delete))
@@ -152,10 +300,26 @@ fn hold(context: &mut Context<'_>, deletes: Vec<Delete>, is_guarded: impl Fn(&De
     if objects.is_empty() || is_allowed(context, &objects) {
         return Guarded {
             free: deletes,
-            held: None,
+            ..Guarded::default()
         };
     }
-    let subjects: Vec<String> = objects.keys().take(NAMED).map(ObjectId::subject).collect();
+    let adopted = tracking::list_adopted(context.status().inventory.as_ref());
+    let describe = |id: &ObjectId| {
+        let notes = [
+            (adopted.contains(id), "existed before"),
+            (owners.contains(id), "owns PersistentVolumeClaims"),
+        ];
+        let notes: Vec<&str> = notes
+            .iter()
+            .filter(|(is_so, _)| *is_so)
+            .map(|(_, note)| *note)
+            .collect();
+        match notes.is_empty() {
+            true => id.subject(),
+            false => format!("{} ({})", id.subject(), notes.join(", ")),
+        }
+    };
+    let subjects: Vec<String> = objects.keys().take(NAMED).map(describe).collect();
     let more = match objects.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -167,9 +331,11 @@ fn hold(context: &mut Context<'_>, deletes: Vec<Delete>, is_guarded: impl Fn(&De
         context.name,
         digest_of(&objects),
     );
+    let only_owners = !objects.keys().any(&is_protected);
     Guarded {
         free: deletes.into_iter().filter(|delete| !is_guarded(delete)).collect(),
         held: Some(message),
+        only_owners,
     }
 }
 

@@ -112,7 +112,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     let was_healthy = condition::is_true(&status.conditions, condition::HEALTHY)
         && status.last_applied_revision == context.revision
         && context.memory.changes.is_empty()
-        && context.memory.untold.is_none();
+        && context.memory.untold.is_empty();
     if waiting.is_empty() {
         let message = format!(
             "health check failed early due to failed resources: [{}]",

@@ -6,8 +6,8 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use tenure_api::ObjectId;
 use tenure_api::metadata::APPLY_MODE;
+use tenure_api::{ObjectId, ObjectView};
 
 use super::mode::ApplyMode;
 use super::types::Snapshot;
@@ -93,9 +93,14 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
         let wanted = desired.objects.iter().find(|object| Some(&object.target.id) == id);
         let live = id.and_then(|id| context.live(id)).and_then(|live| live.object());
         let answers = &snapshot.attempt;
-        let answered = id.and_then(|id| answers.tried.get(id).or_else(|| answers.dry_runs.get(id)));
-        let would_be = match answered {
-            Some(WriteAnswer::Done(object)) => Some(&object.0),
+        let tried = id.and_then(|id| match answers.tried.get(id) {
+            Some(WriteAnswer::Done(object)) => Some(rename_trial(object.0.clone(), &id.name)),
+            _ => None,
+        });
+        let answered = id.and_then(|id| answers.dry_runs.get(id));
+        let would_be = match (&tried, answered) {
+            (Some(object), _) => Some(object),
+            (None, Some(WriteAnswer::Done(object))) => Some(&object.0),
             _ => wanted.map(|wanted| &wanted.object.0),
         };
         let is_gone = detected.what == DifferenceKind::Pruned;
@@ -122,6 +127,24 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
     Ok(detected.chain(unknown).collect())
 }
 
+/// Gives an object that was created in a dry-run, under another name, its own name. Kubernetes writes the name into labels of some kinds, such as Jobs.
+fn rename_trial(mut object: Value, name: &str) -> Value {
+    let trial = ObjectView::of(&object).read_text("/metadata/name").to_owned();
+    if !trial.is_empty() {
+        rename(&mut object, &trial, name);
+    }
+    object
+}
+
+fn rename(value: &mut Value, from: &str, to: &str) {
+    match value {
+        Value::String(text) if text == from => to.clone_into(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, from, to)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| rename(field, from, to)),
+        _ => {}
+    }
+}
+
 /// Leaves out what the API server and controllers write: nobody wants it from Git.
 fn leave_out_bookkeeping(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
@@ -138,5 +161,28 @@ fn leave_out_bookkeeping(object: &mut Value) {
         ] {
             metadata.remove(field);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_trial_has_the_objects_own_name() {
+        let trial = json!({
+            "kind": "Job", "metadata": { "name": "once-x7", "labels": { "job-name": "once-x7", "app": "once-x7-db" } },
+            "spec": { "template": { "spec": { "containers": [{ "name": "once-x7" }] } } },
+        });
+        assert_eq!(
+            rename_trial(trial, "once"),
+            json!({
+                "kind": "Job", "metadata": { "name": "once", "labels": { "job-name": "once", "app": "once-x7-db" } },
+                "spec": { "template": { "spec": { "containers": [{ "name": "once" }] } } },
+            })
+        );
+        assert_eq!(rename_trial(json!({ "a": "" }), "once"), json!({ "a": "" }));
     }
 }

@@ -7,11 +7,14 @@ use tenure_api::metadata::{PRUNE, RECONCILE, SSA};
 use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::inventory;
 
+use super::changes;
+use super::claims::{self, Unknown};
 use super::context::Context;
 use super::desired::Desired;
 use super::mode::{ApplyMode, Detected};
 use super::order;
 use super::preview::DifferenceKind;
+use super::removal_order::{self, NextRemoval};
 use super::step::{Step, SurveyRequest};
 use super::todo::find_version;
 use super::{Phase, ending, flux_components, guard, siblings};
@@ -27,6 +30,8 @@ const LOOKS: u32 = 5;
 pub(super) struct Pruned {
     /// What may still be there and stays in the inventory.
     pub(super) remaining: Vec<Watched>,
+    /// Objects that leave the inventory and stay in the cluster, since an annotation says so.
+    pub(super) kept: Vec<String>,
     /// Whether it had to be put off for others, which begin when this one's attempt has ended.
     pub(super) put_off: bool,
 }
@@ -39,6 +44,8 @@ pub(super) enum Verdict {
     Gone,
     /// It is not ours to delete; it leaves the inventory.
     Released(String),
+    /// An annotation keeps it; it leaves the inventory.
+    Kept(String),
     /// It is being deleted.
     Terminating,
     Failed(String),
@@ -66,7 +73,7 @@ pub(super) fn list_entries(inventory: Option<&ResourceInventory>) -> Vec<Watched
     let mut targets: Vec<Watched> = inventory
         .into_iter()
         .flat_map(|inventory| &inventory.entries)
-        .filter_map(|ResourceRef { id, v }| {
+        .filter_map(|ResourceRef { id, v, .. }| {
             Some(Watched {
                 id: id.parse().ok()?,
                 version: v.clone(),
@@ -112,6 +119,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     let mut reads = Vec::new();
     let mut deletes = Vec::new();
     let mut failures = Vec::new();
+    let mut terminating = Vec::new();
     let mut threatened = 0;
     for target in candidates {
         let verdict = judge_candidate(context, &target, "it is no longer in the source");
@@ -122,13 +130,18 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
             Verdict::Delete(delete) => deletes.push(delete),
             Verdict::Gone => {}
             Verdict::Released(why) => context.withhold(format!("prune of {}", target.id.subject()), why),
-            Verdict::Terminating => pruned.remaining.push(target),
+            Verdict::Kept(why) => {
+                pruned.kept.push(target.id.subject());
+                context.withhold(format!("prune of {}", target.id.subject()), why);
+            }
+            Verdict::Terminating => terminating.push(target),
             Verdict::Failed(message) => failures.push(message),
         }
     }
     if !reads.is_empty() {
         return Err(context.fork().again(reads));
     }
+    pruned.remaining.extend(terminating.iter().cloned());
     if context.mode == ApplyMode::DetectOnly {
         for delete in deletes {
             let line = format!("{} would be deleted: {}", delete.target.id.subject(), delete.why);
@@ -149,16 +162,51 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     let before = deletes.len();
     let deletes = left_by_siblings(context, deletes, &mut pruned)?;
     let threatened = threatened.saturating_sub(before.saturating_sub(deletes.len()));
-    let inventory = list_entries(status.inventory.as_ref()).len();
-    let guarded = guard::guard_prune(context, deletes, threatened, inventory);
-    if !guarded.free.is_empty() {
-        for delete in &guarded.free {
-            let line = format!("{} deleted", delete.target.id.subject());
-            context.memory.changes.insert(delete.target.id.clone(), line);
-            context.memory.settled.remove(&delete.target.id);
+    let size = guard::PruneSize {
+        threatened,
+        inventory: list_entries(status.inventory.as_ref()).len(),
+        desired: desired.count(),
+    };
+    let owners = match claims::find_claim_owners(context, &deletes) {
+        Ok(owners) => owners,
+        Err(Unknown::Ask(requests)) => return Err(context.fork().again(requests)),
+        Err(Unknown::Failed(message)) => {
+            failures.push(message);
+            return Err(ending::failed(
+                context.fork(),
+                reason::PRUNE_FAILED,
+                failures.join("\n"),
+            ));
         }
-        let steps = guarded.free.into_iter().map(Request::Delete).collect();
-        return Err(context.fork().again(steps));
+    };
+    let guarded = guard::guard_prune(context, deletes, &owners, &size);
+    // Nothing is deleted before everything is allowed.
+    if let (Some(message), ApplyMode::All) = (guarded.find_stop(), context.mode) {
+        failures.push(message.to_owned());
+        let reason = if failures.len() == 1 {
+            reason::DELETION_GUARDED
+        } else {
+            reason::PRUNE_FAILED
+        };
+        return Err(ending::failed(context.fork(), reason, failures.join("\n")));
+    }
+    let is_hindered = !failures.is_empty() || guarded.held.is_some();
+    match removal_order::choose_next(context, guarded.free, &terminating, is_hindered) {
+        NextRemoval::Delete(deletes) | NextRemoval::DeleteOwnRights(deletes) => {
+            for delete in &deletes {
+                let line = format!("{} deleted", delete.target.id.subject());
+                changes::note_change(context, &delete.target.id, line);
+                context.memory.settled.remove(&delete.target.id);
+            }
+            let steps = deletes.into_iter().map(Request::Delete).collect();
+            return Err(context.fork().again(steps));
+        }
+        NextRemoval::Wait(children, until) => {
+            let held = removal_order::describe_children(context, &children);
+            let message = format!("Waiting with the rest of the prune until these are gone: {held}");
+            return Err(ending::waiting(context.fork(), until, message));
+        }
+        NextRemoval::Done => {}
     }
     if !failures.is_empty() {
         failures.extend(guarded.held);
@@ -290,7 +338,7 @@ pub(super) fn judge_candidate(context: &mut Context<'_>, target: &Watched, why: 
     let says = |key: &str, value: &str| ObjectView::of(live).has_annotation(key, value);
     for (key, value) in [(PRUNE, "disabled"), (RECONCILE, "disabled"), (SSA, "Ignore")] {
         if says(key, value) {
-            return Verdict::Released(format!("annotation {key} says {value}: it is left"));
+            return Verdict::Kept(format!("annotation {key} says {value}: it is left"));
         }
     }
     if ObjectView::of(live).is_being_deleted() {

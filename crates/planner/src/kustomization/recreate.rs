@@ -1,7 +1,7 @@
 //! Recreation: an object is deleted and made anew, since the change that is wanted can't be made to it.
 //!
-//! What is deleted must be able to come back: before, the creation is tried under another name and without what the API server gave to the
-//! object that is there, as a dry-run. Owns what that trial is made of; refuses to try what is bound to its name or to one incarnation.
+//! Before the deletion, two dry-runs: one creates the object under another name, without the fields that the API server set; one deletes it. This module writes
+//! the object for the first. It refuses objects that are bound to their name or uid, and bindings that may give the ServiceAccount its own rights.
 
 use serde_json::Value;
 use tenure_api::metadata::FORCE;
@@ -9,8 +9,9 @@ use tenure_api::{ObjectId, ObjectView};
 
 use super::context::Context;
 use super::desired::DesiredObject;
+use super::elsewhere;
 use super::todo::find_version;
-use crate::answer::{Failure, WriteAnswer};
+use crate::answer::{DeleteAnswer, Failure, Reason, WriteAnswer};
 use crate::digest;
 use crate::immutable;
 use crate::object::Object;
@@ -25,7 +26,9 @@ pub(super) enum Recreation {
     Refused,
     /// Its creation is tried first.
     Try,
-    /// Its creation was tried, and refused too.
+    /// A dry-run of the deletion comes first.
+    TryDelete(Delete),
+    /// The dry-run of the creation or of the deletion was refused.
     Fails(Failure),
     /// It is deleted, and made anew when it is gone.
     Delete(Delete),
@@ -36,16 +39,81 @@ pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value,
     if !is_asked_for(context, object, live) || !immutable::is_only_immutability(failure) {
         return Recreation::Refused;
     }
+    if let Some(failure) = find_own_rights(context, &object.target.id, live) {
+        return Recreation::Fails(failure);
+    }
     match context.snapshot.attempt.tried.get(&object.target.id) {
         None => Recreation::Try,
         Some(WriteAnswer::Failed(failure)) => Recreation::Fails(failure.clone()),
-        Some(WriteAnswer::Done(_)) => Recreation::Delete(Delete {
-            target: object.target.clone(),
-            uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
-            resource_version: find_version(live),
-            propagation: Propagation::Background,
-            why: format!("recreated, because these can't be changed: {}", fields(failure)),
-        }),
+        Some(WriteAnswer::Done(_)) => judge_deletion(
+            context,
+            Delete {
+                target: object.target.clone(),
+                uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
+                resource_version: find_version(live),
+                propagation: Propagation::Background,
+                why: format!("recreated, because these can't be changed: {}", fields(failure)),
+            },
+        ),
+    }
+}
+
+/// Decides about an object after the dry-run of its creation passed.
+fn judge_deletion(context: &Context<'_>, delete: Delete) -> Recreation {
+    match context.snapshot.attempt.tried_deletes.get(&delete.target.id) {
+        None => Recreation::TryDelete(delete),
+        Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) => Recreation::Delete(delete),
+        Some(DeleteAnswer::Changed { .. }) => Recreation::Fails(changed_meanwhile()),
+        Some(DeleteAnswer::Failed(failure)) => Recreation::Fails(failure.clone()),
+    }
+}
+
+/// The failure for an object that changed between the look at it and its deletion.
+pub(super) fn changed_meanwhile() -> Failure {
+    Failure {
+        reason: Reason::Conflict,
+        message: "it was changed before it could be deleted and recreated".to_owned(),
+        ..Failure::default()
+    }
+}
+
+/// The reason to keep a binding that names the acting ServiceAccount: after the deletion, the ServiceAccount may lack the right to create it again. A dry-run
+/// can't find that, since the binding still exists. In another cluster the acting user is unknown, and nothing is checked.
+pub(super) fn find_own_rights(context: &Context<'_>, id: &ObjectId, live: &Value) -> Option<Failure> {
+    let is_binding =
+        id.group == "rbac.authorization.k8s.io" && ["RoleBinding", "ClusterRoleBinding"].contains(&&*id.kind);
+    if !is_binding || elsewhere::is_elsewhere(context.snapshot) {
+        return None;
+    }
+    let subjects = live.get("subjects").and_then(Value::as_array);
+    let mut subjects = subjects.into_iter().flatten();
+    let is_own = subjects.any(|subject| is_subject(context, id, subject));
+    is_own.then(|| Failure {
+        message: format!(
+            "it names {}, which may then lack the right to create it again: apply the new binding under another name, and remove this one in a later commit",
+            context.identity
+        ),
+        ..Failure::default()
+    })
+}
+
+/// Whether a subject of a binding is the ServiceAccount that acts, or a group that it is in.
+fn is_subject(context: &Context<'_>, binding: &ObjectId, subject: &Value) -> bool {
+    let text = |key: &str| subject.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (namespace, name) = (context.identity.namespace(), context.identity.name());
+    let its_namespace = match text("namespace") {
+        "" => binding.namespace.as_str(),
+        namespace => namespace,
+    };
+    match text("kind") {
+        "ServiceAccount" => text("name") == name && its_namespace == namespace,
+        "User" => text("name") == context.identity.to_string(),
+        "Group" => {
+            let group = text("name");
+            ["system:authenticated", "system:serviceaccounts"].contains(&group)
+                || group.strip_prefix("system:serviceaccounts:") == Some(namespace)
+        }
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use tenure_api::Kustomization;
 
+use super::changes;
 use super::step::RenderRequest;
 use super::todo::find_version;
 use super::types::{Attempt, RenderFailure, Rendered, ServiceAccountFacts, Snapshot};
@@ -39,6 +40,7 @@ impl Snapshot {
     /// for the same. A failure is nothing that it could use.
     pub fn restart(&mut self, now: Timestamp, kustomization: &Kustomization) -> Option<Rendered> {
         let rendered = self.attempt.rendered.take();
+        changes::keep(&mut self.memory, &self.attempt);
         self.attempt = Attempt::begin(now, kustomization);
         self.service_account = ServiceAccountFacts::NotLooked;
         // Asking again costs no request, and a definition may have gone.
@@ -74,6 +76,14 @@ impl Attempt {
             }
             Answer::Tried(id, answer) => {
                 self.tried.insert(id, answer);
+                return None;
+            }
+            Answer::Claims(namespace, answer) => {
+                self.claims.insert(namespace, answer);
+                return None;
+            }
+            Answer::TriedDelete(id, answer) => {
+                self.tried_deletes.insert(id, answer);
                 return None;
             }
             Answer::Applied(id, answer) => {

@@ -1,12 +1,14 @@
 //! Taking fields over from kubectl, from what was there before the first apply, and from whom an administrator names, as Flux does: their entries in managedFields are
-//! merged into ours, so that the next apply removes what Git does not have. One thing stays where it is: that pods were asked to restart,
-//! while Git is silent about it; taking that back would restart them once more.
+//! merged into ours, so that the next apply removes what Git does not have. Fields that are stored under other names are claimed by these
+//! ([`super::stored_form`]). One thing stays where it is: that pods were asked to restart, while Git is silent about it; taking that back would
+//! restart them once more.
 
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
 use tenure_api::metadata::{BEFORE_FIRST_APPLY, KUBECTL_PREFIX, KUSTOMIZE_CONTROLLER};
 
 use super::settings::ApplySettings;
+use super::stored_form;
 use crate::plan::{TakeOver, Watched};
 
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -35,7 +37,13 @@ pub(super) fn find_take_over(
     let restart = "kubectl.kubernetes.io/restartedAt";
     let git_says = has_key(desired, "/spec/template/metadata/annotations", restart);
     let last_applied = has_key(live, "/metadata/annotations", LAST_APPLIED);
-    if !last_applied && !entries.iter().any(|entry| is_taken_over(settings, entry)) {
+    let has_stored_fields = |entry: &Value| {
+        let fields = ObjectView::of(entry).find_map("/fieldsV1").cloned();
+        let claims = |mut fields| stored_form::claim_stored_fields(&target.id, &mut fields, desired);
+        is_ours(entry) && fields.is_some_and(claims)
+    };
+    let claims_more = entries.iter().any(has_stored_fields);
+    if !last_applied && !claims_more && !entries.iter().any(|entry| is_taken_over(settings, entry)) {
         return None;
     }
     let (mut theirs, mut kept) = (Vec::new(), Vec::new());
@@ -62,7 +70,7 @@ pub(super) fn find_take_over(
         }
         theirs.push(taken);
     }
-    if theirs.is_empty() && !last_applied {
+    if theirs.is_empty() && !last_applied && !claims_more {
         return None;
     }
     let mut patch = Vec::new();
@@ -70,14 +78,13 @@ pub(super) fn find_take_over(
         .iter()
         .map(|entry| ObjectView::of(entry).read_text("/manager").to_owned())
         .collect();
+    if claims_more {
+        from.push(KUSTOMIZE_CONTROLLER.to_owned());
+    }
     from.sort();
     from.dedup();
-    if !theirs.is_empty() {
-        let ours = kept.iter().map(ObjectView::of).position(|entry| {
-            entry.read_text("/manager") == KUSTOMIZE_CONTROLLER
-                && entry.read_text("/operation") == "Apply"
-                && entry.read_text("/subresource").is_empty()
-        });
+    if !theirs.is_empty() || claims_more {
+        let ours = kept.iter().position(is_ours);
         let mut entry = match ours {
             Some(index) => kept.remove(index),
             None => json!({
@@ -99,6 +106,7 @@ pub(super) fn find_take_over(
         {
             unite(&mut fields, other);
         }
+        stored_form::claim_stored_fields(&target.id, &mut fields, desired);
         if let Some(entry) = entry.as_object_mut() {
             entry.insert("fieldsV1".to_owned(), Value::Object(fields));
         }
@@ -120,6 +128,14 @@ pub(super) fn find_take_over(
         patch: Value::Array(patch),
     };
     Some((take_over, theirs))
+}
+
+/// Whether an entry of managedFields is what Tenure applied.
+fn is_ours(entry: &Value) -> bool {
+    let entry = ObjectView::of(entry);
+    entry.read_text("/manager") == KUSTOMIZE_CONTROLLER
+        && entry.read_text("/operation") == "Apply"
+        && entry.read_text("/subresource").is_empty()
 }
 
 /// Takes a path out of a FieldsV1 tree, with the mark of the map that it is in and without what is empty then; returns it as a tree of
@@ -156,7 +172,8 @@ pub(super) fn is_taken_over(settings: &ApplySettings, entry: &Value) -> bool {
             || (manager == BEFORE_FIRST_APPLY && operation == "Update"))
 }
 
-fn unite(ours: &mut Map<String, Value>, theirs: &Map<String, Value>) {
+/// Adds the fields of one FieldsV1 tree to another.
+pub(super) fn unite(ours: &mut Map<String, Value>, theirs: &Map<String, Value>) {
     for (key, value) in theirs {
         match (ours.get_mut(key), value) {
             (Some(Value::Object(ours)), Value::Object(theirs)) => unite(ours, theirs),

@@ -28,6 +28,7 @@ pub(super) enum Todo {
     Read,
     DryRun,
     Try,
+    TryDelete(Delete),
     TakeOver(TakeOver),
     Apply(Change),
     Delete(Delete),
@@ -108,11 +109,7 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
         Some(DeleteAnswer::Failed(failure)) => return Todo::Refused(failure.clone()),
         // What was found out about it is about an object that is no more as it was.
         Some(DeleteAnswer::Changed { .. }) => {
-            return Todo::Refused(Failure {
-                reason: Reason::Conflict,
-                message: "it was changed while it was to be deleted and made anew".to_owned(),
-                ..Failure::default()
-            });
+            return Todo::Refused(recreate::changed_meanwhile());
         }
         // The object that was in the way is gone; its successor needs no dry-run, the refused one said all there was to say.
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) if live_object.is_none() => {
@@ -137,8 +134,9 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
                 return Todo::Refused(failure.clone());
             };
             return match recreate::judge(context, object, live, failure) {
-                Recreation::Refused => Todo::Refused(failure.clone()),
+                Recreation::Refused => find_todo_after_refusal(context, object, live, failure),
                 Recreation::Try => Todo::Try,
+                Recreation::TryDelete(delete) => Todo::TryDelete(delete),
                 Recreation::Fails(failure) => Todo::Refused(failure),
                 Recreation::Delete(delete) => Todo::Delete(delete),
             };
@@ -188,6 +186,21 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
             forced_back,
             fields: Vec::new(),
         }),
+    }
+}
+
+/// Decides about an object after its dry-run was refused. The fields of another manager stay in the object until they are taken over, and can make it
+/// invalid: `value` of a variable beside the new `valueFrom`.
+fn find_todo_after_refusal(context: &mut Context<'_>, object: &DesiredObject, live: &Value, failure: &Failure) -> Todo {
+    let id = &object.target.id;
+    let is_new = !context.snapshot.attempt.taken_over.contains_key(id);
+    let may_help = is_new && failure.reason == Reason::Invalid && context.mode != ApplyMode::DetectOnly;
+    match take_over(context, object, live) {
+        Some((step, entries)) if may_help => {
+            contest::keep(context, id, &[], entries);
+            Todo::TakeOver(step)
+        }
+        _ => Todo::Refused(failure.clone()),
     }
 }
 
@@ -248,6 +261,7 @@ fn is_settled(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bo
 }
 
 fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
+    context.memory.recreating.remove(&object.target.id);
     let settled = Settled {
         desired: object.digest.clone(),
         live: digest_live(context, object, live),

@@ -16,7 +16,7 @@ use super::guard::{Allowed, Guards};
 use super::kube_config::TokenAnswer;
 use super::settings::ApplySettings;
 use super::siblings::{Rival, Survey, Turnover};
-use crate::answer::{DeleteAnswer, KindAnswer, Live, WriteAnswer};
+use crate::answer::{ClaimsAnswer, DeleteAnswer, KindAnswer, Live, WriteAnswer};
 use crate::artifact::ArtifactFacts;
 use crate::inputs::InputsDigest;
 use crate::object::RenderedObject;
@@ -122,6 +122,12 @@ pub struct Attempt {
     /// Answers to trials of a creation, by the object that is to be made anew.
     #[serde(default)]
     pub tried: BTreeMap<ObjectId, WriteAnswer>,
+    /// Answers to dry-runs of deletions that a recreation needs.
+    #[serde(default)]
+    pub tried_deletes: BTreeMap<ObjectId, DeleteAnswer>,
+    /// The owners of claims, by namespace.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claims: BTreeMap<String, ClaimsAnswer>,
     /// Answers to applies.
     #[serde(default)]
     pub applied: BTreeMap<ObjectId, WriteAnswer>,
@@ -149,6 +155,8 @@ impl Attempt {
             dry_runs: BTreeMap::new(),
             unseen: BTreeSet::new(),
             tried: BTreeMap::new(),
+            tried_deletes: BTreeMap::new(),
+            claims: BTreeMap::new(),
             applied: BTreeMap::new(),
             taken_over: BTreeMap::new(),
             deleted: BTreeMap::new(),
@@ -247,7 +255,7 @@ pub struct RenderFailure {
     pub artifact_missing: bool,
 }
 
-/// What the shell carries from plan to plan. Losing it costs dry-runs, nothing else.
+/// The state that the shell hands from plan to plan. If it is lost, dry-runs are repeated, and an object that is being recreated has no precedence any more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
@@ -257,11 +265,16 @@ pub struct Memory {
     pub reversals: BTreeMap<String, Vec<Reversal>>,
     /// Until when an object that others keep changing is left alone.
     pub backed_off: BTreeMap<ObjectId, BackOff>,
+    /// Objects that were deleted for a recreation and don't exist again yet. They are applied before all others, in later attempts too.
+    pub recreating: BTreeSet<ObjectId>,
     /// What was changed in the attempt that began at [`Memory::attempt`], one line an object.
     pub changes: BTreeMap<ObjectId, String>,
-    /// What was changed and no event has told of yet.
+    /// The revision that was applied by these changes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub untold: Option<Untold>,
+    pub changed_by: Option<String>,
+    /// Changes that have no event yet, by revision, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untold: Vec<Untold>,
     /// Fields that were found changed in that attempt, before a take-over made it impossible to tell by whom.
     pub drift: BTreeMap<ObjectId, Vec<DriftedField>>,
     /// The entries of managedFields that were taken over in that attempt: afterwards the object no longer tells whose they were.

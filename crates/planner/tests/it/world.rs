@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectId;
-use tenure_planner::answer::{DeleteAnswer, Failure, KindAnswer, Live, Reason, WriteAnswer};
+use tenure_planner::answer::{ClaimOwner, ClaimsAnswer, DeleteAnswer, Failure, KindAnswer, Live, Reason, WriteAnswer};
+use tenure_planner::kustomization::list_owners;
 use tenure_planner::object::{Object, Origin, RenderedObject};
 use tenure_planner::plan::{Apply, Delete, KindReference};
 use tenure_tenancy::reach::Scope;
@@ -15,7 +16,7 @@ use tenure_tenancy::reach::Scope;
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Refusal {
-    /// `read`, `dryRun`, `try`, `apply` or `delete`.
+    /// `read`, `dryRun`, `try`, `apply`, `tryDelete` or `delete`.
     pub(crate) verb: String,
     pub(crate) id: ObjectId,
     pub(crate) failure: Failure,
@@ -147,6 +148,13 @@ impl World {
         WriteAnswer::Done(Object(self.store(id, stored)))
     }
 
+    pub(crate) fn try_deletion(&mut self, delete: &Delete) -> DeleteAnswer {
+        match self.refused("tryDelete", &delete.target.id) {
+            Some(failure) => DeleteAnswer::Failed(failure),
+            None => DeleteAnswer::Accepted,
+        }
+    }
+
     pub(crate) fn delete(&mut self, delete: &Delete) -> DeleteAnswer {
         let id = &delete.target.id;
         let changed = DeleteAnswer::Changed {
@@ -186,6 +194,24 @@ impl World {
     }
 
     /// The same, by a manager and an operation.
+    /// Lists the owners of the claims of a namespace. A refusal of the verb `findClaims` names the id of any claim.
+    pub(crate) fn find_claims(&mut self, namespace: &str) -> ClaimsAnswer {
+        let id = ObjectId {
+            namespace: namespace.to_owned(),
+            name: "claims".to_owned(),
+            group: String::new(),
+            kind: "PersistentVolumeClaim".to_owned(),
+        };
+        if let Some(failure) = self.refused("findClaims", &id) {
+            return ClaimsAnswer::Failed(failure);
+        }
+        let claims = self.objects.iter();
+        let claims = claims.filter(|(id, _)| id.kind == "PersistentVolumeClaim" && id.namespace == namespace);
+        let mut owners: Vec<ClaimOwner> = claims.flat_map(|(_, claim)| list_owners(&claim.value)).collect();
+        owners.dedup();
+        ClaimsAnswer::Found { owners, more: false }
+    }
+
     pub(crate) fn change_by(
         &mut self,
         id: &ObjectId,

@@ -1,6 +1,10 @@
 //! What holds of every status that a plan asks for.
 
-use tenure_api::{Kustomization, KustomizationStatus, condition, reason};
+use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition, reason};
+use tenure_planner::WriteAnswer;
+use tenure_planner::kustomization::{Attempt, Memory};
+
+use crate::world::World;
 
 /// Checks that its conditions agree, and that its history tells of them.
 pub(crate) fn check_status(name: &str, kustomization: &Kustomization, status: &KustomizationStatus) {
@@ -22,5 +26,17 @@ pub(crate) fn check_status(name: &str, kustomization: &Kustomization, status: &K
         Some((why, message)) if message.contains("dry-run failed") => assert_eq!(newest, Some(why), "{name}"),
         Some((why @ reason::BUILD_FAILED, _)) => assert_ne!(newest, Some(why), "{name}: nothing was built"),
         _ => {}
+    }
+}
+
+/// At the end of an attempt, every object that it deleted to recreate it exists again, unless a finalizer holds it or the API server refused it.
+pub(crate) fn check_recreated(name: &str, memory: &Memory, attempt: &Attempt, world: &mut World) {
+    let is_refused = |id: &ObjectId| {
+        let answers = [attempt.applied.get(id), attempt.dry_runs.get(id)];
+        let mut answers = answers.into_iter().flatten();
+        answers.any(|answer| matches!(answer, WriteAnswer::Failed(_)))
+    };
+    for id in memory.recreating.iter().filter(|id| !is_refused(id)) {
+        assert!(!world.read(id).is_gone(), "{name}: {id} was not recreated");
     }
 }

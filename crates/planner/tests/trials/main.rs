@@ -15,6 +15,7 @@ use tenure_trials::Suite;
 
 mod builds;
 mod checks;
+mod execution;
 mod facts;
 mod scenarios;
 mod script;

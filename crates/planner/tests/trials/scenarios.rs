@@ -10,7 +10,6 @@ use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition};
-use tenure_planner::answer::Answer;
 use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::{
     Attempt, Endings, Memory, ServiceAccountFacts, Snapshot, SourceFacts, Step, Survey, TokenAnswer, plan,
@@ -25,30 +24,30 @@ use crate::facts;
 use crate::script::{Act, Scenario};
 use crate::world::World;
 
-struct Player {
+pub(crate) struct Player {
     /// The cluster that the last plan was about.
-    world: World,
+    pub(crate) world: World,
     /// What that is called; nothing for this one.
-    cluster: Option<String>,
+    pub(crate) cluster: Option<String>,
     /// The others that were met.
-    elsewhere: BTreeMap<Option<String>, World>,
+    pub(crate) elsewhere: BTreeMap<Option<String>, World>,
     /// Objects of this one while another is applied to.
-    here: BTreeMap<ObjectId, Value>,
-    snapshot: Snapshot,
-    revisions: BTreeMap<String, Build>,
-    now: Timestamp,
-    account: String,
-    keep_attempt: bool,
-    counted_writes: u64,
-    status_fails: u32,
-    requests: u64,
-    events: u64,
-    request_takes: SignedDuration,
-    watched: Vec<ObjectId>,
-    begun: bool,
-    siblings: Survey,
+    pub(crate) here: BTreeMap<ObjectId, Value>,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) revisions: BTreeMap<String, Build>,
+    pub(crate) now: Timestamp,
+    pub(crate) account: String,
+    pub(crate) keep_attempt: bool,
+    pub(crate) counted_writes: u64,
+    pub(crate) status_fails: u32,
+    pub(crate) requests: u64,
+    pub(crate) events: u64,
+    pub(crate) request_takes: SignedDuration,
+    pub(crate) watched: Vec<ObjectId>,
+    pub(crate) begun: bool,
+    pub(crate) siblings: Survey,
     /// What is said when a token is ordered.
-    token: TokenAnswer,
+    pub(crate) token: TokenAnswer,
 }
 
 /// The folder of the scenarios.
@@ -167,6 +166,12 @@ impl Player {
                 self.snapshot.source = facts::describe_failed_source(&message);
             }
             Act::Reconcile => self.reconcile(name),
+            Act::Rounds(rounds) => {
+                if !self.work(name, rounds) {
+                    writeln!(self.account, "# meanwhile").unwrap();
+                    self.keep_attempt = true;
+                }
+            }
             Act::Pass(seconds) => {
                 writeln!(self.account, "# {seconds}s pass").unwrap();
                 self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
@@ -336,6 +341,13 @@ impl Player {
                 status["inventory"] = json!({ "entries": entries });
                 self.snapshot.kustomization.status = Some(serde_json::from_value(status).unwrap());
             }
+            Act::Adopted(expected) => {
+                let status = self.snapshot.kustomization.status.clone().unwrap_or_default();
+                let entries = status.inventory.unwrap_or_default().entries.into_iter();
+                let mut adopted: Vec<String> = entries.filter(|entry| entry.adopted).map(|entry| entry.id).collect();
+                adopted.sort();
+                assert_eq!(adopted, expected, "{name}: adopted\n{}", self.account);
+            }
             Act::Writes(expected) => {
                 let written = self.world.writes - self.counted_writes;
                 assert_eq!(written, expected, "{name}: writes to the cluster\n{}", self.account);
@@ -374,7 +386,7 @@ impl Player {
         }
     }
 
-    fn read_here(&self, id: &ObjectId) -> Live {
+    pub(crate) fn read_here(&self, id: &ObjectId) -> Live {
         let found = self.here.get(id).cloned();
         found.map_or(Live::Absent, |object| Live::Present(tenure_planner::Object(object)))
     }
@@ -394,7 +406,7 @@ impl Player {
     }
 
     /// What is watched is as it is in the cluster.
-    fn watch(&mut self) {
+    pub(crate) fn watch(&mut self) {
         let ids: Vec<ObjectId> = self.snapshot.live.keys().cloned().collect();
         for id in ids {
             let live = self.world.read(&id);
@@ -403,10 +415,15 @@ impl Player {
     }
 
     fn reconcile(&mut self, name: &str) {
+        assert!(self.work(name, 40), "{name}: it never ends\n{}", self.account);
+    }
+
+    /// Makes and carries out plans, so many at most. Returns whether there is nothing more to do at once.
+    fn work(&mut self, name: &str, rounds: u32) -> bool {
         if !self.keep_attempt {
             self.begin();
         }
-        for _ in 0..40 {
+        for _ in 0..rounds {
             let plan = plan(&self.snapshot, self.now);
             let violations = invariants::check_kustomization_plan(&self.snapshot, &plan);
             assert!(
@@ -459,19 +476,20 @@ impl Player {
                 Next::Restart => self.begin(),
                 Next::Wait(_) => {
                     self.keep_attempt = true;
-                    return;
+                    return true;
                 }
                 Next::Done(_) | Next::Forget => {
+                    checks::check_recreated(name, &plan.memory, &self.snapshot.attempt, &mut self.world);
                     self.keep_attempt = false;
                     // What is no longer watched, or could not be, is no longer known.
                     self.snapshot.live.retain(|id, live| {
                         !matches!(live, Live::Failed(_)) && plan.watch.iter().any(|watched| watched.id == *id)
                     });
-                    return;
+                    return true;
                 }
             }
         }
-        panic!("{name}: it never ends\n{}", self.account);
+        false
     }
 
     /// Whether the plan's status, if it has one, was stored.
@@ -495,8 +513,12 @@ impl Player {
         let now = self.snapshot.attempt.started.max(self.now);
         let now = now + SignedDuration::from_nanos(i64::from(at_once));
         self.begun = true;
-        self.snapshot.attempt = Attempt::begin(now, &self.snapshot.kustomization);
-        self.snapshot.kinds.clear();
+        let (account, kustomization) = (
+            self.snapshot.service_account.clone(),
+            self.snapshot.kustomization.clone(),
+        );
+        self.snapshot.restart(now, &kustomization);
+        self.snapshot.service_account = account;
         self.snapshot.survey = None;
     }
 
@@ -518,67 +540,5 @@ impl Player {
             inventory.join(", ")
         )
         .unwrap();
-    }
-
-    fn execute(&mut self, step: &Step) {
-        match step {
-            Step::Ask(Request::ResolveKinds(kinds)) => {
-                for kind in kinds {
-                    let answer = self.world.kind(kind);
-                    self.snapshot.take(Answer::Kind(kind.clone(), answer));
-                }
-            }
-            Step::Render(request) => {
-                let revision = request.revision.strip_prefix("main@sha1:").unwrap();
-                self.snapshot.attempt.rendered = Some(self.revisions.get(revision).unwrap().render(request));
-            }
-            Step::Ask(Request::Read(target)) => {
-                let live = self.world.read(&target.id);
-                let told = self.snapshot.take(Answer::Live(target.id.clone(), live));
-                self.snapshot.live.extend(told);
-            }
-            Step::Ask(Request::DryRun(apply)) => {
-                let answer = self.world.dry_run(apply);
-                let told = self.snapshot.take(Answer::DryRun(apply.id.clone(), answer));
-                self.snapshot.live.extend(told);
-            }
-            Step::Ask(Request::Try(apply)) => {
-                let answer = self.world.try_creation(apply);
-                self.snapshot.take(Answer::Tried(apply.id.clone(), answer));
-            }
-            Step::Ask(Request::Apply(apply)) => {
-                let answer = self.world.apply(apply, self.now);
-                // By the attempt alone: here nobody looks up kinds again before the next one.
-                self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
-                self.watch();
-            }
-            Step::Ask(Request::TakeOver(take_over)) => {
-                let answer = self
-                    .world
-                    .take_over(&take_over.target.id, &take_over.from, &take_over.patch, self.now);
-                self.snapshot
-                    .take(Answer::TakenOver(take_over.target.id.clone(), answer));
-                self.watch();
-            }
-            Step::Ask(Request::Delete(delete)) => {
-                let answer = self.world.delete(delete);
-                self.snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
-                self.watch();
-            }
-            Step::Ask(Request::Release(_) | Request::Disown(_)) => panic!("no step of a Kustomization: {step}"),
-            Step::ReadHere(target) => {
-                let live = self.read_here(&target.id);
-                self.snapshot.here.insert(target.id.clone(), live);
-            }
-            Step::OrderToken(order) => {
-                self.snapshot.attempt.token = Some((order.clone(), self.token.clone()));
-            }
-            Step::Survey(request) => {
-                self.snapshot.survey = Some(Survey {
-                    asked: request.ids.clone(),
-                    ..self.siblings.clone()
-                });
-            }
-        }
     }
 }

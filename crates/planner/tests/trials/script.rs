@@ -42,6 +42,8 @@ pub(crate) enum Act {
     SourceFails(String),
     /// Reconcile until there is nothing to do at once.
     Reconcile,
+    /// Make and carry out that many plans, and leave the attempt unfinished.
+    Rounds(u32),
     /// Time passes, in seconds.
     Pass(i64),
     /// Somebody writes.
@@ -120,6 +122,8 @@ pub(crate) enum Act {
     Cycle(Vec<String>),
     /// The status gets this inventory by other hands.
     Forge(Vec<String>),
+    /// The inventory says that these existed before.
+    Adopted(Vec<String>),
     /// That many writes may have happened since the last of these.
     Writes(u64),
     /// Something wakes it that often in a row: it is planned each time, and nothing of that is told.

@@ -410,7 +410,7 @@ fn write_lane_environment() -> Vec<(OsString, OsString)> {
     environment
 }
 
-/// What a commit does not delete before somebody has said so (see docs/reference/deletion-guards.md).
+/// Deletions that wait until somebody allows them (see docs/reference/deletion.md).
 #[derive(Debug, Args)]
 struct GuardFlags {
     /// Stop a prune of more than this share of an inventory, in percent; 100 stops none.
@@ -419,22 +419,24 @@ struct GuardFlags {
     /// Stop no prune of fewer objects than this.
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     guard_prune_objects: usize,
-    /// Kinds of which nothing is pruned or recreated unasked, with commas between them; empty for none.
-    #[arg(
-        long,
-        value_name = "KIND[.GROUP],...",
-        default_value = "PersistentVolumeClaim,PersistentVolume,Namespace,CustomResourceDefinition.apiextensions.k8s.io,Tenant.capsule.clastix.io"
-    )]
+    /// Kinds of which nothing is pruned or recreated unasked, with commas between them; empty for none. `default` stands for claims, StatefulSets, databases
+    /// and others that hold data (docs/reference/deletion.md).
+    #[arg(long, value_name = "KIND[.GROUP],...", default_value = "default")]
     protected_kinds: String,
 }
 
 impl GuardFlags {
     fn guards(&self) -> Guards {
-        let kinds = self.protected_kinds.split(',').map(str::trim);
+        let kinds = || self.protected_kinds.split(',').map(str::trim);
+        let mut protected = Vec::new();
+        if kinds().any(|kind| kind == "default") {
+            protected = Guards::default().protected;
+        }
+        protected.extend(kinds().filter(|kind| !["", "default"].contains(kind)).map(Into::into));
         Guards {
             prune_percent: self.guard_prune_percent,
             prune_least: self.guard_prune_objects,
-            protected: kinds.filter(|kind| !kind.is_empty()).map(Into::into).collect(),
+            protected,
         }
     }
 }
@@ -494,6 +496,9 @@ mod tests {
         assert_eq!(guards(&[]), Guards::default());
         let none = guards(&["--guard-prune-percent", "100", "--protected-kinds", ""]);
         assert_eq!((none.prune_percent, none.protected.len()), (100, 0));
+        let more = guards(&["--protected-kinds", "default, Thing.example.org"]).protected;
+        assert_eq!(more.len(), Guards::default().protected.len() + 1);
+        assert_eq!(guards(&["--protected-kinds=Thing"]).protected.len(), 1);
     }
 
     #[derive(clap::Parser)]

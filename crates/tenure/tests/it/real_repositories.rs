@@ -40,6 +40,7 @@ async fn every_buildable_folder_is_what_kustomize_prints() {
         &folder.path().join("data"),
         &[
             "--workload-status",
+            "--protected-kinds=",
             "--allow-source",
             &format!("http://{}", git.http_address()),
         ],

@@ -89,7 +89,11 @@ impl Play {
                 owners: BTreeMap::new(),
                 rivals: BTreeMap::new(),
                 survey: None,
-                guards: Guards::default(),
+                // Builds become empty here, and that is asked about otherwise.
+                guards: Guards {
+                    prune_percent: 100,
+                    ..Guards::default()
+                },
                 settings: Default::default(),
                 least_interval: Default::default(),
                 strict_sops: false,
@@ -307,10 +311,20 @@ impl Play {
                 let answer = self.world.delete(delete);
                 snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
             }
+            Step::Ask(Request::FindClaims(namespace)) => {
+                let answer = self.world.find_claims(namespace);
+                snapshot.take(Answer::Claims(namespace.clone(), answer));
+            }
             Step::Survey(request) => party.survey = Some(request.clone()),
             Step::ReadHere(_)
             | Step::OrderToken(_)
-            | Step::Ask(Request::Try(_) | Request::TakeOver(_) | Request::Release(_) | Request::Disown(_)) => {
+            | Step::Ask(
+                Request::Try(_)
+                | Request::TryDelete(_)
+                | Request::TakeOver(_)
+                | Request::Release(_)
+                | Request::Disown(_),
+            ) => {
                 panic!("{step}")
             }
         }

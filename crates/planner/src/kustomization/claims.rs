@@ -1,0 +1,199 @@
+//! Finds the objects that own PersistentVolumeClaims, directly or through other objects. Kubernetes deletes the claims, and their data, with the owner.
+//!
+//! Only objects of custom kinds are looked at: no built-in kind but StatefulSet owns claims that outlive a Pod. An object counts as an owner if the
+//! search ends early, but not if the ServiceAccount may not list claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tenure_api::inventory::split_api_version;
+use tenure_api::{ObjectId, ObjectView};
+
+use super::context::Context;
+use crate::answer::{ClaimOwner, ClaimsAnswer, Live, Reason};
+use crate::plan::{Delete, Request, Watched};
+
+/// How groups end whose kinds own no claims: Kubernetes', Flux's, Capsule's and Tenure's.
+const WITHOUT_CLAIMS: [&str; 4] = [".k8s.io", ".fluxcd.io", "capsule.clastix.io", "tenure.dev"];
+/// How many objects between a claim and its last owner are read in an attempt.
+const MOST_READS: usize = 64;
+/// How many objects may be between them.
+const DEEPEST: usize = 8;
+
+/// Why it isn't known which objects own claims.
+pub(super) enum Unknown {
+    /// These requests have to be answered first.
+    Ask(Vec<Request>),
+    /// A request failed, and may succeed later.
+    Failed(String),
+}
+
+/// Finds the owners of claims among objects that are to be deleted.
+pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -> Result<BTreeSet<ObjectId>, Unknown> {
+    let snapshot = context.snapshot;
+    let mut candidates: BTreeMap<&str, BTreeMap<&str, &ObjectId>> = BTreeMap::new();
+    for delete in deletes {
+        let id = &delete.target.id;
+        if is_custom(id)
+            && !id.namespace.is_empty()
+            && snapshot.guards.asks_about_claims()
+            && !snapshot.guards.protects(id)
+            && let Some(uid) = &delete.uid
+        {
+            candidates.entry(&id.namespace).or_default().insert(uid, id);
+        }
+    }
+    let is_asked = |namespace: &&&str| snapshot.attempt.claims.contains_key(**namespace);
+    let unasked = candidates.keys().filter(|namespace| !is_asked(namespace));
+    let mut requests: Vec<Request> = unasked
+        .map(|namespace| Request::FindClaims((*namespace).to_owned()))
+        .collect();
+    let mut owners = BTreeSet::new();
+    for (namespace, by_uid) in &candidates {
+        match snapshot.attempt.claims.get(*namespace) {
+            None => {}
+            Some(ClaimsAnswer::Failed(failure)) if failure.reason == Reason::Forbidden => {
+                let what = format!("a look at who owns claims in namespace {namespace}");
+                context.withhold(what, failure.message.clone());
+            }
+            Some(ClaimsAnswer::Failed(failure)) => {
+                return Err(Unknown::Failed(format!(
+                    "the PersistentVolumeClaims of namespace {namespace} can't be listed before objects are deleted ({}): {}",
+                    failure.reason, failure.message
+                )));
+            }
+            Some(ClaimsAnswer::Found { more: true, .. }) => owners.extend(by_uid.values().map(|id| (*id).clone())),
+            Some(ClaimsAnswer::Found { owners: found, .. }) => {
+                let mut walk = Walk::begin(context, namespace, by_uid);
+                walk.go(found).map_err(Unknown::Failed)?;
+                owners.extend(walk.found);
+                requests.extend(walk.reads.into_iter().map(Request::Read));
+            }
+        }
+    }
+    match requests.is_empty() {
+        true => Ok(owners),
+        false => Err(Unknown::Ask(requests)),
+    }
+}
+
+fn is_custom(id: &ObjectId) -> bool {
+    let is_without_claims = WITHOUT_CLAIMS.iter().any(|end| id.group.ends_with(end));
+    id.group.contains('.') && !is_without_claims
+}
+
+/// A walk from the claims of a namespace to what owns them.
+struct Walk<'c> {
+    context: &'c Context<'c>,
+    namespace: &'c str,
+    by_uid: &'c BTreeMap<&'c str, &'c ObjectId>,
+    found: BTreeSet<ObjectId>,
+    /// Objects that have to be read first.
+    reads: BTreeSet<Watched>,
+    looked_at: usize,
+    is_given_up: bool,
+}
+
+impl<'c> Walk<'c> {
+    fn begin(context: &'c Context<'c>, namespace: &'c str, by_uid: &'c BTreeMap<&'c str, &'c ObjectId>) -> Self {
+        Self {
+            context,
+            namespace,
+            by_uid,
+            found: BTreeSet::new(),
+            reads: BTreeSet::new(),
+            looked_at: 0,
+            is_given_up: false,
+        }
+    }
+
+    fn go(&mut self, owners: &[ClaimOwner]) -> Result<(), String> {
+        let mut seen: BTreeSet<String> = BTreeSet::new();
+        let mut level: Vec<ClaimOwner> = owners.to_vec();
+        for _ in 0..DEEPEST {
+            let mut next = Vec::new();
+            for owner in level {
+                if !seen.insert(owner.uid.clone()) {
+                    continue;
+                }
+                if let Some(id) = self.by_uid.get(owner.uid.as_str()) {
+                    self.found.insert((*id).clone());
+                }
+                // The owner of an owner takes the claim with it, too.
+                next.extend(self.list_owners(&owner)?);
+            }
+            level = next;
+        }
+        if self.looked_at > MOST_READS || !level.is_empty() {
+            self.give_up();
+        }
+        Ok(())
+    }
+
+    /// Ends the search early: all candidates count as owners.
+    fn give_up(&mut self) {
+        self.found.extend(self.by_uid.values().map(|id| (*id).clone()));
+        self.reads.clear();
+        self.is_given_up = true;
+    }
+
+    /// The owners of an owner, once it was read. Fails if it can't be read now.
+    fn list_owners(&mut self, owner: &ClaimOwner) -> Result<Vec<ClaimOwner>, String> {
+        // A claim of a Pod is as short-lived as the Pod.
+        if self.is_given_up || (owner.api_version == "v1" && owner.kind == "Pod") {
+            return Ok(Vec::new());
+        }
+        let (group, version) = split_api_version(&owner.api_version);
+        let id = ObjectId {
+            namespace: self.namespace.to_owned(),
+            name: owner.name.clone(),
+            group: group.to_owned(),
+            kind: owner.kind.clone(),
+        };
+        if id.to_string().parse::<ObjectId>().is_err() {
+            return Ok(Vec::new());
+        }
+        match self.context.live(&id) {
+            None => {
+                self.looked_at += 1;
+                let version = version.to_owned();
+                self.reads.insert(Watched { id, version });
+                Ok(Vec::new())
+            }
+            Some(Live::Present(object)) if object.view().find_text("/metadata/uid") == Some(owner.uid.as_str()) => {
+                self.looked_at += usize::from(!self.by_uid.contains_key(owner.uid.as_str()));
+                Ok(list_owners(&object.0))
+            }
+            // The owner is gone, and the claim goes without us.
+            Some(Live::Present(_) | Live::Absent | Live::Unserved) => Ok(Vec::new()),
+            // Nobody knows what owns it.
+            Some(Live::Failed(failure)) if failure.reason == Reason::Forbidden => {
+                self.give_up();
+                Ok(Vec::new())
+            }
+            Some(Live::Failed(failure)) => Err(format!(
+                "{}, which owns a claim, can't be read before objects are deleted ({}): {}",
+                id.subject(),
+                failure.reason,
+                failure.message
+            )),
+        }
+    }
+}
+
+/// The owners that an object names.
+#[must_use]
+pub fn list_owners(object: &Value) -> Vec<ClaimOwner> {
+    let references = ObjectView::of(object).find("/metadata/ownerReferences");
+    let references = references.and_then(Value::as_array).into_iter().flatten();
+    let owners = references.map(|reference| {
+        let text = |path: &str| ObjectView::of(reference).read_text(path).to_owned();
+        ClaimOwner {
+            api_version: text("/apiVersion"),
+            kind: text("/kind"),
+            name: text("/name"),
+            uid: text("/uid"),
+        }
+    });
+    owners.filter(|owner| !owner.uid.is_empty()).collect()
+}

@@ -1,0 +1,197 @@
+//! The order in which objects are deleted. Children (Kustomizations, HelmReleases, Surfaces) act as accounts and clean up after themselves, so they are
+//! deleted first, and the rest waits until they are gone, but no longer than the timeout: whoever may set a finalizer on a child could keep rights otherwise, and
+//! keep others waiting. Namespaces follow after everything else, then definitions and admission policies, and last the rights
+//! of the acting ServiceAccount: after these, further deletions may be refused.
+//!
+//! The modules for pruning and deletion decide about the objects; this one only orders them.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use tenure_api::inventory::split_api_version;
+use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
+use tenure_api::{ObjectId, ObjectView, OwnerReference};
+
+use super::context::Context;
+use super::{apply, order, recreate};
+use crate::answer::Live;
+use crate::ending::add_duration;
+use crate::plan::{Delete, Stage, Watched};
+
+/// How many children a message names.
+const CHILDREN_NAMED: usize = 10;
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// A turn in the order of deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// An object that acts as an account and cleans up after itself.
+    Child,
+    Other,
+    /// A Namespace, or a Tenant with its namespaces.
+    Namespace,
+    /// A definition of others, or an admission policy or webhook.
+    Definition,
+    /// The acting ServiceAccount, what binds it, and the roles that it is bound to.
+    OwnRights,
+}
+
+/// The next step of a deletion.
+pub(super) enum NextRemoval {
+    /// Delete these objects.
+    Delete(Vec<Delete>),
+    /// Delete these objects. They give the right to delete.
+    DeleteOwnRights(Vec<Delete>),
+    /// Wait until these objects are gone, but not longer than this.
+    Wait(Vec<ObjectId>, Timestamp),
+    /// There is nothing to delete.
+    Done,
+}
+
+/// Chooses the objects to delete next. `is_hindered`: some object could not be deleted, so the rights stay.
+pub(super) fn choose_next(
+    context: &Context<'_>,
+    deletes: Vec<Delete>,
+    terminating: &[Watched],
+    is_hindered: bool,
+) -> NextRemoval {
+    let own = OwnRights::find(context);
+    let turn = |id: &ObjectId| own.find_turn(context, id);
+    let Some(next) = deletes.iter().map(|delete| turn(&delete.target.id)).min() else {
+        return NextRemoval::Done;
+    };
+    let children = terminating.iter().map(|target| &target.id);
+    let children = children.filter(|id| turn(id) == Turn::Child && !is_above(context, id));
+    let waits = children.map(|id| (id, find_wait_end(context, id)));
+    let waits: Vec<(&ObjectId, Timestamp)> = waits.filter(|(_, end)| context.now < *end).collect();
+    if next > Turn::Child
+        && let Some(until) = waits.iter().map(|(_, end)| *end).max()
+    {
+        let children = waits.into_iter().map(|(id, _)| id.clone()).collect();
+        return NextRemoval::Wait(children, until);
+    }
+    if next > Turn::Other && is_hindered {
+        return NextRemoval::Done;
+    }
+    let mut now: Vec<Delete> = deletes
+        .into_iter()
+        .filter(|delete| turn(&delete.target.id) == next)
+        .collect();
+    if next < Turn::OwnRights {
+        return NextRemoval::Delete(now);
+    }
+    // A ClusterRoleBinding may give the right to delete the RoleBindings.
+    now.sort_by_key(|delete| match delete.target.id.kind.as_str() {
+        "RoleBinding" => 0,
+        "ClusterRoleBinding" => 1,
+        _ => 2,
+    });
+    NextRemoval::DeleteOwnRights(now)
+}
+
+/// Whether an object that is being deleted may itself wait for this Kustomization: it is this one, it owns or generates this one, or its deletion began
+/// earlier. A repository may contain the Kustomization that applies it.
+fn is_above(context: &Context<'_>, id: &ObjectId) -> bool {
+    let metadata = &context.snapshot.kustomization.metadata;
+    let label = |key: &str| {
+        metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(key))
+            .map(String::as_str)
+    };
+    let is_kustomization = id.group == "kustomize.toolkit.fluxcd.io" && id.kind == "Kustomization";
+    let is_named = |namespace: Option<&str>, name: Option<&str>| {
+        is_kustomization && Some(&*id.namespace) == namespace && Some(&*id.name) == name
+    };
+    let generates = |owner: &OwnerReference| {
+        let (group, _) = split_api_version(&owner.api_version);
+        group == id.group && owner.kind == id.kind && owner.name == id.name && id.namespace == context.namespace
+    };
+    let since = read_deletion_time(context, id);
+    let own = metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    is_named(Some(context.namespace), Some(context.name))
+        || is_named(label(OWNER_NAMESPACE), label(OWNER_NAME))
+        || metadata.owner_references.iter().flatten().any(generates)
+        || since.zip(own).is_some_and(|(since, own)| since < own)
+}
+
+/// When a child has been waited for long enough. The time counts from its deletion, so that a new attempt doesn't begin anew.
+fn find_wait_end(context: &Context<'_>, id: &ObjectId) -> Timestamp {
+    let since = read_deletion_time(context, id).unwrap_or(context.snapshot.attempt.started);
+    add_duration(since, context.timeout)
+}
+
+fn read_deletion_time(context: &Context<'_>, id: &ObjectId) -> Option<Timestamp> {
+    let live = context.live(id).and_then(Live::object)?;
+    ObjectView::of(live)
+        .find_text("/metadata/deletionTimestamp")?
+        .parse()
+        .ok()
+}
+
+/// Names children, with the finalizers that hold them.
+pub(super) fn describe_children(context: &Context<'_>, children: &[ObjectId]) -> String {
+    let children = children.iter().take(CHILDREN_NAMED);
+    let children: Vec<String> = children.map(|id| apply::describe_held(context, id)).collect();
+    children.join(", ")
+}
+
+/// The roles that are bound to the acting ServiceAccount by bindings in the snapshot.
+struct OwnRights {
+    roles: BTreeSet<(String, String, String)>,
+}
+
+impl OwnRights {
+    fn find(context: &Context<'_>) -> Self {
+        let live = context.snapshot.live.iter();
+        let bindings = live.filter_map(|(id, live)| Some((id, live.object()?)));
+        let roles = bindings.filter(|(id, live)| recreate::find_own_rights(context, id, live).is_some());
+        let roles = roles.map(|(id, live)| {
+            let text = |path: &str| {
+                live.pointer(path)
+                    .and_then(serde_json::Value::as_str)
+                    .unwrap_or_default()
+            };
+            let (kind, name) = (text("/roleRef/kind").to_owned(), text("/roleRef/name").to_owned());
+            let namespace = if kind == "Role" {
+                id.namespace.clone()
+            } else {
+                String::new()
+            };
+            (kind, namespace, name)
+        });
+        Self { roles: roles.collect() }
+    }
+
+    fn find_turn(&self, context: &Context<'_>, id: &ObjectId) -> Turn {
+        let live = context.snapshot.live.get(id).and_then(Live::object);
+        match (id.group.as_str(), id.kind.as_str()) {
+            ("kustomize.toolkit.fluxcd.io", "Kustomization")
+            | ("helm.toolkit.fluxcd.io", "HelmRelease")
+            | ("tenure.dev", "Surface") => Turn::Child,
+            // A Tenant's namespaces are deleted with it.
+            ("", "Namespace") | ("capsule.clastix.io", "Tenant") => Turn::Namespace,
+            ("", "ServiceAccount")
+                if id.namespace == context.identity.namespace() && id.name == context.identity.name() =>
+            {
+                Turn::OwnRights
+            }
+            (RBAC, "RoleBinding" | "ClusterRoleBinding")
+                if live.is_some_and(|live| recreate::find_own_rights(context, id, live).is_some()) =>
+            {
+                Turn::OwnRights
+            }
+            (RBAC, kind)
+                if self
+                    .roles
+                    .contains(&(kind.to_owned(), id.namespace.clone(), id.name.clone())) =>
+            {
+                Turn::OwnRights
+            }
+            ("admissionregistration.k8s.io", _) => Turn::Definition,
+            _ if order::find_stage(id) == Stage::Definitions => Turn::Definition,
+            _ => Turn::Other,
+        }
+    }
+}
