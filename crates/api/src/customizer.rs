@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_GITOPS_CLUSTER_ROLE};
+use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, PRUNE, SSA, TENANT_GITOPS_CLUSTER_ROLE};
 use crate::names::is_dns_label;
 use crate::view::ObjectView;
 
@@ -19,6 +19,8 @@ pub const CLUSTER_NAME: &str = "tenure-customizer";
 pub const OWNED_NAMESPACE: &str = "cozy-customizer";
 /// The label of namespaces in which it may do anything.
 pub const OWNED_LABEL: &str = "cozystack.io/customizer-owned";
+/// The API group of Cozystack's Packages.
+const PACKAGE_GROUP: &str = "cozystack.io";
 /// What an address begins with, as Surfaces have it.
 const SCHEMES: [&str; 3] = ["https://", "http://", "ssh://"];
 /// The most namespaces.
@@ -253,13 +255,22 @@ fn make_role_binding(namespace: &str, profile: Profile) -> Value {
 
 fn make_surface(customizer: &Customizer) -> Value {
     let mut source = json!({"name": "config", "url": customizer.url, "ref": {"branch": customizer.branch}, "path": customizer.path,
-        "interval": customizer.interval, "wait": true, "prune": true, "deletionPolicy": "Orphan"});
+        "interval": customizer.interval, "wait": true, "prune": true, "deletionPolicy": "Orphan", "patches": [make_package_patch()]});
     if let (Some(secret), Some(source)) = (&customizer.secret, source.as_object_mut()) {
         source.insert("secretRef".to_owned(), json!({ "name": secret }));
     }
     json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
         "metadata": {"name": NAME, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
         "spec": {"serviceAccountName": NAME, "sources": [source]}})
+}
+
+/// A patch of the Packages in the repository. They may be partial: what others have set in a Package stays. They are never deleted, which the account may
+/// not do.
+fn make_package_patch() -> Value {
+    let patch = format!(
+        "apiVersion: {PACKAGE_GROUP}/v1alpha1\nkind: Package\nmetadata:\n  name: any\n  annotations:\n    {SSA}: Merge\n    {PRUNE}: disabled\n"
+    );
+    json!({"target": {"group": PACKAGE_GROUP, "kind": "Package"}, "patch": patch})
 }
 
 #[cfg(test)]
@@ -313,6 +324,19 @@ mod tests {
         assert_eq!(restricted("cozystack.io", "packagesources"), read);
         assert_eq!(restricted("cozystack.io", "packagevalues"), all);
         assert_eq!(restricted("source.toolkit.fluxcd.io", "ocirepositories"), [""; 0]);
+    }
+
+    #[test]
+    fn packages_of_the_repository_are_merged_and_never_pruned() {
+        for profile in [Profile::Admin, Profile::Restricted] {
+            let patch = &make_surface(&customizer(profile))["spec"]["sources"][0]["patches"][0];
+            assert_eq!(patch["target"], json!({"group": "cozystack.io", "kind": "Package"}));
+            let text = patch["patch"].as_str().expect("a text");
+            assert!(
+                text.contains("/ssa: Merge\n") && text.contains("/prune: disabled\n"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! The customizer: a repository that has parts of Packages, beside administrators who set others by hand.
+
+use serde_json::{Value, json};
+use tenure_api::customizer::{Customizer, OWNED_NAMESPACE, Profile, list_objects};
+use tenure_testkit::{SOON, eventually};
+
+use crate::stage::{KUSTOMIZATION, Stage, commit};
+use crate::tenants::surface_ready;
+
+const PACKAGE: (&str, &str) = ("cozystack.io/v1alpha1", "Package");
+const PLATFORM: &str = "cozystack.customizer-platform";
+
+fn write_package(name: &str, values: &str) -> String {
+    format!(
+        "apiVersion: cozystack.io/v1alpha1\nkind: Package\nmetadata: {{ name: {name} }}\n\
+         spec: {{ variant: default, components: {{ platform: {{ values: {values} }} }} }}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partial_package_keeps_what_others_have_set_and_stays_when_it_leaves_the_repository() {
+    let stage = Stage::set("customizer").await;
+    let by_hand = json!({
+        "apiVersion": PACKAGE.0, "kind": PACKAGE.1, "metadata": { "name": PLATFORM },
+        "spec": { "variant": "default", "components": { "platform": { "values": {
+            "publishing": { "host": "example.org" }, "bundles": { "iaas": { "enabled": true } },
+        } } } },
+    });
+    stage.admin.apply_as("kubectl", by_hand).await.unwrap();
+    let edit = json!({ "spec": { "components": { "platform": { "values": { "publishing": { "externalIPs": ["192.0.2.1"] } } } } } });
+    stage.admin.patch(PACKAGE, ("", PLATFORM), edit).await.unwrap();
+
+    let repository = stage.git.create("customizer").await.unwrap();
+    let partial = write_package(PLATFORM, "{ bundles: { disabledPackages: [cozystack.other] } }");
+    let own = write_package("cozystack.customizer-own", "{ size: 1 }");
+    let files = [("platform.yaml", partial.as_str()), ("own.yaml", own.as_str())];
+    repository.commit(files, "first").await.unwrap();
+    let customizer = Customizer {
+        profile: Profile::Admin,
+        url: stage.git.http_url("customizer"),
+        branch: "main".to_owned(),
+        path: "./".to_owned(),
+        interval: "1s".to_owned(),
+        secret: None,
+        owned_namespaces: vec![OWNED_NAMESPACE.to_owned()],
+    };
+    for object in list_objects(&customizer).unwrap() {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let is_applied = |package: Option<&Value>| {
+        let values = package.map(|package| &package["spec"]["components"]["platform"]["values"]);
+        values.is_some_and(|values| values["bundles"]["disabledPackages"] == json!(["cozystack.other"]))
+    };
+    let package = stage.until(PACKAGE, ("", PLATFORM), is_applied).await.unwrap();
+    let values = &package["spec"]["components"]["platform"]["values"];
+    assert_eq!(
+        values["publishing"],
+        json!({ "host": "example.org", "externalIPs": ["192.0.2.1"] })
+    );
+    assert_eq!(values["bundles"]["iaas"]["enabled"], true);
+    surface_ready(&stage, ("tenure-system", "customizer")).await;
+
+    // The account may not delete Packages.
+    let other = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: other, namespace: {OWNED_NAMESPACE} }}\n");
+    let revision = commit(&repository, &[("own.yaml", &other)]).await;
+    let is_done = |object: Option<&Value>| {
+        let applied = object.and_then(|object| object["status"]["lastAppliedRevision"].as_str());
+        applied.is_some_and(|applied| applied.ends_with(&revision))
+    };
+    stage
+        .until(KUSTOMIZATION, ("tenure-system", "customizer-config"), is_done)
+        .await;
+    surface_ready(&stage, ("tenure-system", "customizer")).await;
+    let own = stage.get(PACKAGE, ("", "cozystack.customizer-own")).await;
+    assert!(own.is_some());
+    let told = eventually(SOON, || async {
+        let events = stage.admin.list(("v1", "Event"), "tenure-system").await.unwrap();
+        let is_told = |event: &Value| {
+            let message = event["message"].as_str().unwrap_or_default();
+            event["reason"] == "PruneSkipped" && message.contains("Package/cozystack.customizer-own")
+        };
+        events.iter().any(is_told).then_some(()).ok_or("not told")
+    });
+    told.await.unwrap();
+    stage.end().await;
+}
