@@ -24,7 +24,7 @@ pub(crate) struct Asked {
     pub(crate) basic: Option<(String, String)>,
     /// The body, of JSON or of a form.
     pub(crate) body: Value,
-    /// Where it was sent to, `http://host:port`.
+    /// The host's own address in what it answers, `http://host:port`.
     pub(crate) base: String,
 }
 
@@ -70,8 +70,13 @@ impl Asked {
         self.body.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A page of a list, with the link to the next one, as all three hosts write it.
+    /// A page of a list, with links to the first and the next one.
     pub(crate) fn page(&self, all: &[Value], size: usize, size_name: &str) -> Answer {
+        self.page_at(&self.path, all, (size, size_name))
+    }
+
+    /// A page of a list whose links name another path.
+    pub(crate) fn page_at(&self, path: &str, all: &[Value], (size, size_name): (usize, &str)) -> Answer {
         let number = |name: &str| self.query(name).and_then(|text| text.parse::<usize>().ok());
         let size = number(size_name).unwrap_or(20).clamp(1, size.max(1));
         let page = number("page").unwrap_or(1).max(1);
@@ -79,14 +84,10 @@ impl Asked {
         let shown = rest.get(..size).unwrap_or(rest);
         let mut answer = json(StatusCode::OK, &Value::Array(shown.to_vec()));
         if rest.len() > size {
-            let first = format!(
-                "<{0}{1}?page=1&{size_name}={size}>; rel=\"first\"",
-                self.base, self.path
-            );
+            let first = format!("<{}{path}?page=1&{size_name}={size}>; rel=\"first\"", self.base);
             let next = format!(
-                "<{}{}?page={}&{size_name}={size}>; rel=\"next\"",
+                "<{}{path}?page={}&{size_name}={size}>; rel=\"next\"",
                 self.base,
-                self.path,
                 page + 1
             );
             if let Ok(value) = HeaderValue::from_str(&format!("{next}, {first}")) {

@@ -121,7 +121,11 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
     };
     let missing = || refuse(StatusCode::NOT_FOUND, "Not Found");
     match (&asked.method, rest) {
-        (&Method::GET, []) => asked.page(&shown(world), world.page_size, "per_page"),
+        (&Method::GET, []) => {
+            // GitHub's links to pages name repositories by their numbers.
+            let path = format!("/repositories/{project}/keys");
+            asked.page_at(&path, &shown(world), (world.page_size, "per_page"))
+        }
         (&Method::POST, []) => {
             let key = asked.text("key");
             let same = strip_comment(key);

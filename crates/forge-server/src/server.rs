@@ -317,6 +317,11 @@ impl ForgeServer {
         )
     }
 
+    /// Sets the address that the host writes into its answers from now on, such as GitLab's `external_url`.
+    pub fn set_known_as(&self, url: &str) {
+        self.world().known_as = Some(url.to_owned());
+    }
+
     /// How many a page of a list has at most.
     pub fn set_page_size(&self, size: usize) {
         self.world().page_size = size;
@@ -465,7 +470,8 @@ fn answer(shared: &Shared, request: &Request<Bytes>) -> Result<Answer, CutOff> {
 }
 
 fn act(shared: &Shared, world: &mut World, request: &Request<Bytes>) -> Answer {
-    let asked = Asked::read(request, &shared.base);
+    let base = world.known_as.as_deref().unwrap_or(&shared.base);
+    let asked = Asked::read(request, base);
     match (world.kind, asked.path.as_str()) {
         (Kind::Gitlab, "/jwt/auth") => registry_token::answer(world, &asked, &shared.signer),
         (Kind::Gitlab, path) if path.starts_with("/oauth/") => oauth::answer(world, &asked),

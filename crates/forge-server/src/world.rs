@@ -113,6 +113,8 @@ pub(crate) struct World {
     pub(crate) registry: Option<String>,
     /// How many a page has at most.
     pub(crate) page_size: usize,
+    /// The address that the host knows itself by, where that is another than the one it listens at.
+    pub(crate) known_as: Option<String>,
     /// Deploy tokens end at 00:00 UTC of the date that was asked for, as GitLab's documents have it.
     pub(crate) ends_at_midnight: bool,
     last: u64,
@@ -141,6 +143,7 @@ impl World {
             clone_urls,
             registry: None,
             page_size: 100,
+            known_as: None,
             ends_at_midnight: true,
             last: 100,
             projects: BTreeMap::new(),

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tenure_planner::access::host::{
     Ask, Capabilities, CredentialKind, Found, HostKind, Listed, MintRequest, Minted, Told, Trouble,
 };
-use tenure_sources::{BaseUrl, Hidden};
+use tenure_sources::Hidden;
 use url::Url;
 
 use crate::answer::{Outcome, judge, not_understood};
@@ -74,14 +74,14 @@ pub(crate) fn go_on(
     ask: &Ask,
     progress: &mut Progress,
     reply: &Reply,
-    (base, now, secrets): (&BaseUrl, Timestamp, &[&Hidden]),
+    (now, secrets): (Timestamp, &[&Hidden]),
 ) -> Result<Step, Trouble> {
     let outcome = judge(reply, progress.call.is_order(), now, secrets)?;
     let before = progress.listed.len();
     let step = api.read(ask, progress, &outcome, reply)?;
     // A list is whole when there is no next page.
     if let (Step::Done(Told::Listed(_), _), Outcome::Success) = (&step, &outcome) {
-        let next = reply.next_page(&progress.call, base);
+        let next = reply.next_page(&progress.call);
         let next = next.map_err(|why| Trouble::NotUnderstood(why.to_owned()))?;
         let has_grown = progress.listed.len() > before;
         if let Some(call) = next.or_else(|| has_grown.then(|| api.find_next_by_count(progress, reply))?) {

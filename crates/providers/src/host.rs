@@ -150,7 +150,7 @@ impl RemoteHost {
             progress.call = call;
             let reply = send(&mut client, self.api.headers(), &progress.call).await?;
             let secrets: Vec<&Hidden> = shown.iter().collect();
-            match go_on(&*self.api, ask, &mut progress, &reply, (&self.base, now, &secrets))? {
+            match go_on(&*self.api, ask, &mut progress, &reply, (now, &secrets))? {
                 Step::Next(next) => call = next,
                 Step::Done(told, value) => {
                     let date = reply.date();

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use tenure_planner::access::host::{Ask, CredentialKind, MintRequest, Role, Scope, Target};
-use tenure_sources::{BaseUrl, Hidden};
+use tenure_sources::Hidden;
 use zeroize::Zeroizing;
 
 use crate::api::{Api, Progress, Step, go_on};
@@ -194,7 +194,6 @@ proptest! {
         body in body(),
         calls in 1_usize..4,
     ) {
-        let base = BaseUrl::parse("https://git.example/api/v4").unwrap();
         let secret = Hidden::new(SECRET);
         let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
         let apis: [&dyn Api; 4] =
@@ -209,7 +208,7 @@ proptest! {
                     headers: headers.clone(),
                     body: Zeroizing::new(body.clone()),
                 };
-                let result = go_on(api, &ask, &mut progress, &reply, (&base, now, &[&secret]));
+                let result = go_on(api, &ask, &mut progress, &reply, (now, &[&secret]));
                 if let Err(trouble) = &result {
                     let printed = format!("{trouble} {trouble:?}");
                     prop_assert!(!printed.contains(SECRET), "{}", printed);

@@ -14,10 +14,11 @@ use tenure_planner::access::host::{Ask, Scope, Told, Trouble};
 use tenure_planner::access::rotation::Listing;
 use tenure_planner::access::rotation::sweep::{self, list_recorded};
 use tenure_planner::access::telling::{AUTHORISER_WORKS, condition};
+use tenure_providers::Answered;
 use tenure_tenancy::access::approval::Verdict;
 
-use super::provider::{AGAIN, BELIEVED, ProviderReconciler};
-use super::steps::Actor;
+use super::provider::{AGAIN, BELIEVED, ProviderReconciler, Unlisted};
+use super::steps::{Actor, not_understood};
 use crate::key::Key;
 use crate::reconciled::{Home as _, Reconciled as _};
 
@@ -41,6 +42,7 @@ impl ProviderReconciler {
             let key = (target.scope, target.id);
             if !done.insert(key)
                 || !is_old(self.listed.get(&key))
+                || self.unlisted.get(&key).is_some_and(|failed| now < failed.again)
                 || !actor.capabilities().listed
                 || actor.obstacle.is_some()
                 || ordering.contains(&(request.spec.target.scope.clone(), request.spec.target.id))
@@ -53,15 +55,26 @@ impl ProviderReconciler {
                 kind: actor.kind,
             };
             let listed = match actor.ask(&ask, None).await {
-                Ok(answered) => match answered.told {
-                    Told::Listed(listed) => listed,
-                    _ => continue,
-                },
-                Err(trouble) => {
-                    tracing::debug!(provider = self.key.name, %trouble, "what a host has could not be listed");
+                Ok(Answered {
+                    told: Told::Listed(listed),
+                    ..
+                }) => listed,
+                answered => {
+                    let trouble = answered.err().unwrap_or_else(not_understood);
+                    let failed = Unlisted {
+                        path: target.path,
+                        why: trouble.to_string(),
+                        again: now.checked_add(AGAIN).unwrap_or(Timestamp::MAX),
+                    };
+                    self.unlisted.insert(key, failed);
+                    // The others would wait for the same silence.
+                    if matches!(trouble, Trouble::Unreachable(_)) {
+                        break;
+                    }
                     continue;
                 }
             };
+            self.unlisted.remove(&key);
             self.listed.insert(key, asked_at);
             // What is recorded is read after the host was asked.
             let all = self
@@ -112,6 +125,15 @@ impl ProviderReconciler {
                 }
             }
         }
+        self.unlisted.retain(|key, _| done.contains(key));
+    }
+
+    /// Lists the targets that could not be listed at the host: their paths, and why.
+    pub(super) fn list_unlisted(&self) -> Vec<(&str, &str)> {
+        let failed = self.unlisted.values();
+        failed
+            .map(|failed| (failed.path.as_str(), failed.why.as_str()))
+            .collect()
     }
 
     /// Whether the host accepts the authoriser, asked once an hour.

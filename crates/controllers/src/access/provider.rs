@@ -54,6 +54,14 @@ pub(super) struct Addresses {
     pub(super) ssh: Option<String>,
 }
 
+/// A target that could not be listed at the host.
+pub(super) struct Unlisted {
+    pub(super) path: String,
+    pub(super) why: String,
+    /// The time of the next attempt.
+    pub(super) again: Timestamp,
+}
+
 /// One provider's reconciler.
 pub(super) struct ProviderReconciler {
     pub(super) desk: Arc<Desk>,
@@ -64,6 +72,7 @@ pub(super) struct ProviderReconciler {
     pub(super) addresses: BTreeMap<(Scope, String), Addresses>,
     /// When each target was listed, and what of it was swept.
     pub(super) listed: HashMap<(Scope, u64), Timestamp>,
+    pub(super) unlisted: BTreeMap<(Scope, u64), Unlisted>,
     pub(super) authoriser: Option<(Condition, Option<Time>, Timestamp)>,
     permits: Arc<Semaphore>,
 }
@@ -77,6 +86,7 @@ impl ProviderReconciler {
             looked_up: BTreeMap::new(),
             addresses: BTreeMap::new(),
             listed: HashMap::new(),
+            unlisted: BTreeMap::new(),
             authoriser: None,
             permits: Arc::new(Semaphore::new(1)),
         }
@@ -524,14 +534,26 @@ impl Reconciler for ProviderReconciler {
             ),
             _ => self.try_authoriser(&provider, now).await,
         };
-        let status = self.conclude(&provider, &problems, (authoriser, ends), now);
+        let status = self.conclude(&provider, &problems, (authoriser.clone(), ends.clone()), now);
         Own::of(provider.as_ref()).write_status(&self.desk, &status).await?;
+        // It takes long where the host is slow, so the status is written before, and after if there is news.
         self.sweep(&requests, now).await;
+        let swept = self.conclude(&provider, &problems, (authoriser, ends), now);
+        if swept != status {
+            Own::of(provider.as_ref()).write_status(&self.desk, &swept).await?;
+        }
         let soonest = self.looked_up.values().map(|(_, until)| *until).min();
         let tried = self.authoriser.as_ref().map(|(_, _, until)| *until);
         let wait = if self.last.problem.is_some() { AGAIN } else { BELIEVED };
         let idle = now.checked_add(wait).unwrap_or(now);
-        let next = soonest.into_iter().chain(tried).chain([idle]).min().unwrap_or(idle);
+        let failed = self.unlisted.values().map(|failed| failed.again).min();
+        let next = soonest
+            .into_iter()
+            .chain(tried)
+            .chain(failed)
+            .chain([idle])
+            .min()
+            .unwrap_or(idle);
         let soon = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
         Ok(Some(Next::Done(Some(next.max(soon)))))
     }
@@ -546,6 +568,7 @@ impl Reconciler for ProviderReconciler {
         self.looked_up.clear();
         self.addresses.clear();
         self.listed.clear();
+        self.unlisted.clear();
         self.authoriser = None;
         self.last = LastRead::default();
     }

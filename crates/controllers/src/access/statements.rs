@@ -15,10 +15,12 @@ use tenure_api::time::Time;
 use tenure_cluster::ClusterError;
 use tenure_planner::access::configuration::Problem;
 use tenure_planner::access::desk::{LookedUp, Plan};
-use tenure_planner::access::telling::{CONFIGURATION_READ, condition, judge_grant, replace_conditions};
+use tenure_planner::access::host::HostKind;
+use tenure_planner::access::telling::{CONFIGURATION_READ, condition, judge_grant, judge_sweep, replace_conditions};
 use tenure_tenancy::Placement;
 use tenure_tenancy::access::approval::Verdict;
 
+use super::hosts::read_kind;
 use super::provider::ProviderReconciler;
 
 /// The most problems that stand in a status.
@@ -192,6 +194,9 @@ impl ProviderReconciler {
         conditions.push(ready);
         conditions.extend(configuration);
         conditions.push(authoriser);
+        if !matches!(read_kind(provider), Some(HostKind::Static)) {
+            conditions.push(judge_sweep(&self.list_unlisted(), now));
+        }
         let before = provider.status.clone().unwrap_or_default();
         AccessProviderStatus {
             authoriser_expires_at: ends,

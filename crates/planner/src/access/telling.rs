@@ -21,6 +21,12 @@ pub const APPROVED: &str = "Approved";
 pub const CONFIGURATION_READ: &str = "ConfigurationRead";
 /// Condition of an AccessProvider: whether the host accepts its authoriser.
 pub const AUTHORISER_WORKS: &str = "AuthoriserWorks";
+/// Condition of an AccessProvider: whether the host listed the credentials of all delivered targets. Unrecorded credentials are revoked.
+pub const SWEPT: &str = "Swept";
+/// The most targets that a message names.
+const TOLD: usize = 5;
+/// The most receivers in a status.
+const MOST_RECEIVERS: usize = 100;
 /// The longest cause in a history.
 const LONGEST_CAUSE: usize = 256;
 
@@ -35,6 +41,26 @@ pub fn condition(type_: &str, status: ConditionStatus, (reason, message): (&str,
         status,
         type_: type_.to_owned(),
     }
+}
+
+/// Whether all targets could be listed. `unlisted`: paths of those that could not, and why.
+#[must_use]
+pub fn judge_sweep(unlisted: &[(&str, &str)], now: Timestamp) -> Condition {
+    if unlisted.is_empty() {
+        let message = "of what was delivered, all could be listed at the host".to_owned();
+        return condition(SWEPT, ConditionStatus::True, ("Listed", message), now);
+    }
+    let told = unlisted.iter().take(TOLD).map(|(path, why)| format!("{path}: {why}"));
+    let told = told.collect::<Vec<_>>().join("; ");
+    let more = match unlisted.len().saturating_sub(TOLD) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let message = format!(
+        "these could not be listed at the host, so a credential that nobody has recorded may live there: {told}{more}; let the authoriser list their deploy \
+         tokens and keys"
+    );
+    condition(SWEPT, ConditionStatus::False, ("NotListed", message), now)
 }
 
 fn whole_seconds(moment: Timestamp) -> Time {
@@ -286,6 +312,36 @@ mod tests {
         );
         assert_eq!(judge("two", &Verdict::Denied(word("one"))).reason, "NotActedOn");
         assert_eq!(judge_grant(&grant("one"), None, at(0)).reason, "NoRequest");
+    }
+
+    #[test]
+    fn what_could_not_be_listed_is_named() {
+        assert_eq!(judge_sweep(&[], at(0)).status, ConditionStatus::True);
+        let paths: Vec<String> = (0..7).map(|number| format!("group-1/{number}")).collect();
+        let unlisted: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "HTTP 403")).collect();
+        let told = judge_sweep(&unlisted, at(0));
+        assert_eq!(
+            (told.status, told.reason.as_str()),
+            (ConditionStatus::False, "NotListed")
+        );
+        assert!(
+            told.message.contains("group-1/4: HTTP 403; and 2 more"),
+            "{}",
+            told.message
+        );
+    }
+
+    #[test]
+    fn receivers_are_named_up_to_a_hundred() {
+        let mut status = FluxAccessRequestStatus::default();
+        let there = (0..130).map(|number| format!("team-{number:03}")).collect();
+        record_receivers(&mut status, &there);
+        assert_eq!((status.receivers.len(), status.more_receivers), (100, 30));
+        record_receivers(&mut status, &["team-a".to_owned()].into());
+        assert_eq!(
+            (status.receivers, status.more_receivers),
+            (vec!["team-a".to_owned()], 0)
+        );
     }
 
     #[test]

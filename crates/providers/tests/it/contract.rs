@@ -169,6 +169,28 @@ async fn all_pages_of_a_list_are_read_however_long_the_host_makes_them() {
     }
 }
 
+/// A project with many keys, at a host that writes another address of its own into its links, as one behind a proxy does.
+#[tokio::test]
+async fn a_list_is_read_whole_at_a_host_that_knows_itself_by_another_address() {
+    for (kind, credential) in [
+        (HostKind::Gitlab, CredentialKind::DeployToken),
+        (HostKind::Gitlab, CredentialKind::DeployKey),
+        (HostKind::Github, CredentialKind::DeployKey),
+        (HostKind::Gitea, CredentialKind::DeployKey),
+    ] {
+        let bed = Bed::new(kind).await;
+        bed.forge.set_known_as("https://git.outside.example");
+        for number in 0..250 {
+            let (request, _) = order(&bed.target(), credential, &format!("fa/{number}"));
+            mint(&bed.host, &request).await;
+        }
+        let listed = list(&bed.host, &bed.target(), credential).await;
+        let names: Vec<String> = listed.into_iter().map(|known| known.name).collect();
+        let expected: Vec<String> = (0..250).map(|number| format!("fa/{number}")).collect();
+        assert_eq!(names, expected, "{kind:?}");
+    }
+}
+
 /// What is written by hand has nobody to ask.
 #[tokio::test]
 async fn nobody_is_asked_about_what_is_written_by_hand() {
