@@ -1,5 +1,7 @@
-//! The staging Secret of an AccessProvider: there a value is between the host's answer and the namespaces, and until it is seen in use. It is read and written
+//! The staging Secrets of an AccessProvider: a value is there between the host's answer and the namespaces, and until it is seen in use. They are read and written
 //! as the account that the AccessProvider names for its authoriser, one key for each credential.
+//!
+//! A Secret holds a mebibyte, some 2,000 values. The next one takes the values that the ones before have no room for.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -44,9 +46,84 @@ impl Drop for Written {
     }
 }
 
-/// What the staging Secret of an AccessProvider is called: an administrator names it in a Role.
-pub(super) fn name_staging(provider: &str) -> String {
-    format!("tenure-access-{provider}-staging")
+/// The most staging Secrets of an AccessProvider.
+const MOST: usize = 16;
+/// The most bytes of one: Kubernetes takes a mebibyte, and several values may come at once.
+const MOST_BYTES: usize = 900 << 10;
+/// The room that a value is sure to find.
+const VALUE_BYTES: usize = 4 << 10;
+
+/// The name of a staging Secret of an AccessProvider: an administrator names it in a Role.
+fn name_staging(provider: &str, number: usize) -> String {
+    match number {
+        0 => format!("tenure-access-{provider}-staging"),
+        number => format!("tenure-access-{provider}-staging-{number}"),
+    }
+}
+
+/// What is seen of a staging Secret. One that isn't there is empty.
+struct Shard {
+    name: String,
+    bytes: usize,
+    entry: Option<Zeroizing<Vec<u8>>>,
+}
+
+/// Reads the staging Secrets, up to the first that isn't there, or that the account may not read.
+async fn read_shards(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<Vec<Shard>, String> {
+    let mut shards = Vec::new();
+    for number in 0..MOST {
+        let name = name_staging(provider, number);
+        let found = match find(client, namespace, &name).await {
+            Ok(found) => found,
+            Err(ClusterError::Forbidden { .. }) if number > 0 => break,
+            Err(error) => return Err(explain_staging(client, namespace, &name, &error)),
+        };
+        let is_last = found.is_none();
+        let mut found = found.unwrap_or_default();
+        shards.push(Shard {
+            name,
+            bytes: count_bytes(&found),
+            entry: read_entry(&found, key),
+        });
+        wipe(&mut found);
+        if is_last {
+            break;
+        }
+    }
+    Ok(shards)
+}
+
+/// The bytes of all keys and values, as Kubernetes counts them against its limit.
+fn count_bytes(secret: &Value) -> usize {
+    let entries = secret.get("data").and_then(Value::as_object);
+    let sizes = entries.into_iter().flatten().map(|(key, value)| {
+        let encoded = value.as_str().map_or(0, str::len);
+        key.len().saturating_add(encoded / 4 * 3)
+    });
+    sizes.fold(0, usize::saturating_add)
+}
+
+/// The staging Secret for a value: the one that has it, or the first with room.
+fn choose_shard(shards: &[Shard]) -> Option<&Shard> {
+    let holds = shards.iter().find(|shard| shard.entry.is_some());
+    holds.or_else(|| {
+        shards
+            .iter()
+            .find(|shard| shard.bytes.saturating_add(VALUE_BYTES) <= MOST_BYTES)
+    })
+}
+
+fn explain_full(client: &Client, namespace: &str, (provider, count): (&str, usize)) -> String {
+    let next = name_staging(provider, count);
+    if count >= MOST {
+        return format!(
+            "the {MOST} staging Secrets of AccessProvider {provider} are full: look for sources that never fetch with what was delivered"
+        );
+    }
+    format!(
+        "the staging Secrets of AccessProvider {provider} are full: make an empty Secret {namespace}/{next}, and give {} get and patch on it, by its name",
+        client.identity()
+    )
 }
 
 /// The key of a credential in it.
@@ -70,16 +147,9 @@ pub(super) async fn read_staged(
     provider: &str,
     key: &str,
 ) -> Result<Option<StagedValue>, String> {
-    let name = name_staging(provider);
-    let found = find(client, namespace, &name).await;
-    let mut found = match found {
-        Ok(Some(found)) => found,
-        Ok(None) => return Ok(None),
-        Err(error) => return Err(explain_staging(client, namespace, &name, &error)),
-    };
-    let bytes = read_entry(&found, key);
-    wipe(&mut found);
-    let Some(bytes) = bytes else { return Ok(None) };
+    let shards = read_shards(client, namespace, provider, key).await?;
+    let found = shards.into_iter().find_map(|shard| Some((shard.name, shard.entry?)));
+    let Some((name, bytes)) = found else { return Ok(None) };
     let written: Written = serde_json::from_slice(&bytes).map_err(|_| {
         format!("what is staged in Secret {namespace}/{name} under {key} can't be read: delete that key")
     })?;
@@ -127,12 +197,18 @@ pub(super) async fn stage(
         public: staged.public.clone(),
     };
     let bytes = Zeroizing::new(serde_json::to_vec(&written).map_err(|_| "it can't be written down".to_owned())?);
-    change_staging(client, namespace, provider, (key, json!(STANDARD.encode(&*bytes)))).await
+    let shards = read_shards(client, namespace, provider, key).await?;
+    let chosen = choose_shard(&shards).ok_or_else(|| explain_full(client, namespace, (provider, shards.len())))?;
+    change_staging(client, namespace, &chosen.name, (key, json!(STANDARD.encode(&*bytes)))).await
 }
 
 /// Takes a value out of the staging Secret.
 pub(super) async fn clear(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), WriteFailure> {
-    let name = name_staging(provider);
+    let shards = read_shards(client, namespace, provider, key).await;
+    let shards = shards.map_err(WriteFailure::Unknown)?;
+    let Some(name) = shards.into_iter().find_map(|shard| shard.entry.map(|_| shard.name)) else {
+        return Ok(());
+    };
     let cleared = patch_staging(client, namespace, &name, (key, Value::Null)).await;
     match cleared {
         Ok(()) | Err(ClusterError::NotFound { .. }) => Ok(()),
@@ -163,18 +239,17 @@ async fn patch_staging(
 async fn change_staging(
     client: &Client,
     namespace: &str,
-    provider: &str,
+    name: &str,
     (key, value): (&str, Value),
 ) -> Result<(), String> {
-    let name = name_staging(provider);
-    let explained = |error: &ClusterError| explain_staging(client, namespace, &name, error);
+    let explained = |error: &ClusterError| explain_staging(client, namespace, name, error);
     for _ in 0..2 {
-        match patch_staging(client, namespace, &name, (key, value.clone())).await {
+        match patch_staging(client, namespace, name, (key, value.clone())).await {
             Ok(()) => return Ok(()),
             Err(ClusterError::NotFound { .. }) => {}
             Err(error) => return Err(explained(&error)),
         }
-        match client.create(&write_staging(namespace, &name), TENURE_CONTROLLER).await {
+        match client.create(&write_staging(namespace, name), TENURE_CONTROLLER).await {
             Ok(_) | Err(ClusterError::AlreadyExists { .. }) => {}
             Err(error) => return Err(explained(&error)),
         }
@@ -189,9 +264,40 @@ fn write_staging(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// Tries whether the staging Secret could be written.
-pub(super) async fn try_staging(client: &Client, namespace: &str, provider: &str) -> Result<(), String> {
-    let name = name_staging(provider);
-    let tried = try_apply(client, &write_staging(namespace, &name)).await;
-    tried.map_err(|error| explain_staging(client, namespace, &name, &error))
+/// Tries whether a value could be staged.
+pub(super) async fn try_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), String> {
+    let shards = read_shards(client, namespace, provider, key).await?;
+    let chosen = choose_shard(&shards).ok_or_else(|| explain_full(client, namespace, (provider, shards.len())))?;
+    let tried = try_apply(client, &write_staging(namespace, &chosen.name)).await;
+    tried.map_err(|error| explain_staging(client, namespace, &chosen.name, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_stays_where_it_is_and_a_new_one_goes_where_room_is() {
+        let shard = |name: &str, bytes: usize, has_it: bool| Shard {
+            name: name.to_owned(),
+            bytes,
+            entry: has_it.then(Zeroizing::default),
+        };
+        let choose = |shards: &[Shard]| choose_shard(shards).map(|shard| shard.name.clone());
+        let full = MOST_BYTES - VALUE_BYTES + 1;
+        assert_eq!(choose(&[shard("a", full - 1, false)]).as_deref(), Some("a"));
+        assert_eq!(
+            choose(&[shard("a", full, false), shard("b", 0, false)]).as_deref(),
+            Some("b")
+        );
+        assert_eq!(
+            choose(&[shard("a", 0, false), shard("b", full, true)]).as_deref(),
+            Some("b")
+        );
+        assert_eq!(choose(&[shard("a", full, false), shard("b", usize::MAX, false)]), None);
+        let secret = json!({ "data": { "key": STANDARD.encode([0; 300]), "odd": 5 } });
+        assert_eq!(count_bytes(&secret), 3 + 300 + 3);
+        assert_eq!(name_staging("work", 0), "tenure-access-work-staging");
+        assert_eq!(name_staging("work", 1), "tenure-access-work-staging-1");
+    }
 }

@@ -327,7 +327,8 @@ impl Actor {
 
     async fn try_all(&self, namespace: &str) -> Result<(), String> {
         let authoriser = self.authoriser().await?;
-        staging::try_staging(&authoriser, self.desk.platform(), &self.request.spec.provider).await?;
+        let key = self.staged_key(namespace);
+        staging::try_staging(&authoriser, self.desk.platform(), &self.request.spec.provider, &key).await?;
         let writer = self.writer().await?;
         let readers = self.list_readers(namespace).await;
         secrets::try_delivery(&writer, self.place(namespace), self.form(), &readers).await
