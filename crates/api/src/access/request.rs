@@ -143,6 +143,13 @@ pub struct FluxAccessRequestStatus {
     /// The path that the target has now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The namespaces that would have the Secret if the request was approved, a hundred at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub receivers: Vec<String>,
+    /// How many more of these there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_receivers: u32,
     /// `Pending`, `Approved`, `Denied` or `Revoked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,

@@ -22,7 +22,8 @@ pub(super) struct Circumstances {
     is_suspended: bool,
     provider: Option<tenure_api::access::AccessProviderSpec>,
     pub(super) deliveries: Option<Arc<BTreeSet<String>>>,
-    pub(super) reaches: Option<bool>,
+    /// Where it would deliver if it was approved.
+    pub(super) reaching: Option<Arc<BTreeSet<String>>>,
     relatives: Relatives,
     /// What these hold, by name and namespace.
     holdings: BTreeMap<String, BTreeMap<String, Holding>>,
@@ -44,7 +45,7 @@ impl Circumstances {
             verdict: desk.judge(request),
             is_suspended: desk.find_standing(provider.as_deref()) != Standing::Active,
             provider: provider.map(|provider| provider.spec.clone()),
-            reaches: desk.find_reach(&request.spec.provider, name),
+            reaching: desk.find_reach(&request.spec.provider, name),
             relatives,
             holdings,
             namespaces: names

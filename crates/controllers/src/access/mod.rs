@@ -64,18 +64,25 @@ const CLUSTER: &str = "kube-system";
 struct Board {
     /// Where each delivers; nothing is known of one that isn't there.
     deliveries: BTreeMap<String, Arc<BTreeSet<String>>>,
-    /// Those that would deliver anywhere if they were let through.
-    reaching: BTreeSet<String>,
+    /// Where each would deliver if it was approved.
+    reaching: BTreeMap<String, Arc<BTreeSet<String>>>,
     /// Who takes over from whom, those alone of whom that holds.
     relatives: BTreeMap<String, Relatives>,
 }
 
 impl Board {
     /// What concerns one request.
-    fn find(&self, request: &str) -> (Option<&Arc<BTreeSet<String>>>, bool, Option<&Relatives>) {
+    fn find(
+        &self,
+        request: &str,
+    ) -> (
+        Option<&Arc<BTreeSet<String>>>,
+        Option<&Arc<BTreeSet<String>>>,
+        Option<&Relatives>,
+    ) {
         (
             self.deliveries.get(request),
-            self.reaching.contains(request),
+            self.reaching.get(request),
             self.relatives.get(request),
         )
     }
@@ -222,10 +229,11 @@ impl Desk {
         Some(board.deliveries.get(request).cloned().unwrap_or_default())
     }
 
-    /// Whether a request would deliver anywhere if it were let through, once somebody has found out.
-    fn find_reach(&self, provider: &str, request: &str) -> Option<bool> {
+    /// Where a request would deliver if it was approved, once somebody has found out.
+    fn find_reach(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
         let boards = lock(&self.boards);
-        Some(boards.get(provider)?.reaching.contains(request))
+        let board = boards.get(provider)?;
+        Some(board.reaching.get(request).cloned().unwrap_or_default())
     }
 
     /// Who takes over from a request, and from whom it takes over.
@@ -270,7 +278,12 @@ impl Desk {
 
     /// Sets what was planned of the requests of a provider: where they deliver, which of them would, and who takes over; wakes those for whom that is news.
     fn set_board(&self, provider: &str, planned: &Plan) {
-        let deliveries = planned.deliveries.iter();
+        let share = |places: &BTreeMap<String, BTreeSet<String>>| -> BTreeMap<String, Arc<BTreeSet<String>>> {
+            let shared = places
+                .iter()
+                .map(|(name, there)| (name.clone(), Arc::new(there.clone())));
+            shared.collect()
+        };
         let mut relatives: BTreeMap<String, Relatives> = BTreeMap::new();
         for (earlier, heir) in &planned.handovers {
             relatives.entry(earlier.clone()).or_default().heir = Some(heir.clone());
@@ -278,10 +291,8 @@ impl Desk {
             heir.predecessors.insert(earlier.clone());
         }
         let found = Board {
-            deliveries: deliveries
-                .map(|(name, there)| (name.clone(), Arc::new(there.clone())))
-                .collect(),
-            reaching: planned.reaching.clone(),
+            deliveries: share(&planned.deliveries),
+            reaching: share(&planned.reaching),
             relatives,
         };
         let before = lock(&self.boards).insert(provider.to_owned(), found.clone());

@@ -76,7 +76,7 @@ impl RequestReconciler {
             standing: self.desk.find_standing(provider.as_deref()),
             host: provider.as_deref().and_then(hosts::read_kind),
             is_wanted: provider.is_some_and(|provider| provider.spec.gives_notice()),
-            reaches: circumstances.reaches,
+            reaches: circumstances.reaching.as_ref().map(|there| !there.is_empty()),
             crowd: Crowd::count(request, all.iter().map(Arc::as_ref), &mut book, now),
             host_ahead,
             answer: answer.as_ref(),

@@ -22,7 +22,7 @@ use tenure_planner::access::rotation::{
     Answer, Happening, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
 };
 use tenure_planner::access::telling::{
-    conclude_request, decide_state, record_history, record_verdict, replace_conditions,
+    conclude_request, decide_state, record_history, record_receivers, record_verdict, replace_conditions,
 };
 use tenure_planner::{Event, EventKind, EventPlace, FinalizerChange, Next};
 use tenure_tenancy::access::approval::Verdict;
@@ -236,6 +236,9 @@ impl RequestReconciler {
         let mut conditions = conclude_request(request, &circumstances.verdict, &running, now);
         conditions.extend(announced);
         status.conditions = replace_conditions(&before.conditions, conditions);
+        if let Some(reaching) = &circumstances.reaching {
+            record_receivers(&mut status, reaching);
+        }
         let state = decide_state(&status, &circumstances.verdict);
         if before.state.as_deref() != Some(state) {
             record_verdict(&mut status, &circumstances.verdict, state, now);

@@ -33,6 +33,10 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
     bed.source("acc-a").await;
     let request = bed.pending().await;
     assert_eq!(request["spec"]["requestedBy"], "agent:work/prod");
+    bed.request("says where it goes to", |request| {
+        request["status"]["receivers"] == json!(["acc-a"])
+    })
+    .await;
     let target = bed.stage.get(TARGET, ("", &bed.target())).await.unwrap();
     assert_eq!(target["spec"]["id"], json!(bed.project));
     assert!(bed.secret("acc-a").await.is_none() && bed.live().is_empty());

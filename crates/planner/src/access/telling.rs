@@ -2,6 +2,8 @@
 //!
 //! Owns the conditions, the state of a request in one word, and the bounded history. Refuses values, and to move the time of a condition whose status stays.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use tenure_api::access::name_target;
 use tenure_api::access::request::{HistoryEntry, LONGEST_HISTORY};
@@ -79,6 +81,13 @@ pub fn replace_conditions(before: &[Condition], mut after: Vec<Condition>) -> Ve
         }
     }
     after
+}
+
+/// Records the namespaces that would have the Secret, for approvers, who may not read who owns which namespace.
+pub fn record_receivers(status: &mut FluxAccessRequestStatus, reaching: &BTreeSet<String>) {
+    status.receivers = reaching.iter().take(MOST_RECEIVERS).cloned().collect();
+    let more = reaching.len().saturating_sub(MOST_RECEIVERS);
+    status.more_receivers = u32::try_from(more).unwrap_or(u32::MAX);
 }
 
 /// The state of a request in one word.

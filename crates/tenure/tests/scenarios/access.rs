@@ -276,6 +276,12 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         &[&words[..], &["would go to  isn't known"]].concat(),
     );
     cluster.check(&["access", "show", &name], 0, &["would go to  access-a"]);
+    // The controllers record it for approvers, who may not read whose which namespace is.
+    let status = json!({"status": {"receivers": ["access-a", "new-b"], "moreReceivers": 3}});
+    let target = format!("{}/status", path("fluxaccessrequests", &name));
+    send_as_admin(&cluster, (Method::PATCH, &target), &status).await;
+    let words = ["would go to  access-a", "would go to  new-b", "and 3 more namespaces"];
+    cluster.check_as("oscar", &["access", "show", &name], 0, &words);
     cluster.check_as(
         "mallory",
         &["access", "list"],

@@ -95,8 +95,8 @@ pub struct Plan {
     pub deliveries: BTreeMap<String, BTreeSet<String>>,
     /// The requests that deliver until another one of their entry has taken over from them, each with that one's name.
     pub handovers: BTreeMap<String, String>,
-    /// Names of requests that would have their Secret in some namespace if they were let through: who asks may reach one, and it is there.
-    pub reaching: BTreeSet<String>,
+    /// The namespaces in which a request would have its Secret if it was approved, by the request's name. They exist, and the asker may reach them.
+    pub reaching: BTreeMap<String, BTreeSet<String>>,
     /// The targets of all requests, by name.
     pub targets: BTreeMap<String, FluxAccessTargetSpec>,
     /// Names of targets that no request is about any more.
@@ -206,7 +206,10 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
         plan.outcomes.push((asked.entry.place.clone(), outcome));
     }
     for delivery in &assignment.deliveries {
-        plan.reaching.extend(names.get(delivery.claim).cloned());
+        if let Some(name) = names.get(delivery.claim) {
+            let reaching = plan.reaching.entry(name.clone()).or_default();
+            reaching.insert(delivery.namespace.clone());
+        }
         let Some(request) = serving.get(delivery.claim).and_then(find_served) else {
             continue;
         };
@@ -236,8 +239,14 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
             );
         } else if may_be_asked_for(&unread, seen.group, &request.spec) {
             // As it was, where it may still be.
-            let was_shown = request.status.as_ref().is_some_and(|status| status.notice.is_some());
-            plan.reaching.extend(was_shown.then(|| name.clone()));
+            if let Some(status) = request.status.as_ref().filter(|status| status.notice.is_some()) {
+                // A status of an earlier version has none.
+                let before = match status.receivers.is_empty() {
+                    true => &request.spec.namespaces,
+                    false => &status.receivers,
+                };
+                plan.reaching.insert(name.clone(), before.iter().cloned().collect());
+            }
             let spec = &request.spec;
             let group = (spec.target.scope == name_scope(Scope::Group)).then_some(spec.target.id);
             let ledgers = request.status.iter().flat_map(|status| &status.credentials);

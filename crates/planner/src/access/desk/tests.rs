@@ -125,7 +125,8 @@ fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
     assert_eq!((plan.make.len(), spec.target.id), (1, 42));
     assert!(plan.targets.contains_key("work-42") && plan.deliveries.is_empty());
     assert_eq!(plan.outcomes[0].1.state, "Pending");
-    assert_eq!(plan.reaching, [name.clone()].into());
+    let both = ["team-a", "team-b"].map(str::to_owned).into();
+    assert_eq!(plan.reaching, [(name.clone(), both)].into());
     assert!(
         plan.problems[0].message.contains("other is not the agent's"),
         "{:?}",

@@ -29,6 +29,8 @@ pub struct Detail {
     pub hash_matches: bool,
     /// Namespaces that it names or matches, and whether they would have the Secret.
     pub receivers: Told<Vec<Receiver>>,
+    /// The same as the controllers have recorded it: for who may not read namespaces and Tenants.
+    pub recorded_receivers: Recorded,
     /// Who comes to the Secret besides those that are meant, by namespace.
     pub readers: Vec<OtherReaders>,
     /// What was made.
@@ -40,6 +42,16 @@ pub struct Detail {
     pub history: Vec<HistoryEntry>,
     /// Conditions, as the controllers say.
     pub conditions: Vec<Condition>,
+}
+
+/// The namespaces that would have the Secret, as the status says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recorded {
+    /// Their names, a hundred at most.
+    pub namespaces: Vec<String>,
+    /// How many more there are.
+    pub more: u32,
 }
 
 /// A part that may not be known.
@@ -193,6 +205,10 @@ pub fn describe(seen: &Seen, request: &FluxAccessRequest, readers: Vec<OtherRead
         hash_matches: spec_hash == request.spec.spec_hash,
         spec_hash,
         receivers: receivers::list(seen, request).into(),
+        recorded_receivers: Recorded {
+            namespaces: status.receivers,
+            more: status.more_receivers,
+        },
         readers,
         ledger: status
             .credentials

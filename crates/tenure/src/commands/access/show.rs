@@ -132,7 +132,15 @@ fn print(told: &Detail) {
         line("ready", &format!("{ready}: {}", row.message));
     }
     match &told.receivers {
-        Told::Unknown { unknown } => line("would go to", &format!("isn't known: {unknown}")),
+        Told::Unknown { unknown } => {
+            let recorded = &told.recorded_receivers;
+            let mut lines = recorded.namespaces.clone();
+            lines.extend((recorded.more > 0).then(|| format!("and {} more namespaces", recorded.more)));
+            match lines.is_empty() {
+                true => line("would go to", &format!("isn't known: {unknown}")),
+                false => print_all("would go to", &lines),
+            }
+        }
         Told::Known { known } => {
             let lines = known.iter().map(|receiver| match &receiver.why {
                 None => receiver.namespace.clone(),
