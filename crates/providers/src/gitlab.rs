@@ -271,7 +271,10 @@ fn mint(request: &MintRequest) -> Result<Call, Trouble> {
         Role::ReadRepository => "read_repository",
         Role::ReadRegistry => "read_registry",
     };
-    let body = json!({ "name": request.name, "scopes": [scope], "expires_at": expires_at });
+    let mut body = json!({ "name": request.name, "scopes": [scope], "expires_at": expires_at });
+    if let (Some(username), Some(fields)) = (&request.username, body.as_object_mut()) {
+        fields.insert("username".to_owned(), json!(username));
+    }
     Ok(Call::post(place, body))
 }
 

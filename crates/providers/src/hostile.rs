@@ -59,6 +59,7 @@ fn asks() -> Vec<Ask> {
                 kind,
                 role: Role::ReadRepository,
                 name: "fa/1".to_owned(),
+                username: None,
                 expires_at: None,
                 public_key: Some(KEY.to_owned()),
             }));

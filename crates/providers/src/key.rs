@@ -40,7 +40,13 @@ pub fn make_deploy_key(comment: &str) -> Result<DeployKeyPair, &'static str> {
 /// SHA-256 of a token, as hex.
 #[must_use]
 pub fn fingerprint_value(value: &Hidden) -> String {
-    hex::encode(Sha256::digest(value.reveal().as_bytes()))
+    fingerprint_bytes(value.reveal().as_bytes())
+}
+
+/// SHA-256 of bytes, as hex.
+#[must_use]
+pub fn fingerprint_bytes(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// SHA-256 of the kind and the key of a public key, with a space between them and without its comment, as hex.

@@ -19,4 +19,4 @@ mod key;
 
 pub use device::{DeviceFlow, DeviceSecret};
 pub use host::{Answered, Authoriser, Host, RemoteHost, StaticHost};
-pub use key::{DeployKeyPair, fingerprint_key, fingerprint_value, make_deploy_key};
+pub use key::{DeployKeyPair, fingerprint_bytes, fingerprint_key, fingerprint_value, make_deploy_key};

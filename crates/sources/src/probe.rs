@@ -65,7 +65,7 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Probed
     })
 }
 
-/// Asks a repository of a container registry for its tags, with the data of a Secret of type `kubernetes.io/dockerconfigjson`. Of a repository
+/// Asks a repository of a container registry for its tags, with the data of a Secret of type `kubernetes.io/dockerconfigjson`, and believes its `ca.crt`. Of a repository
 /// without images it is answered that there is none, to whoever may pull from it. Time is the caller's to bound.
 pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reach: &Reach) -> Probed {
     let url = match RepositoryUrl::parse(url, insecure) {

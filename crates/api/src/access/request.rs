@@ -248,10 +248,26 @@ pub struct CredentialLedger {
     /// How often in a row something went wrong.
     #[serde(default)]
     pub failures: u32,
+    /// The last time that a credential was begun before it was due: somebody changed the Secret, or ordered another credential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "time::describe")]
+    pub unplanned_at: Option<Time>,
+    /// How many new credentials in a row the host refused after it had made them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refusals: u32,
     /// Nothing is tried before then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub retry_at: Option<Time>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::allow_attributes,
+    reason = "serde passes it so"
+)]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Something that went wrong.

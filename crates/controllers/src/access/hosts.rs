@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::AccessProvider;
+use tenure_planner::access::delivery::CA_KEY;
 use tenure_planner::access::host::{Ask, Capabilities, CredentialKind, HostKind, Scope, Target, Trouble};
 use tenure_planner::access::rotation::Listing;
-use tenure_providers::{Answered, Authoriser, Host, RemoteHost};
+use tenure_planner::access::rotation::restraint::{HostRestraint, RestraintSeen};
+use tenure_providers::{Answered, Authoriser, Host, RemoteHost, fingerprint_bytes};
 use tenure_sources::{Hidden, Reach, SecretData, TlsOptions};
 use tokio::sync::Semaphore;
 
@@ -39,6 +41,8 @@ pub(super) struct HostSlot {
 pub(super) struct Connected {
     host: Arc<RemoteHost>,
     pub(super) is_app: bool,
+    /// The certificates by which the host is known, as PEM, if the authoriser's Secret has some.
+    pub(super) authority: Option<Arc<Vec<u8>>>,
     /// What this connection was made of.
     made_of: String,
     since: Instant,
@@ -55,6 +59,8 @@ struct Kept {
     ahead: SignedDuration,
     listings: HashMap<(Scope, u64, CredentialKind), Listing>,
     shares: HashMap<String, Arc<Semaphore>>,
+    restraint: HostRestraint,
+    authority: Option<String>,
 }
 
 impl Default for HostSlot {
@@ -133,6 +139,36 @@ impl HostSlot {
         self.kept().ahead
     }
 
+    /// SHA-256 of the certificates by which the host is known, as the last connection had them.
+    pub(super) fn authority(&self) -> Option<String> {
+        self.kept().authority.clone()
+    }
+
+    /// How often a target may be asked for something now.
+    pub(super) fn see_restraint(&self, target: &Target) -> RestraintSeen {
+        self.kept().restraint.see(target, Timestamp::now())
+    }
+
+    /// Counts a look.
+    pub(super) fn note_look(&self, now: Timestamp) {
+        self.kept().restraint.note_look(now);
+    }
+
+    /// Counts a credential that was shown and refused.
+    pub(super) fn note_refused_probe(&self, now: Timestamp) {
+        self.kept().restraint.note_refused_probe(now);
+    }
+
+    /// Counts a new credential that was refused for good.
+    pub(super) fn note_refusal(&self, target: &Target) {
+        self.kept().restraint.note_refusal(target, Timestamp::now());
+    }
+
+    /// A new credential of a target works.
+    pub(super) fn note_acceptance(&self, target: &Target) {
+        self.kept().restraint.note_acceptance(target);
+    }
+
     /// The last list of a target.
     pub(super) fn listing(&self, target: &Target, kind: CredentialKind) -> Option<Listing> {
         self.kept().listings.get(&(target.scope, target.id, kind)).cloned()
@@ -169,8 +205,10 @@ impl HostSlot {
         let kind = read_kind(provider).ok_or_else(|| format!("there is no kind of hosts {:?}", provider.spec.kind))?;
         let secret = read.await?;
         let (authoriser, is_app) = read_authoriser(kind, &secret)?;
+        let authority = secret.get(CA_KEY).cloned().map(Arc::new);
+        self.kept().authority = authority.as_deref().map(|pem| fingerprint_bytes(pem));
         let tls = TlsOptions {
-            ca: secret.get("ca.crt").cloned(),
+            ca: authority.as_deref().cloned(),
             ..TlsOptions::default()
         };
         let host =
@@ -178,6 +216,7 @@ impl HostSlot {
         let new = Connected {
             host: Arc::new(host),
             is_app,
+            authority,
             made_of,
             since: Instant::now(),
         };

@@ -17,6 +17,7 @@ mod notice;
 mod provider;
 mod request;
 mod secrets;
+mod sources_seen;
 mod staging;
 mod statements;
 mod steps;
@@ -24,6 +25,7 @@ mod strict;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -42,6 +44,7 @@ use tenure_planner::access::desk::handover::{Holding, list_holdings};
 use tenure_planner::access::notice::NoticeBook;
 use tenure_planner::access::request::hash_spec;
 use tenure_planner::access::rotation::NamespaceSeen;
+use tenure_planner::access::rotation::schedule::choose_look;
 use tenure_tenancy::access::approval::{Case, Verdict, judge};
 use tokio_util::sync::CancellationToken;
 
@@ -59,32 +62,26 @@ use hosts::HostSlot;
 /// Name of the namespace by whose uid this cluster is known.
 const CLUSTER: &str = "kube-system";
 
+/// Namespaces by the names of requests.
+type Places = BTreeMap<String, Arc<BTreeSet<String>>>;
+
 /// What was found out last of the requests of a provider, by name.
 #[derive(Clone, Debug, Default)]
 struct Board {
-    /// Where each delivers; nothing is known of one that isn't there.
-    deliveries: BTreeMap<String, Arc<BTreeSet<String>>>,
-    /// Where each would deliver if it was approved.
-    reaching: BTreeMap<String, Arc<BTreeSet<String>>>,
-    /// Who takes over from whom, those alone of whom that holds.
+    /// The namespaces in which each delivers.
+    deliveries: Places,
+    /// The namespaces in which each would deliver if it was approved.
+    reaching: Places,
+    /// The requests that take over from others, or from which others take over.
     relatives: BTreeMap<String, Relatives>,
 }
 
 impl Board {
-    /// What concerns one request.
-    fn find(
-        &self,
-        request: &str,
-    ) -> (
-        Option<&Arc<BTreeSet<String>>>,
-        Option<&Arc<BTreeSet<String>>>,
-        Option<&Relatives>,
-    ) {
-        (
-            self.deliveries.get(request),
-            self.reaching.get(request),
-            self.relatives.get(request),
-        )
+    /// Whether another board says the same of one request.
+    fn agrees_with(&self, other: &Self, request: &str) -> bool {
+        self.deliveries.get(request) == other.deliveries.get(request)
+            && self.reaching.get(request) == other.reaching.get(request)
+            && self.relatives.get(request) == other.relatives.get(request)
     }
 }
 
@@ -278,7 +275,7 @@ impl Desk {
 
     /// Sets what was planned of the requests of a provider: where they deliver, which of them would, and who takes over; wakes those for whom that is news.
     fn set_board(&self, provider: &str, planned: &Plan) {
-        let share = |places: &BTreeMap<String, BTreeSet<String>>| -> BTreeMap<String, Arc<BTreeSet<String>>> {
+        let share = |places: &BTreeMap<String, BTreeSet<String>>| -> Places {
             let shared = places
                 .iter()
                 .map(|(name, there)| (name.clone(), Arc::new(there.clone())));
@@ -298,8 +295,8 @@ impl Desk {
         let before = lock(&self.boards).insert(provider.to_owned(), found.clone());
         for request in self.list_requests(provider) {
             let name = request.name_any();
-            let was = before.as_ref().map(|before| before.find(&name));
-            if was != Some(found.find(&name)) {
+            let is_known = before.as_ref().is_some_and(|before| before.agrees_with(&found, &name));
+            if !is_known {
                 self.wake(&Key::of(FluxAccessRequest::KIND, &request.metadata));
             }
         }
@@ -315,6 +312,12 @@ impl Desk {
 
     fn wake_all(&self, kinds: &[&'static Kind]) {
         self.hub.means.mailboxes.wake_where(|key| kinds.contains(&key.kind));
+    }
+
+    /// How soon a Secret that was delivered is looked at again.
+    fn choose_look(&self) -> Duration {
+        let delivered = lock(&self.told).values().map(BTreeSet::len).sum();
+        choose_look(delivered)
     }
 
     /// Tells the Surfaces of namespaces in which a request has its Secret now, or has it no more.

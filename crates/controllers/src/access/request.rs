@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
@@ -13,11 +14,12 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, Period};
 use tenure_api::condition::Condition;
 use tenure_api::metadata::TENURE_FINALIZER;
 use tenure_cluster::{ClusterError, EventHistory};
-use tenure_planner::access::delivery::{Case, decide_wanted, find_end, find_ledger, find_patience};
+use tenure_planner::access::delivery::{Case, choose_username, decide_wanted, find_end, find_ledger, find_patience};
 use tenure_planner::access::host::CredentialKind;
 use tenure_planner::access::notice;
 use tenure_planner::access::order;
 use tenure_planner::access::pull_secrets::AccountsSeen;
+use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
     Answer, Happening, Plan, SecretSeen, Snapshot, SourceSeen, StagingSeen, Step, Wanted, plan,
 };
@@ -30,7 +32,8 @@ use tokio::sync::Semaphore;
 
 use super::Desk;
 use super::circumstances::{Circumstances, list_namespaces};
-use super::steps::{Actor, list_sources, make_nonce};
+use super::sources_seen::list_sources;
+use super::steps::{Actor, make_nonce};
 use crate::drive::Reconciler;
 use crate::key::Key;
 use crate::own::Own;
@@ -45,6 +48,8 @@ const IDLE: SignedDuration = SignedDuration::from_hours(1);
 struct Place {
     /// Nothing is due before.
     again: Option<Timestamp>,
+    /// When accounts and RoleBindings are looked at again; the Secret is looked at more often.
+    whole_again: Option<Timestamp>,
     answer: Option<Answer>,
     secret: Option<SecretSeen>,
     staging: Option<StagingSeen>,
@@ -54,6 +59,20 @@ struct Place {
     /// The sources as they were seen last.
     sources: Vec<SourceSeen>,
     plan: Option<Plan>,
+}
+
+impl Place {
+    /// Whether sources changed in what counts: all of it while they are waited for, else since when the host refuses them.
+    fn has_news(&self, sources: &[SourceSeen]) -> bool {
+        let refusals = |sources: &[SourceSeen]| -> Vec<Option<Timestamp>> {
+            sources.iter().map(|source| source.refused_at).collect()
+        };
+        match &self.plan {
+            Some(plan) if is_unproven(plan) => sources != self.sources,
+            Some(plan) if is_followed(plan) => refusals(sources) != refusals(&self.sources),
+            Some(_) | None => false,
+        }
+    }
 }
 
 /// One request's reconciler.
@@ -141,11 +160,13 @@ impl RequestReconciler {
             request_name: self.key.name.clone(),
             secret_name: request.spec.secret_name.clone(),
             cluster_uid: request.spec.cluster_uid.clone(),
+            authority: actor.find_authority(),
             listing: actor.host.listing(&target, actor.kind),
             target,
             kind: actor.kind,
             capabilities: actor.capabilities(),
             role: actor.role,
+            username: choose_username(&request.spec.asked_in),
             rotate,
             wanted,
             predecessors: circumstances.list_predecessors(namespace),
@@ -161,6 +182,7 @@ impl RequestReconciler {
             staging,
             accounts,
             sources,
+            restraint: actor.host.see_restraint(&actor.target()),
             host_ahead: actor.ahead(),
             nonce: make_nonce(),
             answer,
@@ -205,6 +227,10 @@ impl RequestReconciler {
                 "a credential of a host"
             );
             self.desk.count(&request.spec.provider, action);
+            if *action == "Distributed" {
+                let host = self.desk.host(&request.spec.provider);
+                host.note_acceptance(&read_target(&request.spec.target));
+            }
             events.push(tell(namespace, happening));
         }
         own.write_events(&self.desk, &mut self.said, &events).await;
@@ -353,11 +379,10 @@ impl Reconciler for RequestReconciler {
             let Some(place) = self.places.get(namespace.as_str()) else {
                 return true;
             };
-            let waits = place.plan.as_ref().is_some_and(is_unproven);
             // What was answered to the last step is not left until there is time for the next.
             place.answer.is_some()
                 || place.again.is_none_or(|again| again <= now)
-                || (waits && list_sources(&self.desk, &request.spec.secret_name, namespace) != place.sources)
+                || place.has_news(&list_sources(&self.desk, &request.spec.secret_name, namespace))
         };
         let due: Vec<String> = names.iter().filter(is_due).take(WIDTH).cloned().collect();
         if !due.is_empty() {
@@ -376,18 +401,26 @@ impl Reconciler for RequestReconciler {
                     self.places.entry(namespace).or_default().again = now.checked_add(IDLE).ok();
                     continue;
                 };
+                if planned.is_refused {
+                    actor.host.note_refusal(&actor.target());
+                }
+                let look_again = later_by(now, self.desk.choose_look());
                 let place = self.places.entry(namespace.clone()).or_default();
                 match &planned.step {
                     None => {
-                        // It is looked at anew, whatever it is that it waits for.
-                        place.again = Some(planned.again.max(next_second(now)));
+                        // No watch reports a change of the Secret, so it is read again soon.
+                        let again = planned.again.max(next_second(now));
+                        place.again = Some(again.min(look_again));
                         place.secret = None;
-                        place.accounts = None;
-                        place.strict = None;
+                        if place.whole_again.is_none_or(|whole_again| whole_again <= now) {
+                            place.accounts = None;
+                            place.strict = None;
+                            place.whole_again = Some(again);
+                        }
                         if matches!(place.staging, Some(StagingSeen::Unknown(_))) {
                             place.staging = None;
                         }
-                        self.desk.set_waiting(&namespace, &self.key, is_unproven(&planned));
+                        self.desk.set_waiting(&namespace, &self.key, is_followed(&planned));
                         place.plan = Some(planned);
                     }
                     Some(Step::Record | Step::Begin) => records.push((namespace, planned)),
@@ -503,6 +536,10 @@ impl Reconciler for RequestReconciler {
     }
 }
 
+fn later_by(now: Timestamp, span: Duration) -> Timestamp {
+    now.checked_add(span).unwrap_or(Timestamp::MAX)
+}
+
 fn next_second(now: Timestamp) -> Timestamp {
     now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now)
 }
@@ -511,6 +548,11 @@ fn next_second(now: Timestamp) -> Timestamp {
 fn is_unproven(plan: &Plan) -> bool {
     let next = plan.ledger.next.as_ref();
     next.is_some_and(|next| next.phase == CredentialPhase::Distributed)
+}
+
+/// Whether it matters what becomes of sources.
+fn is_followed(plan: &Plan) -> bool {
+    !plan.is_over && (plan.ledger.current.is_some() || is_unproven(plan))
 }
 
 fn changes_secret(step: &Step) -> bool {

@@ -13,13 +13,13 @@ use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::{ApplyOptions, Client, ClusterError, DeleteOptions, Preconditions};
 use tenure_planner::Failure;
 use tenure_planner::access::delivery::{
-    BASIC_KEYS, DOCKER_CONFIG_KEY, Form, SSH_KEYS, TOKEN_USER, find_request, grants_as_wanted, write_access,
-    write_mark, write_metadata,
+    BASIC_KEYS, CA_KEY, DOCKER_CONFIG_KEY, Form, SSH_KEYS, TOKEN_USER, belongs_to, find_request, grants_as_wanted,
+    is_written_by_tenure, write_access, write_mark, write_metadata,
 };
 use tenure_planner::access::permission;
 use tenure_planner::access::rotation::{SecretFacts, SecretSeen, WriteFailure};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
-use tenure_providers::{fingerprint_key, fingerprint_value};
+use tenure_providers::{fingerprint_bytes, fingerprint_key, fingerprint_value};
 use tenure_sources::{Hidden, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -36,6 +36,10 @@ pub(super) struct Surroundings<'a> {
     pub(super) registry: Option<&'a str>,
     /// Host keys.
     pub(super) known_hosts: Option<&'a str>,
+    /// Certificates of the host's authority, as PEM.
+    pub(super) authority: Option<&'a [u8]>,
+    /// The host's own address, where tokens of its registry come from.
+    pub(super) host: Option<&'a str>,
 }
 
 /// Where a credential is, and for which request.
@@ -162,6 +166,7 @@ fn tell(secret: &Value, form: Form) -> SecretFacts {
         resource_version: view.read_text("/metadata/resourceVersion").to_owned(),
         marked_for: find_request(secret).map(str::to_owned),
         fingerprint: find_fingerprint(secret, form),
+        authority: read_entry(secret, CA_KEY).map(|pem| fingerprint_bytes(&pem)),
     }
 }
 
@@ -185,7 +190,7 @@ fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Va
     let username = staged.username.as_deref().unwrap_or(TOKEN_USER);
     let value = staged.value.reveal();
     let encode = |text: &str| json!(STANDARD.encode(text));
-    Ok(match surroundings.form {
+    let mut data = match surroundings.form {
         Form::Basic => json!({ BASIC_KEYS[0]: encode(username), BASIC_KEYS[1]: encode(value) }),
         Form::Ssh => {
             let known_hosts = surroundings.known_hosts.ok_or(
@@ -200,10 +205,19 @@ fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Va
                 .ok_or("where the registry is isn't known: write it into spec.registry of the AccessProvider")?;
             let pair = Zeroizing::new(format!("{username}:{value}"));
             let auth = json!({ "username": username, "password": value, "auth": STANDARD.encode(pair.as_bytes()) });
-            let config = Zeroizing::new(json!({ "auths": { registry: auth } }).to_string());
+            let mut auths = json!({ registry: auth });
+            // A client shows the password to a server of tokens on another site only if the Secret names that one, too.
+            if let Some(host) = surroundings.host.filter(|host| *host != registry) {
+                set(&mut auths, host, auth);
+            }
+            let config = Zeroizing::new(json!({ "auths": auths }).to_string());
             json!({ DOCKER_CONFIG_KEY: encode(&config) })
         }
-    })
+    };
+    if let Some(authority) = surroundings.authority.filter(|_| surroundings.form != Form::Ssh) {
+        set(&mut data, CA_KEY, json!(STANDARD.encode(authority)));
+    }
+    Ok(data)
 }
 
 /// What another request had in the Secret that is taken over goes, if this one has nothing there.
@@ -301,7 +315,7 @@ async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Resu
     };
     match found.await {
         Ok(None) => Ok(false),
-        Ok(Some(live)) if find_request(&live).is_some() => {
+        Ok(Some(live)) if find_request(&live).is_some() || is_written_by_tenure(&live) => {
             Ok(grants_as_wanted(&live, wanted) && find_request(&live) == Some(place.request))
         }
         Ok(Some(_)) => Err(format!(
@@ -381,9 +395,17 @@ pub(super) async fn spread(
     finish(client, &target, written)
 }
 
-/// Puts our mark on a Secret again.
-pub(super) async fn mark(client: &Client, place: Place<'_>, seen: &SecretFacts) -> Result<String, WriteFailure> {
-    let patch = write_mark(place.request, &seen.uid, &seen.resource_version);
+/// Puts our mark on a Secret again, and the certificates of the host's authority into it.
+pub(super) async fn mark(
+    client: &Client,
+    place: Place<'_>,
+    authority: Option<&[u8]>,
+    seen: &SecretFacts,
+) -> Result<String, WriteFailure> {
+    let mut patch = write_mark(place.request, &seen.uid, &seen.resource_version);
+    if let Some(authority) = authority {
+        set(&mut patch, "data", json!({ CA_KEY: STANDARD.encode(authority) }));
+    }
     let patched = patch_secret(client, place, &patch).await;
     finish(client, &id(SECRET, place.namespace, place.name), patched)
 }
@@ -441,7 +463,7 @@ async fn end_access(client: &Client, place: Place<'_>, request: &str) -> Result<
             let Some(live) = client.find(&resource, place.namespace, place.name).await? else {
                 return Ok(());
             };
-            if find_request(&live) != Some(request) {
+            if !belongs_to(&live, request) {
                 return Ok(());
             }
             let options = DeleteOptions {
@@ -502,6 +524,8 @@ mod tests {
                 form,
                 registry: Some("registry.example.org"),
                 known_hosts: None,
+                authority: None,
+                host: Some("git.example.net"),
             };
             let secret = json!({ "data": write_data(&staged(), surroundings).unwrap() });
             assert_eq!(
@@ -520,6 +544,8 @@ mod tests {
             form: Form::Docker,
             registry: None,
             known_hosts: None,
+            authority: None,
+            host: None,
         };
         assert!(
             write_data(&staged(), surroundings)

@@ -9,10 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::access::request::CredentialLedger;
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
-use tenure_api::condition::{Condition, READY, is_true};
 use tenure_api::metadata::{REQUESTED_AT, TENURE_CONTROLLER};
-use tenure_api::reference::LocalObjectReference;
-use tenure_api::{DurationText, GitRepository, ObjectMeta, OciRepository};
+use tenure_api::{GitRepository, OciRepository};
 use tenure_cluster::Client;
 use tenure_planner::access::choice::{Choice, choose_kind, find_made};
 use tenure_planner::access::delivery::{Form, order_deadline, read_role};
@@ -21,7 +19,7 @@ use tenure_planner::access::host::{
 };
 use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
-    Answer, NamespaceSeen, Probe, SecretSeen, SourceSeen, StagedFacts, StagingSeen, Step, WriteFailure,
+    Answer, Listing, NamespaceSeen, Probe, SecretFacts, SecretSeen, StagedFacts, StagingSeen, Step, WriteFailure,
 };
 use tenure_providers::{Answered, make_deploy_key};
 use tenure_sources::{SecretData, probe_git, probe_registry};
@@ -33,12 +31,38 @@ use super::hosts::{Connected, HostSlot, find_capabilities, read_kind};
 use super::secrets::{self, Place, Surroundings};
 use super::staging::{self, StagedValue};
 use super::strict;
-use crate::key::Kind;
 use crate::lane::Surroundings as _;
 use crate::reconciled::{Home as _, Reconciled as _};
 
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(30);
+
+/// The parts of a Secret besides the value.
+struct FoundSurroundings {
+    form: Form,
+    registry: Option<String>,
+    known_hosts: Option<String>,
+    authority: Option<Arc<Vec<u8>>>,
+    host: Option<String>,
+}
+
+impl FoundSurroundings {
+    fn borrow(&self) -> Surroundings<'_> {
+        Surroundings {
+            form: self.form,
+            registry: self.registry.as_deref(),
+            known_hosts: self.known_hosts.as_deref(),
+            authority: self.authority.as_deref().map(Vec::as_slice),
+            host: self.host.as_deref(),
+        }
+    }
+}
+
+/// Host and port of an address.
+fn find_authority_of_url(address: &str) -> Option<String> {
+    let uri: http::Uri = address.parse().ok()?;
+    uri.authority().map(|authority| authority.as_str().to_owned())
+}
 
 /// All that belongs to the credentials of one request.
 pub(super) struct Actor {
@@ -255,11 +279,20 @@ impl Actor {
                     target: target.clone(),
                     kind: self.kind,
                 };
+                let asked_at = Timestamp::now();
+                self.host.note_look(asked_at);
                 Answer::Listed(match self.ask(&ask, None).await {
                     Ok(Answered {
                         told: Told::Listed(listed),
                         ..
-                    }) => Ok(listed),
+                    }) => {
+                        let listing = Listing {
+                            asked_at,
+                            credentials: listed.clone(),
+                        };
+                        self.host.keep_listing(target, self.kind, listing);
+                        Ok(listed)
+                    }
                     Ok(_) => Err(not_understood()),
                     Err(trouble) => Err(trouble),
                 })
@@ -277,10 +310,7 @@ impl Actor {
                 Answer::Probed(self.probe(self.read_staged_data(namespace, ledger).await, ledger).await)
             }
             Step::Spread(seen) => Answer::Spread(self.spread(namespace, seen.as_ref(), ledger).await),
-            Step::Mark(seen) => Answer::Spread(match self.writer().await {
-                Ok(client) => secrets::mark(&client, self.place(namespace), seen).await,
-                Err(why) => Err(WriteFailure::Refused(why)),
-            }),
+            Step::Mark(seen) => Answer::Spread(self.mark(namespace, seen).await),
             Step::AskSources { sources, token } => {
                 self.ask_sources(namespace, sources, token).await;
                 Answer::Asked
@@ -408,8 +438,22 @@ impl Actor {
         Ok(prefix.and_then(|prefix| prefix.split('/').next().map(str::to_owned)))
     }
 
-    fn known_hosts(&self) -> Option<&str> {
-        self.provider.as_ref()?.spec.known_hosts.as_deref()
+    /// Finds the parts of a Secret besides the value.
+    async fn find_surroundings(&self, ledger: &CredentialLedger) -> Result<FoundSurroundings, Trouble> {
+        let connected = self.connect().await.map_err(Trouble::Unreachable)?;
+        let spec = self.provider.as_ref().map(|provider| &provider.spec);
+        Ok(FoundSurroundings {
+            form: self.form(),
+            registry: self.find_registry(ledger).await?,
+            known_hosts: spec.and_then(|spec| spec.known_hosts.clone()),
+            authority: connected.authority,
+            host: spec.and_then(|spec| find_authority_of_url(&spec.address)),
+        })
+    }
+
+    /// SHA-256 of the certificates that belong into the Secret; none into one of a key for ssh.
+    pub(super) fn find_authority(&self) -> Option<String> {
+        self.host.authority().filter(|_| self.form() != Form::Ssh)
     }
 
     fn current_target(&self, ledger: &CredentialLedger) -> Target {
@@ -423,7 +467,7 @@ impl Actor {
     async fn spread(
         &self,
         namespace: &str,
-        seen: Option<&tenure_planner::access::rotation::SecretFacts>,
+        seen: Option<&SecretFacts>,
         ledger: &CredentialLedger,
     ) -> Result<String, WriteFailure> {
         let staged = self.read_staged(namespace).await.map_err(WriteFailure::Unknown)?;
@@ -434,31 +478,31 @@ impl Actor {
         if !is_next {
             return Err(WriteFailure::Changed);
         }
-        let registry = self.find_registry(ledger).await;
-        let registry = registry.map_err(|trouble| WriteFailure::Unknown(trouble.to_string()))?;
-        let surroundings = Surroundings {
-            form: self.form(),
-            registry: registry.as_deref(),
-            known_hosts: self.known_hosts(),
-        };
+        let found = self.find_surroundings(ledger).await;
+        let found = found.map_err(|trouble| WriteFailure::Unknown(trouble.to_string()))?;
         let client = self.writer().await.map_err(WriteFailure::Refused)?;
         let readers = self.list_readers(namespace).await;
-        secrets::spread(&client, self.place(namespace), (&staged, surroundings), seen, &readers).await
+        let written = (&staged, found.borrow());
+        secrets::spread(&client, self.place(namespace), written, seen, &readers).await
+    }
+
+    async fn mark(&self, namespace: &str, seen: &SecretFacts) -> Result<String, WriteFailure> {
+        let authority = match self.find_authority() {
+            // Only the fingerprint is kept, so the certificates are read again.
+            Some(_) => self.connect().await.map_err(WriteFailure::Unknown)?.authority,
+            None => None,
+        };
+        let authority = authority.as_deref().map(Vec::as_slice);
+        let client = self.writer().await.map_err(WriteFailure::Refused)?;
+        secrets::mark(&client, self.place(namespace), authority, seen).await
     }
 
     /// What a client would read of the staged value.
     async fn read_staged_data(&self, namespace: &str, ledger: &CredentialLedger) -> Result<SecretData, String> {
         let staged = self.read_staged(namespace).await?;
-        let registry = self
-            .find_registry(ledger)
-            .await
-            .map_err(|trouble| trouble.to_string())?;
-        let surroundings = Surroundings {
-            form: self.form(),
-            registry: registry.as_deref(),
-            known_hosts: self.known_hosts(),
-        };
-        secrets::make_client_data(&staged, surroundings)
+        let found = self.find_surroundings(ledger).await;
+        let found = found.map_err(|trouble| trouble.to_string())?;
+        secrets::make_client_data(&staged, found.borrow())
     }
 
     /// What a client reads in a namespace.
@@ -508,7 +552,10 @@ impl Actor {
         };
         match tried.await {
             Ok(None | Some(Probed::Accepted)) => Probe::Works,
-            Ok(Some(Probed::Refused(why))) => Probe::Refused(why),
+            Ok(Some(Probed::Refused(why))) => {
+                self.host.note_refused_probe(Timestamp::now());
+                Probe::Refused(why)
+            }
             Ok(Some(Probed::Unclear(why))) | Err(why) => Probe::Unreachable(why),
         }
     }
@@ -543,54 +590,8 @@ impl Actor {
     }
 }
 
-/// The sources of a namespace that use a Secret.
-pub(super) fn list_sources(desk: &Desk, secret: &str, namespace: &str) -> Vec<SourceSeen> {
-    let Some(shard) = desk.hub.find_shard(namespace) else {
-        return Vec::new();
-    };
-    let tell = |kind: &Kind, (metadata, reference, suspend, interval): SourceSpec<'_>, status: SourceStatus<'_>| {
-        let is_used = reference.is_some_and(|reference| reference.name == secret);
-        is_used.then(|| SourceSeen {
-            name: format!("{}/{}", kind.name, metadata.name.as_deref().unwrap_or_default()),
-            is_suspended: suspend,
-            interval: read_interval(interval),
-            asked: metadata
-                .annotations
-                .as_ref()
-                .and_then(|annotations| annotations.get(REQUESTED_AT).cloned()),
-            last_handled: status.and_then(|(_, handled)| handled.cloned()),
-            is_ready: status.is_some_and(|(conditions, _)| is_true(conditions, READY)),
-        })
-    };
-    let mut sources = Vec::new();
-    for source in shard.caches.of::<GitRepository>().in_namespace(namespace) {
-        let spec = &source.spec;
-        let status = source.status.as_ref();
-        let status = status.map(|status| (status.conditions.as_slice(), status.last_handled_reconcile_at.as_ref()));
-        let spec = (&source.metadata, spec.secret_ref.as_ref(), spec.suspend, &spec.interval);
-        sources.extend(tell(GitRepository::KIND, spec, status));
-    }
-    for source in shard.caches.of::<OciRepository>().in_namespace(namespace) {
-        let spec = &source.spec;
-        let status = source.status.as_ref();
-        let status = status.map(|status| (status.conditions.as_slice(), status.last_handled_reconcile_at.as_ref()));
-        let spec = (&source.metadata, spec.secret_ref.as_ref(), spec.suspend, &spec.interval);
-        sources.extend(tell(OciRepository::KIND, spec, status));
-    }
-    sources
-}
-
-/// Metadata, the Secret, whether nothing is fetched, and how often.
-type SourceSpec<'a> = (&'a ObjectMeta, Option<&'a LocalObjectReference>, bool, &'a DurationText);
-/// Conditions, and which request was handled last.
-type SourceStatus<'a> = Option<(&'a [Condition], Option<&'a String>)>;
-
 pub(super) fn not_understood() -> Trouble {
     Trouble::NotUnderstood("the answer is to another question".to_owned())
-}
-
-fn read_interval(text: &DurationText) -> Duration {
-    text.parse().unwrap_or_default()
 }
 
 /// Letters and digits that nobody else has.

@@ -10,6 +10,7 @@ mod groups;
 mod images;
 mod keys;
 mod notices;
+mod outside;
 mod rotations;
 mod widening;
 
@@ -55,7 +56,7 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
     let secret = bed.secret("acc-a").await.unwrap();
     let password = decode(&secret, "password");
     canary.listen_for("acc-a", &password);
-    assert!(decode(&secret, "username").starts_with("gitlab+deploy-token-"));
+    assert_eq!(decode(&secret, "username"), "prod", "the name of the agent");
     assert_eq!(
         secret["metadata"]["labels"]["tenure.dev/access-request"],
         request["metadata"]["name"]

@@ -70,6 +70,7 @@ pub fn plan(namespace: &str, seen: &WrittenSeen, wanted: &Wanted, rotate: Period
         findings: Vec::new(),
         again: idle,
         is_over: false,
+        is_refused: false,
         is_by_hand: true,
     };
     match (wanted, seen) {

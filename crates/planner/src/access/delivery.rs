@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tenure_api::access::request::{CredentialLedger, CredentialPhase, NextCredential};
+use tenure_api::access::request::{AskedIn, CredentialLedger, CredentialPhase, NextCredential};
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, REQUEST_LABEL};
-use tenure_api::metadata::{CREDENTIAL_ACCESS, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE};
+use tenure_api::metadata::{CREDENTIAL_ACCESS, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER};
 use tenure_api::{ObjectView, Time};
 use tenure_tenancy::access::approval::Verdict;
 
@@ -22,6 +22,12 @@ use super::rotation::schedule::{SETTLE, later};
 pub const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
 /// Its key.
 pub const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
+/// The key of the certificates of the authority by which a host is known, as sources read it.
+pub const CA_KEY: &str = "ca.crt";
+/// The kind of what asks in an agent's configuration.
+const AGENT: &str = "Agent";
+/// The longest user name that GitLab takes.
+const LONGEST_USERNAME: usize = 255;
 /// Keys of a Secret with which a repository is fetched by HTTP.
 pub const BASIC_KEYS: [&str; 2] = ["username", "password"];
 /// Keys of a Secret with which it is fetched by ssh.
@@ -134,6 +140,35 @@ pub fn find_request(object: &Value) -> Option<&str> {
     let is_ours = view.find_label(CREDENTIAL_LABEL) == Some(CREDENTIAL_ACCESS)
         && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
     view.find_label(REQUEST_LABEL).filter(|_| is_ours)
+}
+
+/// Chooses the user name of a token: the agent's name, if an agent's configuration asks. GitLab takes letters, digits and `._+-` in user names, so other
+/// characters become hyphens.
+#[must_use]
+pub fn choose_username(asked_in: &AskedIn) -> Option<String> {
+    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "._+-".contains(*letter);
+    let name = asked_in.name.chars().take(LONGEST_USERNAME);
+    let name: String = name
+        .map(|letter| if is_plain(&letter) { letter } else { '-' })
+        .collect();
+    (asked_in.kind == AGENT && !name.is_empty()).then_some(name)
+}
+
+/// Whether an object was written for a request. If somebody has removed its labels, `managedFields` tell.
+#[must_use]
+pub fn belongs_to(object: &Value, request: &str) -> bool {
+    match find_request(object) {
+        Some(found) => found == request,
+        None => is_written_by_tenure(object),
+    }
+}
+
+/// Whether the controllers wrote fields of an object, as its `managedFields` say. The policy on what is written asks the same.
+#[must_use]
+pub fn is_written_by_tenure(object: &Value) -> bool {
+    let view = ObjectView::of(object);
+    let mut entries = view.list_views("/metadata/managedFields");
+    entries.any(|entry| entry.read_text("/manager") == TENURE_CONTROLLER)
 }
 
 /// Whether an object that is there grants what is wanted, of a Role or RoleBinding.
@@ -471,6 +506,25 @@ mod tests {
     }
 
     #[test]
+    fn a_token_bears_the_name_of_the_agent() {
+        let name = |kind: &str, name: &str| {
+            choose_username(&AskedIn {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                ..AskedIn::default()
+            })
+        };
+        assert_eq!(name("Agent", "prod").as_deref(), Some("prod"));
+        assert_eq!(
+            name("Agent", "infra/agents:my-agent").as_deref(),
+            Some("infra-agents-my-agent")
+        );
+        assert_eq!(name("Agent", &"é".repeat(300)).map(|name| name.len()), Some(255));
+        assert_eq!(name("Agent", ""), None);
+        assert_eq!(name("FluxAccess", "prod"), None);
+    }
+
+    #[test]
     fn an_object_is_ours_by_its_labels_and_gives_no_more_than_one_secret() {
         let accounts: BTreeSet<String> = ["flux".to_owned(), "default".to_owned()].into();
         let [role, binding] = write_access("work-42-a", "team-a", "git", &accounts);
@@ -482,6 +536,10 @@ mod tests {
         other["metadata"]["labels"][MANAGED_BY] = json!("somebody");
         assert_eq!(find_request(&other), None);
         assert_eq!(find_request(&json!({})), None);
+        // Its labels were taken off.
+        let bare = |manager: &str| json!({ "metadata": { "managedFields": [{ "manager": "kubectl" }, { "manager": manager }] } });
+        assert!(belongs_to(&bare("tenure-controller"), "work-42-a") && !belongs_to(&bare("helm"), "work-42-a"));
+        assert!(belongs_to(&role, "work-42-a") && !belongs_to(&role, "work-42-b"));
     }
 
     #[test]

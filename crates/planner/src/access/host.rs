@@ -119,6 +119,8 @@ pub struct MintRequest {
     pub role: Role,
     /// By which it is found again: unique, and saying whose it is.
     pub name: String,
+    /// The user name that goes with a token, where the host lets it be chosen; the host's own when absent.
+    pub username: Option<String>,
     /// When the host ends it, if it can.
     pub expires_at: Option<Timestamp>,
     /// Of a deploy key: its public half in OpenSSH's form. The private half is where it was made.

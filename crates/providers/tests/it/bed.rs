@@ -123,6 +123,7 @@ pub(crate) fn order(target: &Target, kind: CredentialKind, name: &str) -> (MintR
         kind,
         role: Role::ReadRepository,
         name: name.to_owned(),
+        username: None,
         expires_at: None,
         public_key: pair.as_ref().map(|pair| pair.public.clone()),
     };

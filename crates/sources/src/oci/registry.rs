@@ -450,13 +450,18 @@ impl<'a> Registry<'a> {
     }
 }
 
-/// The status with which a page of a repository's tags is answered, to whoever shows what is in these Secrets.
+/// The status with which a page of a repository's tags is answered, to whoever shows what is in these Secrets. Their `ca.crt` is believed besides the system's
+/// authorities.
 pub(crate) async fn ask_for_tags(
     dialer: &Dialer,
     url: &RepositoryUrl,
     secrets: &[SecretData],
 ) -> Result<StatusCode, OciError> {
-    let (keychain, tls) = (Keychain::read(secrets)?, TlsOptions::default());
+    let keychain = Keychain::read(secrets)?;
+    let tls = TlsOptions {
+        ca: secrets.iter().find_map(|secret| secret.get("ca.crt").cloned()),
+        ..TlsOptions::default()
+    };
     Registry::new(dialer, url, &keychain, &tls).ask_for_tags().await
 }
 

@@ -384,7 +384,9 @@ impl Bed {
                         *time = json!(earlier(time.as_str().unwrap()));
                     }
                 }
-                ledger.as_object_mut().unwrap().remove("retryAt");
+                for time in ["retryAt", "unplannedAt"] {
+                    ledger.as_object_mut().unwrap().remove(time);
+                }
             }
         };
         self.edit_ledgers(async || self.request("is there", |_| true).await, age)

@@ -44,6 +44,9 @@ impl Machine<'_> {
             (Answer::Listed(listed), Some(next)) if next.phase == CredentialPhase::Intent => {
                 Some(self.find_made(next, listed))
             }
+            (Answer::Listed(Err(Trouble::Moved)), None) => Some(Next::Do(Step::Find(self.target()))),
+            // Nothing is known that wasn't before, and what is in use stays.
+            (Answer::Listed(Err(_)), None) => Some(Next::Wait(later(self.now, schedule::LEAST_BETWEEN_LOOKS))),
             (Answer::Found(found), _) => Some(self.follow(found)),
             (Answer::Revoked(id, result), _) => Some(self.strike(id, result)),
             (Answer::Probed(probe), Some(next)) => Some(self.take_probe(&next, probe)),
@@ -197,11 +200,10 @@ impl Machine<'_> {
         if let Err(trouble) = result {
             return self.take_trouble(trouble);
         }
-        let mut struck = self
-            .ledger
-            .next
-            .take_if(|next| next.id == Some(id))
-            .map(|next| next.generation);
+        let discarded = self.ledger.next.take_if(|next| next.id == Some(id));
+        let is_refused = discarded.is_some() && self.ledger.refusals > 0;
+        let trouble = self.ledger.trouble.clone();
+        let mut struck = discarded.map(|next| next.generation);
         let current = self.ledger.current.take_if(|held| held.id == Some(id));
         struck = struck.or(current.map(|held| held.generation));
         self.ledger.retiring.retain(|held| {
@@ -214,6 +216,11 @@ impl Machine<'_> {
         if let Some(generation) = struck {
             self.recover();
             self.tell("Revoked", (generation, Some(id)), "it is not needed any more");
+        }
+        // That the host takes one back is no sign that it lets the next one in.
+        if is_refused {
+            self.ledger.retry_at = Some(record_time(schedule::retry(self.now, self.ledger.refusals)));
+            self.ledger.trouble = trouble;
         }
         Next::Record
     }
@@ -230,6 +237,8 @@ impl Machine<'_> {
             Probe::Works => self.promote(next),
             // A host may need a moment until it knows what it has made.
             Probe::Refused(why) if is_staged && self.now >= later(next.begun_at.0, schedule::PATIENCE) => {
+                self.is_refused = true;
+                self.ledger.refusals = self.ledger.refusals.saturating_add(1);
                 let next = self.discard(next, "it is refused by the host that made it");
                 let _recorded = self.fail("RefusedByHost", format!("a new credential is refused: {why}"));
                 next
@@ -237,7 +246,7 @@ impl Machine<'_> {
             Probe::Refused(why) => self.fail_until(
                 "ProbeRefused",
                 format!("the new credential is refused: {why}; it is tried again"),
-                later(self.now, schedule::LOOK),
+                schedule::probe_again(next.begun_at.0, self.now),
             ),
             Probe::Banned(until) => {
                 let until = schedule::wait_for(self.now, self.by_own_clock(until));
@@ -261,6 +270,7 @@ impl Machine<'_> {
         self.recover();
         self.ledger.secret_uid = Some(uid);
         if let Some(mut next) = next.filter(|next| next.phase == CredentialPhase::Staged) {
+            self.ledger.refusals = 0;
             next.phase = CredentialPhase::Distributed;
             next.distributed_at = Some(record_time(self.now));
             self.tell("Distributed", (next.generation, next.id), next.cause.clone());

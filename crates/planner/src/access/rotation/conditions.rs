@@ -109,6 +109,17 @@ impl Finding {
         )
     }
 
+    pub(super) fn too_many_refusals(from: Timestamp) -> Self {
+        Self::new(
+            About::Failure,
+            "TooManyRefusals",
+            format!(
+                "the host has refused new credentials, and bans whoever shows such ones too often: the next one is made at {from}; look whether the project \
+                 lets deploy tokens or keys in"
+            ),
+        )
+    }
+
     pub(super) fn too_many_retiring(count: usize) -> Self {
         Self::new(
             About::Failure,
@@ -193,14 +204,12 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
                 let token = token_of(next);
                 let (suspended, running): (Vec<_>, Vec<_>) =
                     seen.sources.iter().partition(|source| source.is_suspended);
-                let waits = running
-                    .into_iter()
-                    .filter(|source| source.last_handled.as_ref() != Some(&token) || !source.is_ready);
+                let waits = running.into_iter().filter(|source| !source.has_used(&token));
                 let names: Vec<&str> = waits.map(|source| source.name.as_str()).take(TOLD).collect();
                 let message = match names.is_empty() {
                     true => "it is about to be tried".to_owned(),
                     false => format!(
-                        "these sources have not fetched with it yet, or are not Ready: {}",
+                        "these sources have not fetched with it yet, or the host refused them: {}",
                         names.join(", ")
                     ),
                 };
@@ -223,7 +232,17 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
             }
             _ => {}
         }
-    } else if ledger.current.is_none() && ledger.trouble.is_none() {
+    } else if ledger.current.is_some() {
+        let suspended = seen.sources.iter().filter(|source| source.is_suspended);
+        let names: Vec<&str> = suspended.map(|source| source.name.as_str()).take(TOLD).collect();
+        if !names.is_empty() {
+            let message = format!(
+                "these sources are suspended, so they were not seen to use it: {}",
+                names.join(", ")
+            );
+            say(About::Unverified, "SourceSuspended", message);
+        }
+    } else if ledger.trouble.is_none() {
         say(
             About::Progress,
             PROGRESSING,

@@ -45,8 +45,12 @@ impl Snapshot {
         let held = ledger.current.iter().chain(&ledger.retiring);
         let mut known = next.chain(held.map(|held| held.fingerprint.as_str()));
         let holds_ours = known.any(|known| !known.is_empty() && secret.fingerprint.as_deref() == Some(known));
-        let is_marked = secret.marked_for.as_ref() == Some(&self.request_name);
-        let is_written = ledger.secret_uid.as_ref() == Some(&secret.uid) && is_marked;
+        // Without a mark the Secret is still ours. With another request's mark it is that request's.
+        let is_of_another = secret
+            .marked_for
+            .as_ref()
+            .is_some_and(|name| *name != self.request_name);
+        let is_written = ledger.secret_uid.as_ref() == Some(&secret.uid) && !is_of_another;
         (holds_ours || is_written).then_some(secret)
     }
 

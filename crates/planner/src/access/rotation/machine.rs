@@ -19,6 +19,9 @@ const MOST_ENDLESS: usize = 4;
 const MOST_RETIRING: usize = 32;
 /// The cause of what is replaced because others know it.
 const LEAK: &str = "Leak";
+/// The causes of what is made by plan.
+const FIRST: &str = "First";
+const DUE: &str = "Due";
 /// The cause of what is replaced because somebody says so.
 const ORDERED: &str = "Ordered";
 
@@ -42,6 +45,7 @@ pub(super) struct Machine<'a> {
     pub(super) happened: Vec<Happening>,
     pub(super) findings: Vec<Finding>,
     pub(super) is_over: bool,
+    pub(super) is_refused: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -53,6 +57,7 @@ impl<'a> Machine<'a> {
             happened: Vec::new(),
             findings: Vec::new(),
             is_over: false,
+            is_refused: false,
         }
     }
 
@@ -75,6 +80,7 @@ impl<'a> Machine<'a> {
             step,
             happened: self.happened,
             findings,
+            is_refused: self.is_refused,
             again,
             is_by_hand: false,
         }
@@ -148,6 +154,11 @@ impl<'a> Machine<'a> {
         secret.marked_for.as_deref() == Some(self.seen.request_name.as_str())
     }
 
+    /// Whether a Secret has the host's authority, if there is one to have.
+    fn has_authority(&self, secret: &SecretFacts) -> bool {
+        self.seen.authority.is_none() || self.seen.authority == secret.authority
+    }
+
     /// What has to be done now, whatever was answered.
     pub(super) fn decide(&mut self) -> Next {
         match (&self.seen.wanted, self.seen.namespace) {
@@ -214,10 +225,36 @@ impl<'a> Machine<'a> {
             CredentialPhase::Staged => match staged {
                 _ if self.is_lost(next.id, next.begun_at.0) => self.discard(next, "it was revoked at the host"),
                 None => self.discard(next, "its value is no longer in the staging Secret"),
-                Some(_) => Next::Do(Step::ProbeStaged),
+                Some(_) => self.probe(Step::ProbeStaged),
             },
             CredentialPhase::Distributed => self.verify(next, staged.is_some()),
         }
+    }
+
+    /// Tries a credential at the host, if the host may be asked now.
+    fn probe(&self, step: Step) -> Next {
+        match self.seen.restraint.probe_from.filter(|from| *from > self.now) {
+            Some(from) => Next::Wait(from),
+            None => Next::Do(step),
+        }
+    }
+
+    /// When the host is to be looked at because it refuses a source; nothing if the last list is younger than the refusal.
+    fn find_look(&self, held: Option<&HeldCredential>) -> Option<Timestamp> {
+        let held = held.filter(|held| held.id.is_some() && self.seen.capabilities.listed)?;
+        let running = self.seen.sources.iter().filter(|source| !source.is_suspended);
+        let refused_at = running.filter_map(|source| source.refused_at).max()?;
+        // Hosts may list what is new a moment later. Times of conditions are whole seconds.
+        let settled = later(held.begun_at.0, schedule::SETTLE);
+        let needed = later(refused_at, Duration::from_secs(1)).max(settled);
+        let listed_at = self.seen.listing.as_ref().map(|listing| listing.asked_at);
+        let is_known = listed_at.is_some_and(|at| at >= needed);
+        if is_known || matches!(self.seen.answer, Some(Answer::Listed(Ok(_)))) {
+            return None;
+        }
+        let from = listed_at.map_or(self.now, |at| later(at, schedule::LEAST_BETWEEN_LOOKS));
+        let from = from.max(settled);
+        Some(from.max(self.seen.restraint.look_from.unwrap_or(from)))
     }
 
     /// An order that nobody has an answer for: it is looked for, once it must have arrived if it did at all.
@@ -325,11 +362,15 @@ impl<'a> Machine<'a> {
                 token,
             });
         }
-        let is_used = running().all(|source| source.last_handled.as_ref() == Some(&token) && source.is_ready);
-        match is_used {
-            true => Next::Do(Step::ProbeDelivered),
-            false => Next::Wait(later(self.now, schedule::LOOK)),
+        if running().all(|source| source.has_used(&token)) {
+            return self.probe(Step::ProbeDelivered);
         }
+        // A leak is not kept open by a source that never fetches.
+        let deadline = later(distributed_at(next), schedule::LEAK_DEADLINE);
+        if next.cause == LEAK && self.now >= deadline {
+            return self.probe(Step::ProbeDelivered);
+        }
+        Next::Wait(later(self.now, schedule::LOOK))
     }
 
     /// One that is due, although it isn't proven: another one is needed, and the old ones are left to end by themselves.
@@ -406,12 +447,16 @@ impl<'a> Machine<'a> {
         let own = self.own_secret();
         let current = self.ledger.current.clone();
         if let Some(secret) = own
-            && !self.is_marked(secret)
+            && !(self.is_marked(secret) && self.has_authority(secret))
             && current
                 .as_ref()
                 .is_some_and(|held| secret.fingerprint.as_ref() == Some(&held.fingerprint))
         {
-            return Next::Do(Step::Mark(secret.clone()));
+            // If somebody changes it back at once, the next attempt waits.
+            return match &self.seen.answer {
+                Some(Answer::Spread(Ok(_))) => Next::Wait(later(self.now, schedule::LOOK)),
+                _ => Next::Do(Step::Mark(secret.clone())),
+            };
         }
         if let Some(next) = self.end_retired() {
             return next;
@@ -419,9 +464,13 @@ impl<'a> Machine<'a> {
         if matches!(self.seen.secret, SecretSeen::Present(_)) && self.find_writable().is_none() {
             return self.refuse_foreign();
         }
-        let retire_at = self.find_retirement();
+        let look_at = self.find_look(current.as_ref());
+        if look_at.is_some_and(|at| at <= self.now) {
+            return Next::Do(Step::List(self.target()));
+        }
+        let sooner = self.find_retirement().into_iter().chain(look_at).min();
         let (cause, at) = self.find_cause(current.as_ref(), own);
-        let wait = |until: Timestamp| Next::Wait(retire_at.map_or(until, |at| until.min(at)));
+        let wait = |until: Timestamp| Next::Wait(sooner.map_or(until, |at| until.min(at)));
         if matches!(self.seen.wanted, Wanted::HeldBack(_)) || self.now < at {
             return wait(at);
         }
@@ -431,6 +480,10 @@ impl<'a> Machine<'a> {
             self.findings
                 .push(Finding::too_many_retiring(self.ledger.retiring.len()));
             return wait(later(self.now, schedule::IDLE_LOOK));
+        }
+        if let Some(from) = self.seen.restraint.mint_from.filter(|from| *from > self.now) {
+            self.findings.push(Finding::too_many_refusals(from));
+            return wait(from);
         }
         // Whoever has just tried begins.
         match &self.seen.answer {
@@ -461,10 +514,11 @@ impl<'a> Machine<'a> {
     /// Why another one is made, and when.
     fn find_cause(&self, current: Option<&HeldCredential>, own: Option<&SecretFacts>) -> (String, Timestamp) {
         let Some(held) = current else {
-            return ("First".to_owned(), Timestamp::MIN);
+            return (FIRST.to_owned(), Timestamp::MIN);
         };
         // Who orders in a loop, or takes the Secret away in one, gets no more of them.
-        let soon = later(held.begun_at.0, schedule::LEAST_BETWEEN);
+        let unplanned = self.ledger.unplanned_at.as_ref();
+        let soon = unplanned.map_or(Timestamp::MIN, |at| later(at.0, schedule::LEAST_BETWEEN));
         if self.is_lost(held.id, held.begun_at.0) {
             return ("RevokedAtHost".to_owned(), soon);
         }
@@ -480,7 +534,8 @@ impl<'a> Machine<'a> {
             let cause = if order.is_leak { LEAK } else { ORDERED };
             return (cause.to_owned(), soon);
         }
-        ("Due".to_owned(), self.due(held).max(soon))
+        let due = self.due(held).max(later(held.begun_at.0, schedule::LEAST_BETWEEN));
+        (DUE.to_owned(), due)
     }
 
     fn due(&self, held: &HeldCredential) -> Timestamp {
@@ -500,6 +555,9 @@ impl<'a> Machine<'a> {
         let order = self.seen.order.as_ref().filter(|_| cause == LEAK || cause == ORDERED);
         let can_end = self.seen.capabilities.expiry;
         let expires_at = can_end.then(|| schedule::expiry(self.host_now(), self.seen.rotate, &self.seen.sources));
+        if ![FIRST, DUE].contains(&cause.as_str()) {
+            self.ledger.unplanned_at = Some(record_time(self.now));
+        }
         self.tell("Begun", (generation, None), cause.clone());
         self.ledger.generation = generation;
         self.ledger.next = Some(NextCredential {
@@ -525,6 +583,7 @@ impl<'a> Machine<'a> {
             kind: self.seen.kind,
             role: self.seen.role,
             name: next.name.clone(),
+            username: self.seen.username.clone(),
             expires_at: next.expires_at.as_ref().map(|at| at.0),
             public_key: None,
         })
@@ -533,8 +592,11 @@ impl<'a> Machine<'a> {
 
 /// What sources are asked with: another value for each credential.
 pub(super) fn token_of(next: &NextCredential) -> String {
-    let at = next.distributed_at.as_ref().unwrap_or(&next.begun_at);
-    format!("{}-{}", at.0, next.nonce)
+    format!("{}-{}", distributed_at(next), next.nonce)
+}
+
+fn distributed_at(next: &NextCredential) -> Timestamp {
+    next.distributed_at.as_ref().unwrap_or(&next.begun_at).0
 }
 
 fn hold(next: &NextCredential) -> HeldCredential {

@@ -23,6 +23,7 @@ pub mod handover;
 mod machine;
 pub mod name;
 mod naming;
+pub mod restraint;
 pub mod schedule;
 pub mod sweep;
 
@@ -33,6 +34,7 @@ use tenure_api::access::Period;
 use tenure_api::access::request::CredentialLedger;
 
 use self::handover::{Heir, Predecessor};
+use self::restraint::RestraintSeen;
 use super::host::{Capabilities, CredentialKind, Found, Listed, MintRequest, Minted, Role, Target, Trouble};
 use super::pull_secrets::{AccountChange, AccountsSeen};
 
@@ -55,6 +57,8 @@ pub struct Snapshot {
     pub capabilities: Capabilities,
     /// What it is for.
     pub role: Role,
+    /// The user name of a token, where one is chosen.
+    pub username: Option<String>,
     /// How often it is replaced.
     pub rotate: Period,
     /// What is wanted.
@@ -77,8 +81,12 @@ pub struct Snapshot {
     pub accounts: AccountsSeen,
     /// The sources of the namespace that use the Secret.
     pub sources: Vec<SourceSeen>,
+    /// SHA-256 of the host's own certificate authority, as hex; none if the host has none, or was not asked yet.
+    pub authority: Option<String>,
     /// The last list of the host that is known.
     pub listing: Option<Listing>,
+    /// How often the host may be asked.
+    pub restraint: RestraintSeen,
     /// By how much the host's clock (the header `Date`) is ahead of this one.
     pub host_ahead: SignedDuration,
     /// Random letters and digits, others for each snapshot.
@@ -146,6 +154,8 @@ pub struct SecretFacts {
     pub marked_for: Option<String>,
     /// SHA-256 of the value in it, as hex; none if it has none of the form.
     pub fingerprint: Option<String>,
+    /// SHA-256 of its `ca.crt`, as hex.
+    pub authority: Option<String>,
 }
 
 /// What the staging Secret has of this credential.
@@ -187,8 +197,16 @@ pub struct SourceSeen {
     pub asked: Option<String>,
     /// `status.lastHandledReconcileAt`.
     pub last_handled: Option<String>,
-    /// Whether it is Ready.
-    pub is_ready: bool,
+    /// Since when the host refuses what it shows, if it does: the reason of its condition is `AuthenticationFailed`.
+    pub refused_at: Option<Timestamp>,
+}
+
+impl SourceSeen {
+    /// Whether it has fetched since it was asked with this token, and was not refused. Other failures, such as a branch that isn't there, don't count
+    /// against the credential: the source has read the Secret.
+    pub(in crate::access) fn has_used(&self, token: &str) -> bool {
+        self.last_handled.as_deref() == Some(token) && self.refused_at.is_none()
+    }
 }
 
 /// A list of the host.
@@ -212,7 +230,7 @@ pub enum Step {
     /// Order the credential, and write value, nonce and number into the staging Secret: [`Answer::Minted`]. Of a key the private half is made and staged
     /// first, and its public half ordered.
     MintAndStage(MintRequest),
-    /// Ask for all pages of the list: [`Answer::Listed`].
+    /// Ask for all pages of the list, and keep it as the last one: [`Answer::Listed`].
     List(Target),
     /// Ask what has the target's number: [`Answer::Found`].
     Find(Target),
@@ -227,7 +245,7 @@ pub enum Step {
     ProbeStaged,
     /// Write the staged value into the Secret of the namespace, with our mark, bound to what was seen: [`Answer::Spread`].
     Spread(Option<SecretFacts>),
-    /// Put our mark on the Secret again: [`Answer::Spread`].
+    /// Put our mark on the Secret again, and the host's authority into it: [`Answer::Spread`].
     Mark(SecretFacts),
     /// Annotate these sources with this value of `reconcile.fluxcd.io/requestedAt`: [`Answer::Asked`].
     AskSources {
@@ -329,6 +347,8 @@ pub struct Plan {
     pub happened: Vec<Happening>,
     /// What there is to say.
     pub findings: Vec<conditions::Finding>,
+    /// Whether the host refused a new credential for good: [`restraint::HostRestraint::note_refusal`].
+    pub is_refused: bool,
     /// When to look again, if nothing is seen to change before.
     pub again: Timestamp,
     /// Everything that was wanted gone is gone, or forgotten: the ledger can go, too.
@@ -343,6 +363,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     machine::Machine::new(snapshot, now).run()
 }
 
+#[cfg(test)]
+mod outside_tests;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

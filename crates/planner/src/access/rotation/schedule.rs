@@ -31,8 +31,14 @@ pub const SETTLE: Duration = Duration::from_secs(MINUTE);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10 * MINUTE);
 /// The least between two credentials that aren't due by time: who deletes the Secret in a loop orders no more than that.
 pub(super) const LEAST_BETWEEN: Duration = Duration::from_secs(10 * MINUTE);
+/// The longest that a leaked credential lives on after another one was delivered.
+pub(super) const LEAK_DEADLINE: Duration = Duration::from_secs(15 * MINUTE);
 /// How often it is looked whether sources use a new credential.
 pub(in crate::access) const LOOK: Duration = Duration::from_secs(30);
+/// The least between two lists of a target that are asked for because a source was refused.
+pub(super) const LEAST_BETWEEN_LOOKS: Duration = Duration::from_secs(MINUTE);
+/// How often a delivered Secret is looked at, if there are few.
+const SECRET_LOOK: Duration = Duration::from_secs(15);
 /// How often it is looked at all.
 pub(in crate::access) const IDLE_LOOK: Duration = Duration::from_secs(HOUR);
 /// The first wait after something went wrong, and the longest.
@@ -102,6 +108,21 @@ pub(in crate::access) fn retry(now: Timestamp, failures: u32) -> Timestamp {
     later(now, FIRST_RETRY.saturating_mul(factor).min(LONGEST_RETRY))
 }
 
+/// Computes the wait until a delivered Secret is read again. In all, 20 Secrets are read in a second at most, and each is read once an hour at least. A watch
+/// would need the right to list all Secrets of a namespace.
+#[must_use]
+pub fn choose_look(delivered: usize) -> Duration {
+    let each = Duration::from_millis(50).saturating_mul(u32::try_from(delivered).unwrap_or(u32::MAX));
+    each.clamp(SECRET_LOOK, IDLE_LOOK)
+}
+
+/// Computes when a refused new credential is tried again. The waits grow, since hosts ban addresses for refused attempts.
+#[must_use]
+pub(super) fn probe_again(begun_at: Timestamp, now: Timestamp) -> Timestamp {
+    let waited = Duration::try_from(now.duration_since(begun_at)).unwrap_or_default();
+    later(now, LOOK.max(waited / 2).min(PATIENCE))
+}
+
 /// When a host is asked again that said itself when: not at once, and not in years.
 #[must_use]
 pub(in crate::access) fn wait_for(now: Timestamp, until: Timestamp) -> Timestamp {
@@ -119,7 +140,7 @@ mod tests {
             interval: Duration::from_secs(hours * HOUR),
             asked: None,
             last_handled: None,
-            is_ready: true,
+            refused_at: None,
         }
     }
 
@@ -175,6 +196,8 @@ mod tests {
         );
         assert!(retry(now, u32::MAX) == later(now, LONGEST_RETRY) && retry(now, 0) == later(now, FIRST_RETRY));
         assert_eq!(wait_for(now, Timestamp::MAX), later(now, LONGEST_WAIT));
+        let looks = [0, 300, 1_000, 72_000, usize::MAX].map(|delivered| choose_look(delivered).as_secs());
+        assert_eq!(looks, [15, 15, 50, HOUR, HOUR]);
         assert_eq!(later(now, Duration::MAX), Timestamp::MAX);
     }
 }

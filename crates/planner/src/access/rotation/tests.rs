@@ -11,7 +11,7 @@ use super::conditions::{About, conclude, judge_static};
 use super::*;
 use crate::access::host::Scope;
 
-fn at(text: &str) -> Timestamp {
+pub(super) fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
@@ -19,12 +19,13 @@ pub(super) fn now() -> Timestamp {
     at("2026-06-01T12:00:00Z")
 }
 
-fn secret(fingerprint: &str, marked: bool) -> SecretSeen {
+pub(super) fn secret(fingerprint: &str, marked: bool) -> SecretSeen {
     SecretSeen::Present(SecretFacts {
         uid: "s-1".to_owned(),
         resource_version: "7".to_owned(),
         marked_for: marked.then(|| "request-1".to_owned()),
         fingerprint: Some(fingerprint.to_owned()),
+        authority: None,
     })
 }
 
@@ -58,6 +59,7 @@ pub(super) fn snapshot() -> Snapshot {
             listed: true,
         },
         role: Role::ReadRepository,
+        username: None,
         rotate: "90d".parse().unwrap(),
         wanted: Wanted::Delivered,
         predecessors: Vec::new(),
@@ -74,9 +76,11 @@ pub(super) fn snapshot() -> Snapshot {
             interval: Duration::from_secs(600),
             asked: None,
             last_handled: None,
-            is_ready: true,
+            refused_at: None,
         }],
+        authority: None,
         listing: None,
+        restraint: restraint::RestraintSeen::default(),
         host_ahead: SignedDuration::ZERO,
         nonce: "n0nce".to_owned(),
         answer: None,
@@ -96,7 +100,7 @@ fn fresh() -> Snapshot {
 }
 
 /// The same while the third is in a phase.
-fn moving(phase: CredentialPhase) -> Snapshot {
+pub(super) fn moving(phase: CredentialPhase) -> Snapshot {
     let mut seen = snapshot();
     seen.ledger.next = serde_json::from_value(json!({
         "phase": phase, "generation": 3, "nonce": "n3", "name": "fa/c0ffee00/0badcafe/3/1780315140/n3", "cause": "Due",
@@ -119,12 +123,12 @@ fn moving(phase: CredentialPhase) -> Snapshot {
     seen
 }
 
-fn reasons(plan: &Plan, about: About) -> Vec<&str> {
+pub(super) fn reasons(plan: &Plan, about: About) -> Vec<&str> {
     let found = plan.findings.iter().filter(|finding| finding.about == about);
     found.map(|finding| finding.reason.as_str()).collect()
 }
 
-fn answered(seen: Snapshot, answer: Answer) -> Plan {
+pub(super) fn answered(seen: Snapshot, answer: Answer) -> Plan {
     let seen = Snapshot {
         answer: Some(answer),
         ..seen
@@ -342,10 +346,13 @@ fn what_was_done_to_the_secret_is_told_apart() {
     assert_eq!(step(secret("edited", true)), Some(Step::Preflight));
     assert_eq!(step(SecretSeen::Absent), Some(Step::Preflight));
     assert_eq!(step(SecretSeen::Unknown("no answer".to_owned())), None);
-    // Who takes it away again at once waits.
+    // After the first deletion another credential is made at once. The next deletions wait.
     let mut seen = snapshot();
     seen.secret = SecretSeen::Absent;
     seen.ledger.current.as_mut().unwrap().begun_at = schedule::record_time(at("2026-06-01T11:55:00Z"));
+    let planned = answered(seen.clone(), Answer::Preflight(Ok(())));
+    assert_eq!(planned.ledger.unplanned_at.unwrap().0, now());
+    seen.ledger.unplanned_at = Some(schedule::record_time(at("2026-06-01T11:55:00Z")));
     let planned = plan(&seen, now());
     assert_eq!((planned.step, planned.again), (None, at("2026-06-01T12:05:00Z")));
 }
@@ -370,9 +377,9 @@ fn sources_are_asked_and_proof_is_both() {
     seen.sources[0].asked = Some(token.clone());
     assert_eq!(plan(&seen, now()).step, None);
     seen.sources[0].last_handled = Some(token);
-    seen.sources[0].is_ready = false;
+    seen.sources[0].refused_at = Some(now());
     assert_eq!(plan(&seen, now()).step, None);
-    seen.sources[0].is_ready = true;
+    seen.sources[0].refused_at = None;
     assert_eq!(plan(&seen, now()).step, Some(Step::ProbeDelivered));
     let verified = answered(seen, Answer::Probed(Probe::Works)).ledger;
     assert_eq!(verified.current.unwrap().verified_at.unwrap().0, now());

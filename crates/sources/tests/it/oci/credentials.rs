@@ -3,10 +3,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
+use tenure_planner::access::host::Probed;
 use tenure_planner::oci_repository::FetchRequest;
 use tenure_planner::source::FetchReason;
 use tenure_registry_server::{Access, Answer, RegistryServer, digest, pack};
-use tenure_sources::{FetchError, OciError, SecretData};
+use tenure_sources::{FetchError, OciError, Policy, Reach, SecretData, probe_registry};
 
 use super::Stand;
 use crate::proxies::TestProxy;
@@ -265,4 +266,29 @@ async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_
         heads.iter().all(|head| head.contains(&format!(" http://{server}/v2/"))),
         "{heads:?}"
     );
+}
+
+/// A host behind an authority of its own is known by the `ca.crt` that stands beside the credential.
+#[tokio::test]
+async fn a_credential_is_tried_at_a_registry_with_the_authority_beside_it() {
+    let server = RegistryServer::start_with_tls(&["localhost"]).await.unwrap();
+    let host = format!("localhost:{}", server.address().port());
+    server.require(Access::Basic {
+        pair: "user:sesame".to_owned(),
+    });
+    let reach = Reach::Here(Policy {
+        allow: vec![format!("https://{host}").parse().unwrap()],
+        cluster: Vec::new(),
+    });
+    let auth = json!({ "auth": STANDARD.encode("user:sesame") });
+    let config = json!({ "auths": { host.as_str(): auth } }).to_string();
+    let mut secret = SecretData::from([(".dockerconfigjson".to_owned(), config.into_bytes())]);
+    let url = format!("oci://{host}/team/app");
+    let probed = probe_registry(&url, false, &secret, &reach).await;
+    assert!(
+        matches!(&probed, Probed::Unclear(why) if why.contains("certificate")),
+        "{probed:?}"
+    );
+    secret.insert("ca.crt".to_owned(), server.certificate().unwrap().as_bytes().to_vec());
+    assert_eq!(probe_registry(&url, false, &secret, &reach).await, Probed::Accepted);
 }

@@ -8,7 +8,7 @@
 use tenure_api::access::{PULL_PREFIX, REQUEST_LABEL};
 use tenure_api::metadata::{
     CONTROLLER_SERVICE_ACCOUNT, CREDENTIAL_ACCESS, CREDENTIAL_DEPLOY_KEY, CREDENTIAL_LABEL, MANAGED_BY,
-    MANAGED_BY_TENURE, SECRET_WRITER,
+    MANAGED_BY_TENURE, SECRET_WRITER, TENURE_CONTROLLER,
 };
 
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
@@ -49,6 +49,14 @@ pub(super) fn written(platform: &str) -> Policy {
             tenure = quote(MANAGED_BY_TENURE),
         )
     };
+    // Somebody may have taken the labels off. That the controllers wrote it is known by the name under which they write: a tenant that takes this name for its own
+    // Secret lets this account write that one.
+    let written = |object: &str| {
+        format!(
+            "{object}.?metadata.?managedFields.orValue([]).exists(entry, entry.?manager.orValue('') == {})",
+            quote(TENURE_CONTROLLER)
+        )
+    };
     Policy {
         name: NAMES[0].to_owned(),
         action: Action::Deny,
@@ -83,9 +91,10 @@ pub(super) fn written(platform: &str) -> Policy {
             ),
             refuse(
                 format!(
-                    "variables.kind == 'serviceaccounts' || (object == null || {}) && (oldObject == null || {})",
+                    "variables.kind == 'serviceaccounts' || (object == null || {}) && (oldObject == null || {} || {})",
                     marked("object"),
-                    marked("oldObject")
+                    marked("oldObject"),
+                    written("oldObject")
                 ),
                 "it is not marked as a credential of Tenure's, or was not before",
             ),

@@ -141,7 +141,9 @@ impl World {
                 fingerprint: fingerprint.to_owned(),
                 expires,
                 is_revoked: false,
-                works_from: if self.chance.is_one_of(self.trouble) {
+                works_from: if self.refuses_new {
+                    i64::MAX
+                } else if self.chance.is_one_of(self.trouble) {
                     self.now + slow
                 } else {
                     self.now

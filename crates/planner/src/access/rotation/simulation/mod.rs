@@ -249,13 +249,21 @@ fn each_trouble_at_any_step_is_got_over() {
 
 #[test]
 fn what_others_do_to_it_is_repaired() {
-    let deeds: [Deed; 9] = [
+    let deeds: [Deed; 11] = [
         ("the Secret is deleted", |world| world.secret = None),
         ("the value is edited", |world| {
             world.secret.as_mut().unwrap().fingerprint = Some("somebody's".to_owned());
         }),
         ("our mark is taken off", |world| {
             world.secret.as_mut().unwrap().marked_for = None
+        }),
+        ("our mark is taken off, and the value edited", |world| {
+            let secret = world.secret.as_mut().unwrap();
+            secret.marked_for = None;
+            secret.fingerprint = Some("somebody's".to_owned());
+        }),
+        ("the host has certificates of another authority", |world| {
+            world.authority = Some("another".to_owned());
         }),
         ("it is revoked in the host's pages", |world| world.revoke_by_hand()),
         ("the host forgets it", |world| world.host.clear()),
@@ -285,7 +293,50 @@ fn what_others_do_to_it_is_repaired() {
             settle(&mut world);
             let secret = world.secret.as_ref().unwrap_or_else(|| panic!("{what}: seed {seed}"));
             assert_eq!(secret.marked_for.as_deref(), Some("request-1"), "{what}: seed {seed}");
+            assert_eq!(secret.authority, world.authority, "{what}: seed {seed}");
         }
+    }
+}
+
+/// A project may refuse every new token. The host would ban the cluster's address after some refused attempts.
+#[test]
+fn a_project_that_refuses_its_tokens_gets_few_of_them() {
+    for flavour in [Flavour::Token, Flavour::Key] {
+        let mut world = World::new(9, flavour);
+        world.refuses_new = true;
+        run_for(&mut world, DAY);
+        assert!((15..=35).contains(&world.minted), "{}", world.minted);
+        assert!(world.refused < 10 * world.minted, "{} {}", world.refused, world.minted);
+        assert!(world.ledger.trouble.is_some() && world.live().len() <= 1);
+        // As soon as the project lets them in, the next one is delivered.
+        world.refuses_new = false;
+        settle(&mut world);
+        assert_eq!(world.ledger.refusals, 0);
+    }
+}
+
+/// The host is looked at within a minute of a source's failure, and not again and again.
+#[test]
+fn a_token_that_is_revoked_at_the_host_is_replaced_once_a_source_is_refused() {
+    for seed in 1..=20 {
+        let mut world = World::new(seed, Flavour::Token);
+        run_for(&mut world, DAY / 2);
+        world.is_strict = false;
+        let (revoked, begun) = (world.ledger.current.clone().unwrap(), world.now);
+        world.revoke_by_hand();
+        while world
+            .ledger
+            .current
+            .as_ref()
+            .is_none_or(|held| held.name == revoked.name)
+        {
+            world.turn();
+            // The longest interval of a source is 130 minutes, and the host is listed each hour besides.
+            assert!(world.now < begun + 2 * 3_600, "seed {seed}");
+        }
+        world.heal_sources();
+        world.is_strict = true;
+        settle(&mut world);
     }
 }
 

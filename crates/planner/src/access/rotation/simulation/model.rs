@@ -6,10 +6,11 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::request::CredentialLedger;
 
+use super::super::restraint::HostRestraint;
 use super::super::sweep::{self, list_recorded};
 use super::super::{
-    Answer, Listing, NamespaceSeen, Order, SecretFacts, SecretSeen, Snapshot, SourceSeen, StagedFacts, StagingSeen,
-    Step, Wanted, WriteFailure, plan,
+    Answer, Listing, NamespaceSeen, Order, Probe, SecretFacts, SecretSeen, Snapshot, SourceSeen, StagedFacts,
+    StagingSeen, Step, Wanted, WriteFailure, plan,
 };
 use super::entry::Side;
 use super::host::{Chance, Credential, Flavour, Harm};
@@ -54,7 +55,11 @@ pub(super) struct World {
     pub(super) account: Option<serde_json::Value>,
     sources: Vec<Source>,
     pub(super) answer: Option<Answer>,
+    pub(super) authority: Option<String>,
     pub(super) listing: Option<Listing>,
+    restraint: HostRestraint,
+    /// Whether the host refuses everything new.
+    pub(super) refuses_new: bool,
     /// When it is planned again, if nothing is seen to change before.
     pub(super) again: i64,
     pub(super) steps: u64,
@@ -63,6 +68,7 @@ pub(super) struct World {
     pub(super) orders: u64,
     pub(super) verified: u64,
     pub(super) fetches: u64,
+    pub(super) refused: u64,
 }
 
 impl World {
@@ -75,7 +81,7 @@ impl World {
                 interval: Duration::from_secs(interval),
                 asked: None,
                 last_handled: None,
-                is_ready: false,
+                refused_at: None,
             },
             cached: None,
             next_fetch: 0,
@@ -116,7 +122,10 @@ impl World {
             account: Some(super::accounts::make(0)),
             sources,
             answer: None,
+            authority: None,
             listing: None,
+            restraint: HostRestraint::default(),
+            refuses_new: false,
             again: 0,
             steps: 0,
             versions: 0,
@@ -124,6 +133,7 @@ impl World {
             orders: 0,
             verified: 0,
             fetches: 0,
+            refused: 0,
         }
     }
 
@@ -178,6 +188,7 @@ impl World {
                 listed: self.flavour != Flavour::Hourly,
             },
             role: Role::ReadRepository,
+            username: None,
             rotate: "1d".parse().unwrap(),
             wanted: self.wanted.clone(),
             predecessors: self.list_predecessors(),
@@ -189,7 +200,9 @@ impl World {
             staging: self.staging.clone().map_or(StagingSeen::Absent, StagingSeen::Present),
             accounts: self.see_accounts(),
             sources: self.sources.iter().map(|source| source.seen.clone()).collect(),
+            authority: self.authority.clone(),
             listing: self.listing.clone(),
+            restraint: self.restraint.see(&self.target(), self.moment()),
             host_ahead: SignedDuration::from_secs(self.host_ahead),
             nonce,
             answer: self.answer.take(),
@@ -225,12 +238,19 @@ impl World {
             self.verified +=
                 u64::try_from(planned.happened.iter().filter(|told| told.action == "Verified").count()).unwrap();
         }
+        if planned.is_refused {
+            self.restraint.note_refusal(&self.target(), self.moment());
+        }
         let harm = self.choose_harm(&step);
         if harm == Some(Harm::KillBefore) {
             self.die();
             return;
         }
         let answer = self.execute(step, planned.ledger, harm);
+        if let Some(Answer::Probed(Probe::Refused(_))) = &answer {
+            self.refused += 1;
+            self.restraint.note_refused_probe(self.moment());
+        }
         self.check();
         match harm {
             Some(Harm::KillAfter | Harm::KillBetween) => self.die(),
@@ -303,6 +323,7 @@ impl World {
             resource_version: self.versions.to_string(),
             marked_for: Some(self.name.to_owned()),
             fingerprint,
+            authority: self.authority.clone(),
         });
         uid
     }
@@ -328,11 +349,17 @@ impl World {
                 _ => Ok(()),
             }),
             Step::MintAndStage(request) => self.mint(&request, harm),
-            Step::List(target) => Answer::Listed(
-                self.meet(harm, &target)
-                    .map(|()| self.list())
-                    .map_err(|(_, trouble)| trouble),
-            ),
+            Step::List(target) => {
+                self.restraint.note_look(self.moment());
+                let listed = self.meet(harm, &target).map(|()| self.list());
+                if let Ok(credentials) = &listed {
+                    self.listing = Some(Listing {
+                        asked_at: self.moment(),
+                        credentials: credentials.clone(),
+                    });
+                }
+                Answer::Listed(listed.map_err(|(_, trouble)| trouble))
+            }
             Step::Find(mut target) => {
                 // A number has no path that could be wrong.
                 target.path.clone_from(&self.path);
@@ -441,10 +468,11 @@ impl World {
                 // Nothing was delivered yet.
                 continue;
             }
-            if source.seen.is_ready != works || source.seen.last_handled != source.seen.asked {
+            if source.seen.refused_at.is_none() != works || source.seen.last_handled != source.seen.asked {
                 self.again = 0;
             }
-            source.seen.is_ready = works;
+            let refused_at = source.seen.refused_at.or(Timestamp::from_second(now).ok());
+            source.seen.refused_at = refused_at.filter(|_| !works);
             source.seen.last_handled.clone_from(&source.seen.asked);
             source.cached = value;
             self.fetches += 1;

@@ -1,0 +1,257 @@
+//! What happens to a credential behind the controllers' back: to its Secret, at its host, and to sources that use it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tenure_forge_server::{Fault, Misbehaviour, Owner};
+use tenure_registry_server::RegistryServer;
+use tenure_testkit::{SOON, eventually};
+
+use super::bed::{Bed, PLATFORM, PROJECT, PROVIDER_KIND, STAGING, decode, ledger};
+use crate::deploy_keys::{ROLE, SECRET};
+use crate::stage::{GIT_REPOSITORY, condition};
+
+const NAME: &str = "gitlab-flux-token";
+
+impl Bed {
+    /// Changes the Secret of a namespace as an administrator does, who may do everything.
+    async fn change_secret(&self, namespace: &str, patch: Value) {
+        self.admin().patch(SECRET, (namespace, NAME), patch).await.unwrap();
+    }
+
+    /// The Secret, once it is as said.
+    async fn secret_once(&self, namespace: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let is_so = |secret: Option<&Value>| secret.is_some_and(&holds);
+        self.stage.until(SECRET, (namespace, NAME), is_so).await.unwrap()
+    }
+
+    /// Asks a source to fetch.
+    async fn fetch(&self, namespace: &str, name: &str) {
+        let at = jiff::Timestamp::now().to_string();
+        let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": at } } });
+        self.admin()
+            .patch(GIT_REPOSITORY, (namespace, name), patch)
+            .await
+            .unwrap();
+    }
+}
+
+fn is_marked(secret: &Value) -> bool {
+    let labels = &secret["metadata"]["labels"];
+    labels["tenure.dev/access-request"].is_string() && labels["app.kubernetes.io/managed-by"] == "tenure"
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
+    let bed = Bed::new(&["acc-o1"], "namespaces: [acc-o1], service_accounts: [flux]").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let first = bed.secret("acc-o1").await.unwrap();
+    let password = |secret: &Value| decode(secret, "password");
+    let is_new = |secret: &Value, before: &Value| password(secret) != password(before) && is_marked(secret);
+
+    // Its labels are taken off: the account that writes it may put them back, and nothing else changes.
+    bed.change_secret("acc-o1", json!({ "metadata": { "labels": null } }))
+        .await;
+    bed.look_again(&request).await;
+    let marked = bed.secret_once("acc-o1", is_marked).await;
+    assert_eq!(password(&marked), password(&first));
+    assert_eq!(bed.live().len(), 1);
+
+    // Labels and value: another credential is delivered.
+    let edited = json!({ "metadata": { "labels": null }, "data": { "password": STANDARD.encode("sesame") } });
+    bed.change_secret("acc-o1", edited).await;
+    bed.look_again(&request).await;
+    let second = bed
+        .secret_once("acc-o1", |secret| {
+            is_new(secret, &first) && password(secret) != "sesame"
+        })
+        .await;
+    let is_second =
+        |request: &Value| ledger(request)["current"]["generation"] == 2 && ledger(request)["next"].is_null();
+    bed.request("has the second in use", is_second).await;
+
+    // All of it, and nobody asks for a look. Another one is made at once, if the last one that nobody had planned is long ago.
+    bed.age().await;
+    bed.admin().delete(SECRET, ("acc-o1", NAME)).await.unwrap();
+    bed.secret_once("acc-o1", |secret| is_new(secret, &second)).await;
+    bed.delivered().await;
+
+    // What isn't Tenure's is not touched, whatever its name is.
+    bed.revoke("acc-o1", NAME).await;
+    let own = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": NAME, "namespace": "acc-o1" },
+        "data": { "password": STANDARD.encode("own") },
+    });
+    bed.admin().apply_as("kubectl", own).await.unwrap();
+    let writer = bed.stage.bearing(PLATFORM, "tenure-secret-writer").await;
+    let marks = first["metadata"]["labels"].clone();
+    let taken = json!({ "metadata": { "labels": marks }, "data": { "password": STANDARD.encode("theirs") } });
+    let refused = writer
+        .patch(SECRET, ("acc-o1", NAME), taken)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("was not before"), "{refused}");
+    bed.admin().delete(SECRET, ("acc-o1", NAME)).await.unwrap();
+    bed.stage.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_somebody_revokes_at_the_host_is_replaced_once_a_source_is_refused() {
+    let mut bed = Bed::new(&["acc-o2"], "namespaces: [acc-o2]").await;
+    bed.source("acc-o2").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    // A list of the host from before it was made would say that it is gone.
+    bed.stage.restart().await;
+    bed.age().await;
+    let first = bed.live()[0].id;
+    assert!(bed.forge.revoke_in_web_pages(Owner::Project(bed.project), first));
+    bed.fetch("acc-o2", "app").await;
+    let request = bed
+        .request("has another credential", |request| {
+            ledger(request)["current"]["id"].as_u64().is_some_and(|id| id != first)
+        })
+        .await;
+    assert!(
+        request["status"]["history"].to_string().contains("RevokedAtHost"),
+        "{request:#?}"
+    );
+    bed.stage
+        .ready(GIT_REPOSITORY, ("acc-o2", "app"), "True", "Succeeded")
+        .await;
+    let [second] = &bed.live()[..] else {
+        panic!("{:?}", bed.live())
+    };
+    assert_ne!(second.id, first);
+    bed.stage.end().await;
+}
+
+/// What a tenant mistypes in a source keeps no leaked credential alive.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaked_credential_goes_although_a_source_names_no_branch_that_is_there() {
+    let mut bed = Bed::new(&["acc-o3"], "namespaces: [acc-o3]").await;
+    bed.source("acc-o3").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let mistyped = json!({ "spec": { "ref": { "branch": "mian" } } });
+    bed.admin()
+        .patch(GIT_REPOSITORY, ("acc-o3", "app"), mistyped)
+        .await
+        .unwrap();
+    bed.stage
+        .ready(GIT_REPOSITORY, ("acc-o3", "app"), "False", "GitOperationFailed")
+        .await;
+    let leaked = bed.live()[0].id;
+    bed.replace(true).await;
+    let gone = eventually(3 * SOON, || async {
+        match bed.live().iter().all(|live| live.id != leaked) {
+            true => Ok(()),
+            false => Err(format!("{:?}", bed.live())),
+        }
+    });
+    gone.await.unwrap();
+    bed.stage.end().await;
+}
+
+/// A host with certificates of an authority of its own is reached with what is delivered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_authority_of_the_host_travels_with_the_credential() {
+    let mut bed = Bed::new(&["acc-o4"], "namespaces: [acc-o4]").await;
+    let authority = async |bed: &mut Bed| {
+        let server = RegistryServer::start_with_tls(&["git.example.org"]).await.unwrap();
+        let pem = server.certificate().unwrap().to_owned();
+        let patch = json!({ "data": { "ca.crt": STANDARD.encode(&pem) } });
+        let place = (PLATFORM, "gitlab-authoriser");
+        bed.admin().patch(SECRET, place, patch).await.unwrap();
+        // A connection is kept for a minute.
+        bed.stage.restart().await;
+        pem
+    };
+    let first = authority(&mut bed).await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let secret = bed.secret("acc-o4").await.unwrap();
+    assert_eq!(decode(&secret, "ca.crt"), first);
+    // The host has other certificates now: the same credential goes on with these.
+    let second = authority(&mut bed).await;
+    let has_it = |secret: &Value| secret["data"]["ca.crt"].is_string() && decode(secret, "ca.crt") == second;
+    let changed = bed.secret_once("acc-o4", has_it).await;
+    assert_eq!(decode(&changed, "password"), decode(&secret, "password"));
+    bed.stage.end().await;
+}
+
+/// A host may keep its lists from the authoriser: then nobody knows what lives there, and the provider says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_says_which_lists_its_host_refuses() {
+    let mut bed = Bed::new(&["acc-o5"], "namespaces: [acc-o5]").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.delivered().await;
+    let fault = Fault::always("/deploy_tokens", Misbehaviour::server_error());
+    bed.forge.misbehave(fault);
+    // The host is listed as soon as the controllers begin, and once an hour.
+    bed.stage.restart().await;
+    let is_so = |provider: Option<&Value>, status: &str, text: &str| {
+        let swept = provider.and_then(|provider| condition(provider, "Swept"));
+        swept.is_some_and(|swept| swept["status"] == status && swept["message"].as_str().unwrap().contains(text))
+    };
+    let place = (PLATFORM, "work");
+    bed.stage
+        .until(PROVIDER_KIND, place, |provider| is_so(provider, "False", PROJECT))
+        .await;
+    bed.forge.behave();
+    bed.stage.restart().await;
+    bed.stage
+        .until(PROVIDER_KIND, place, |provider| is_so(provider, "True", ""))
+        .await;
+    bed.stage.end().await;
+}
+
+/// A Secret holds some 2,000 values that no source was seen to use. The next ones go into another Secret, once an administrator has named it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_that_find_no_room_are_staged_in_another_secret() {
+    let bed = Bed::new(&["acc-o6"], "namespaces: [acc-o6]").await;
+    let others = json!({ "data": { "of-others": STANDARD.encode(vec![b'x'; 900 << 10]) } });
+    let place = (PLATFORM, STAGING);
+    bed.admin().patch(SECRET, place, others).await.unwrap();
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    let second = format!("{STAGING}-1");
+    bed.request("has no room", |request| {
+        let ready = condition(request, "Ready");
+        ready.is_some_and(|ready| ready["message"].as_str().unwrap().contains(&second))
+    })
+    .await;
+    assert!(bed.live().is_empty(), "nothing is made that can't be kept");
+
+    let role = bed.stage.get(ROLE, (PLATFORM, "gitlab-authoriser")).await.unwrap();
+    let mut rules = role["rules"].clone();
+    rules[1]["resourceNames"] = json!([STAGING, second]);
+    let rules = json!({ "rules": rules });
+    bed.admin()
+        .patch(ROLE, (PLATFORM, "gitlab-authoriser"), rules)
+        .await
+        .unwrap();
+    let empty = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": second, "namespace": PLATFORM } });
+    bed.admin().apply(empty).await.unwrap();
+    bed.age().await;
+    bed.delivered().await;
+    // It is gone from there once it is in use, and what others have in the first one stays.
+    let emptied = bed.stage.get(SECRET, (PLATFORM, &second)).await.unwrap();
+    assert!(
+        emptied["data"].as_object().is_none_or(serde_json::Map::is_empty),
+        "{emptied:#?}"
+    );
+    let full = bed.stage.get(SECRET, (PLATFORM, STAGING)).await.unwrap();
+    assert!(full["data"]["of-others"].is_string());
+    let cleared = json!({ "data": { "of-others": null } });
+    bed.admin().patch(SECRET, place, cleared).await.unwrap();
+    bed.admin().delete(SECRET, (PLATFORM, &second)).await.unwrap();
+    bed.stage.end().await;
+}

@@ -1,0 +1,175 @@
+//! Limits how often a host is shown what it may refuse, and how often it is looked at because a source was refused. Hosts ban an address for that, and
+//! the whole cluster has one.
+//!
+//! Owns the counts of one host, in memory. Refuses to stop anything for longer than an hour.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::schedule::{later, retry};
+use crate::access::host::{Scope, Target};
+
+/// The time in which refusals and looks are counted. GitLab's ban and fail2ban count over a minute, too.
+const WINDOW: Duration = Duration::from_secs(60);
+/// The most refused attempts in that time. GitLab bans after ten.
+const MOST_REFUSED: usize = 5;
+/// The most looks in that time.
+const MOST_LOOKS: usize = 30;
+/// The most targets that are counted one by one; those that were refused longest ago are forgotten.
+const MOST_TARGETS: usize = 10_000;
+
+/// The counts of one host.
+#[derive(Clone, Debug, Default)]
+pub struct HostRestraint {
+    refused: VecDeque<Timestamp>,
+    looks: VecDeque<Timestamp>,
+    targets: BTreeMap<(Scope, u64), Refusals>,
+}
+
+/// New credentials of a target that its host refused, in a row.
+#[derive(Clone, Copy, Debug)]
+struct Refusals {
+    count: u32,
+    until: Timestamp,
+}
+
+/// What a host's counts let one target do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestraintSeen {
+    /// No credential is tried before then.
+    pub probe_from: Option<Timestamp>,
+    /// No credential is made before then.
+    pub mint_from: Option<Timestamp>,
+    /// The host isn't looked at before then.
+    pub look_from: Option<Timestamp>,
+}
+
+impl HostRestraint {
+    /// Counts an attempt with a credential that the host refused.
+    pub fn note_refused_probe(&mut self, now: Timestamp) {
+        push(&mut self.refused, MOST_REFUSED, now);
+    }
+
+    /// Counts a look.
+    pub fn note_look(&mut self, now: Timestamp) {
+        push(&mut self.looks, MOST_LOOKS, now);
+    }
+
+    /// Counts a new credential that its host refused for good.
+    pub fn note_refusal(&mut self, target: &Target, now: Timestamp) {
+        if self.targets.len() >= MOST_TARGETS {
+            let oldest = self.targets.iter().min_by_key(|(_, refusals)| refusals.until);
+            if let Some(oldest) = oldest.map(|(target, _)| *target) {
+                self.targets.remove(&oldest);
+            }
+        }
+        let before = self.targets.get(&(target.scope, target.id));
+        let count = before.map_or(0, |refusals| refusals.count).saturating_add(1);
+        let until = retry(now, count);
+        self.targets
+            .insert((target.scope, target.id), Refusals { count, until });
+    }
+
+    /// Forgets what was refused of a target: a new credential works.
+    pub fn note_acceptance(&mut self, target: &Target) {
+        self.targets.remove(&(target.scope, target.id));
+    }
+
+    /// What holds for a target now.
+    #[must_use]
+    pub fn see(&self, target: &Target, now: Timestamp) -> RestraintSeen {
+        let still = |at: Option<Timestamp>| at.filter(|at| *at > now);
+        let probe_from = still(find_free(&self.refused, MOST_REFUSED));
+        let refusals = self.targets.get(&(target.scope, target.id));
+        RestraintSeen {
+            probe_from,
+            mint_from: still(refusals.map(|refusals| refusals.until)).max(probe_from),
+            look_from: still(find_free(&self.looks, MOST_LOOKS)),
+        }
+    }
+}
+
+fn push(times: &mut VecDeque<Timestamp>, most: usize, now: Timestamp) {
+    times.push_back(now);
+    while times.len() > most {
+        times.pop_front();
+    }
+}
+
+/// When there is room for another one, if there is none without waiting.
+fn find_free(times: &VecDeque<Timestamp>, most: usize) -> Option<Timestamp> {
+    let oldest = times.front().filter(|_| times.len() >= most)?;
+    Some(later(*oldest, WINDOW))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::now;
+    use super::*;
+
+    fn target(id: u64) -> Target {
+        Target {
+            scope: Scope::Project,
+            id,
+            path: "group-1/a".to_owned(),
+        }
+    }
+
+    fn seconds(now: Timestamp, at: Option<Timestamp>) -> Option<i64> {
+        at.map(|at| at.duration_since(now).as_secs())
+    }
+
+    #[test]
+    fn a_target_that_refuses_waits_longer_each_time_and_no_other_does() {
+        let mut restraint = HostRestraint::default();
+        let waits: Vec<Option<i64>> = (0..8)
+            .map(|_| {
+                restraint.note_refusal(&target(1), now());
+                seconds(now(), restraint.see(&target(1), now()).mint_from)
+            })
+            .collect();
+        assert_eq!(waits, [60, 120, 240, 480, 960, 1_920, 3_600, 3_600].map(Some));
+        assert_eq!(restraint.see(&target(2), now()), RestraintSeen::default());
+        assert_eq!(
+            restraint
+                .see(&target(1), later(now(), Duration::from_secs(3_600)))
+                .mint_from,
+            None
+        );
+        restraint.note_acceptance(&target(1));
+        assert_eq!(restraint.see(&target(1), now()), RestraintSeen::default());
+    }
+
+    #[test]
+    fn refused_attempts_of_all_targets_stay_below_a_hosts_ban() {
+        let mut restraint = HostRestraint::default();
+        let (mut at, mut tried) = (now(), Vec::new());
+        for number in 0..100 {
+            let seen = restraint.see(&target(number), at);
+            at = seen.probe_from.unwrap_or(at);
+            restraint.note_refused_probe(at);
+            tried.push(at);
+            at = later(at, Duration::from_secs(1));
+        }
+        for window in tried.windows(MOST_REFUSED + 1) {
+            assert!(window[MOST_REFUSED].duration_since(window[0]).as_secs() >= 60);
+        }
+        assert_eq!(restraint.see(&target(1), later(at, WINDOW)), RestraintSeen::default());
+    }
+
+    #[test]
+    fn looks_are_counted_and_targets_forgotten() {
+        let mut restraint = HostRestraint::default();
+        for _ in 0..MOST_LOOKS {
+            assert_eq!(restraint.see(&target(1), now()).look_from, None);
+            restraint.note_look(now());
+        }
+        assert_eq!(seconds(now(), restraint.see(&target(1), now()).look_from), Some(60));
+        for id in 0..20_000 {
+            restraint.note_refusal(&target(id), now());
+        }
+        assert_eq!(restraint.targets.len(), MOST_TARGETS);
+    }
+}
