@@ -22,6 +22,7 @@ mod staging;
 mod statements;
 mod steps;
 mod strict;
+mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -24,23 +24,10 @@ use tenure_sources::{Hidden, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::staging::StagedValue;
+use super::surroundings::Surroundings;
 
 pub(super) const SECRET: &str = "Secret";
 const RBAC: &str = "rbac.authorization.k8s.io";
-
-/// What goes into a Secret besides the value itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Surroundings<'a> {
-    pub(super) form: Form,
-    /// Where images are.
-    pub(super) registry: Option<&'a str>,
-    /// Host keys.
-    pub(super) known_hosts: Option<&'a str>,
-    /// Certificates of the host's authority, as PEM.
-    pub(super) authority: Option<&'a [u8]>,
-    /// The host's own address, where tokens of its registry come from.
-    pub(super) host: Option<&'a str>,
-}
 
 /// Where a credential is, and for which request.
 #[derive(Clone, Copy, Debug)]

@@ -28,41 +28,15 @@ use tenure_tenancy::{Identity, identity};
 
 use super::Desk;
 use super::hosts::{Connected, HostSlot, find_capabilities, read_kind};
-use super::secrets::{self, Place, Surroundings};
+use super::secrets::{self, Place};
 use super::staging::{self, StagedValue};
 use super::strict;
+use super::surroundings::{FoundSurroundings, find_host};
 use crate::lane::Surroundings as _;
 use crate::reconciled::{Home as _, Reconciled as _};
 
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(30);
-
-/// The parts of a Secret besides the value.
-struct FoundSurroundings {
-    form: Form,
-    registry: Option<String>,
-    known_hosts: Option<String>,
-    authority: Option<Arc<Vec<u8>>>,
-    host: Option<String>,
-}
-
-impl FoundSurroundings {
-    fn borrow(&self) -> Surroundings<'_> {
-        Surroundings {
-            form: self.form,
-            registry: self.registry.as_deref(),
-            known_hosts: self.known_hosts.as_deref(),
-            authority: self.authority.as_deref().map(Vec::as_slice),
-            host: self.host.as_deref(),
-        }
-    }
-}
-
-/// Host and port of an address.
-fn find_authority_of_url(address: &str) -> Option<String> {
-    let uri: http::Uri = address.parse().ok()?;
-    uri.authority().map(|authority| authority.as_str().to_owned())
-}
 
 /// All that belongs to the credentials of one request.
 pub(super) struct Actor {
@@ -447,7 +421,7 @@ impl Actor {
             registry: self.find_registry(ledger).await?,
             known_hosts: spec.and_then(|spec| spec.known_hosts.clone()),
             authority: connected.authority,
-            host: spec.and_then(|spec| find_authority_of_url(&spec.address)),
+            host: spec.and_then(|spec| find_host(&spec.address)),
         })
     }
 

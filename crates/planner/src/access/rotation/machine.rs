@@ -231,32 +231,6 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Tries a credential at the host, if the host may be asked now.
-    fn probe(&self, step: Step) -> Next {
-        match self.seen.restraint.probe_from.filter(|from| *from > self.now) {
-            Some(from) => Next::Wait(from),
-            None => Next::Do(step),
-        }
-    }
-
-    /// When the host is to be looked at because it refuses a source; nothing if the last list is younger than the refusal.
-    fn find_look(&self, held: Option<&HeldCredential>) -> Option<Timestamp> {
-        let held = held.filter(|held| held.id.is_some() && self.seen.capabilities.listed)?;
-        let running = self.seen.sources.iter().filter(|source| !source.is_suspended);
-        let refused_at = running.filter_map(|source| source.refused_at).max()?;
-        // Hosts may list what is new a moment later. Times of conditions are whole seconds.
-        let settled = later(held.begun_at.0, schedule::SETTLE);
-        let needed = later(refused_at, Duration::from_secs(1)).max(settled);
-        let listed_at = self.seen.listing.as_ref().map(|listing| listing.asked_at);
-        let is_known = listed_at.is_some_and(|at| at >= needed);
-        if is_known || matches!(self.seen.answer, Some(Answer::Listed(Ok(_)))) {
-            return None;
-        }
-        let from = listed_at.map_or(self.now, |at| later(at, schedule::LEAST_BETWEEN_LOOKS));
-        let from = from.max(settled);
-        Some(from.max(self.seen.restraint.look_from.unwrap_or(from)))
-    }
-
     /// An order that nobody has an answer for: it is looked for, once it must have arrived if it did at all.
     pub(super) fn look_for(&mut self, next: &NextCredential) -> Next {
         let settled = later(next.begun_at.0, schedule::SETTLE);

@@ -20,6 +20,7 @@ mod answer;
 pub mod conditions;
 mod ending;
 pub mod handover;
+mod looks;
 mod machine;
 pub mod name;
 mod naming;
