@@ -33,6 +33,49 @@ fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(result)
 }
 
+/// JSON that shows what can't be seen in its texts as `\u202e`. It means the same.
+#[must_use]
+pub fn escape_json(text: &str) -> Cow<'_, str> {
+    escape_texts(text, |character, result| {
+        let mut units = [0; 2];
+        for unit in character.encode_utf16(&mut units) {
+            let _written = write!(result, "\\u{unit:04x}");
+        }
+    })
+}
+
+/// The same for JSON that is read as YAML, which has no pairs of surrogates.
+#[must_use]
+pub fn escape_json_as_yaml(text: &str) -> Cow<'_, str> {
+    escape_texts(text, |character, result| {
+        let _written = write!(result, "\\U{:08x}", u32::from(character));
+    })
+}
+
+/// Whether a text has characters that can't be seen, besides line feeds and tabs.
+#[must_use]
+pub fn has_hidden(text: &str) -> bool {
+    let is_between = |character: char| character == '\n' || character == '\t';
+    text.chars()
+        .any(|character| is_hidden(character) && !is_between(character))
+}
+
+/// JSON has line feeds between its texts alone, and nothing else there that can't be seen.
+fn escape_texts(text: &str, write: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    if !has_hidden(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut result = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => result.push(character),
+            hidden if is_hidden(hidden) => write(hidden, &mut result),
+            shown => result.push(shown),
+        }
+    }
+    Cow::Owned(result)
+}
+
 /// Whether a character is not one that can be seen: control and format characters, separators but the space, and what has no meaning yet.
 fn is_hidden(character: char) -> bool {
     if character.is_ascii() {
@@ -48,6 +91,25 @@ fn is_hidden(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_means_the_same_with_nothing_hidden_in_it() {
+        let value = serde_json::json!({ "a\u{9b}": ["b\u{202e}\u{7f}", "c\u{e0041}\n\t", "äé 漢字"], "d": "\u{1b}" });
+        let text = serde_json::to_string_pretty(&value).expect("JSON");
+        assert!(has_hidden(&text));
+        let escaped = escape_json(&text);
+        assert!(
+            !has_hidden(&escaped) && escaped.contains("\\u202e\\u007f") && escaped.contains("äé 漢字"),
+            "{escaped}"
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&escaped).expect("JSON"),
+            value
+        );
+        let yaml = escape_json_as_yaml(&text);
+        assert!(!has_hidden(&yaml) && yaml.contains("c\\U000e0041"), "{yaml}");
+        assert!(matches!(escape_json("{\n  \"a\": 1\n}"), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn what_cannot_be_seen_is_shown_as_what_it_is() {

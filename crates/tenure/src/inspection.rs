@@ -187,13 +187,9 @@ pub(crate) enum Form {
 pub(crate) fn print_data(data: Result<Value, serde_json::Error>, form: Form) -> Result<(), Failure> {
     let value = data.map_err(|error| Failure::internal(error.to_string()))?;
     match form {
-        Form::Json => {
-            let text = serde_json::to_string_pretty(&value).map_err(|error| Failure::internal(error.to_string()))?;
-            output::print_line(text);
-        }
-        Form::Yaml => output::print_written(|out| out.write_all(kustomize::to_yaml(&value).as_bytes())),
+        Form::Json => output::print_json(&value),
+        Form::Yaml => output::print_yaml(&value),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+use serde::Serialize;
 use serde_json::Value;
 use tenure_api::ObjectView;
-use tenure_api::text::{visible, visible_line};
+use tenure_api::text::{escape_json, escape_json_as_yaml, has_hidden, visible, visible_line};
 
 use crate::columns::Columns;
 use crate::failure::Failure;
@@ -94,6 +95,30 @@ pub(crate) fn width() -> Option<usize> {
     Some(usize::from(width.0))
 }
 
+/// Data as JSON. What can't be seen in its texts is written as `\u202e`: a terminal would obey it.
+pub(crate) fn write_json(data: &(impl Serialize + ?Sized)) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(data).map_err(|error| Failure::internal(error.to_string()))?;
+    Ok(escape_json(&text).into_owned())
+}
+
+/// Prints data as JSON.
+pub(crate) fn print_json(data: &(impl Serialize + ?Sized)) -> Result<(), Failure> {
+    print_line(write_json(data)?);
+    Ok(())
+}
+
+/// Prints data as YAML. Data with characters that can't be seen are printed in YAML's JSON form, which has an escape for each.
+pub(crate) fn print_yaml(data: &Value) -> Result<(), Failure> {
+    let text = kustomize::to_yaml(data);
+    if !has_hidden(&text) {
+        print_written(|out| out.write_all(text.as_bytes()));
+        return Ok(());
+    }
+    let json = serde_json::to_string_pretty(data).map_err(|error| Failure::internal(error.to_string()))?;
+    print_line(escape_json_as_yaml(&json));
+    Ok(())
+}
+
 /// Prints objects for programs.
 pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result<(), Failure> {
     let list;
@@ -105,10 +130,8 @@ pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result
         }
     };
     match format {
-        Format::Json => {
-            print_line(serde_json::to_string_pretty(whole).map_err(|error| Failure::internal(error.to_string()))?)
-        }
-        Format::Yaml => print_written(|out| out.write_all(kustomize::to_yaml(whole).as_bytes())),
+        Format::Json => print_json(whole)?,
+        Format::Yaml => print_yaml(whole)?,
         Format::Name => {
             for object in objects {
                 let object = ObjectView::of(object);

@@ -181,9 +181,7 @@ impl Diff {
         }
         let differences: Vec<&Difference> = previewed.iter().flat_map(|previewed| &previewed.differences).collect();
         if self.output == Some(Form::Json) {
-            let text =
-                serde_json::to_string_pretty(&differences).map_err(|error| Failure::internal(error.to_string()))?;
-            output::print_line(text);
+            output::print_json(&differences)?;
         } else {
             differences.iter().copied().for_each(print);
         }

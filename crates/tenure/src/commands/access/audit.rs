@@ -60,8 +60,7 @@ impl Audit {
                     .map(|(row, verdict)| describe_for_programs(row, verdict, now))
                     .collect();
                 let told = json!({"credentials": credentials, "leftOut": survey.notes, "olderThan": self.older_than.to_string()});
-                let text = serde_json::to_string_pretty(&told);
-                output::print_line(text.map_err(|error| Failure::internal(error.to_string()))?);
+                output::print_json(&told)?;
             }
             Form::Text => {
                 for (row, verdict) in &judged {

@@ -31,11 +31,8 @@ impl Output {
         let value = serde_json::to_value(told).map_err(|error| Failure::internal(error.to_string()))?;
         match self.output {
             Form::Table => return Ok(Printed::ForPeople),
-            Form::Json => {
-                let text = serde_json::to_string_pretty(&value);
-                output::print_line(text.map_err(|error| Failure::internal(error.to_string()))?);
-            }
-            Form::Yaml => output::print_written(|out| out.write_all(kustomize::to_yaml(&value).as_bytes())),
+            Form::Json => output::print_json(&value)?,
+            Form::Yaml => output::print_yaml(&value)?,
         }
         Ok(Printed::AsData)
     }

@@ -152,7 +152,7 @@ impl Attest {
 fn write(report: &Report, form: Form) -> Result<String, Failure> {
     match form {
         Form::Text => Ok(report.write_text()),
-        Form::Json => serde_json::to_string_pretty(report).map_err(|error| Failure::internal(error.to_string())),
+        Form::Json => output::write_json(report),
         Form::Html => Ok(write_html(report)),
     }
 }

@@ -209,7 +209,6 @@ impl Check {
 
     fn show(&self, outcome: Outcome, inside: &str, folder: &Path) -> Result<ExitCode, Failure> {
         let findings = &outcome.findings;
-        let internal = |error: serde_json::Error| Failure::internal(error.to_string());
         match self.output {
             Form::Text => findings.iter().for_each(|finding| {
                 output::print_line(match finding.level {
@@ -220,11 +219,11 @@ impl Check {
             }),
             Form::Json => {
                 let report = json!({"account": outcome.account, "objects": outcome.objects, "findings": findings});
-                output::print_line(serde_json::to_string_pretty(&report).map_err(internal)?);
+                output::print_json(&report)?;
             }
             Form::Sarif => {
                 let log = write_sarif(findings, &render::name_file(inside, folder), env!("CARGO_PKG_VERSION"));
-                output::print_line(serde_json::to_string_pretty(&log).map_err(internal)?);
+                output::print_json(&log)?;
             }
         }
         let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();

@@ -13,21 +13,15 @@ use crate::output;
 const MOST_STOPPED: usize = 20;
 
 pub(super) fn print_json(subject: &str, reach: &Reach<'_>, reached: &[Reached]) -> Result<(), Failure> {
-    print_value(&json!({
+    output::print_json(&json!({
         "subject": subject, "reached": reached, "rights": reach.list_rights(), "stopped": reach.list_stopped(),
         "unknown": reach.list_unknown(),
     }))
 }
 
-fn print_value(value: &serde_json::Value) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::internal(error.to_string()))?;
-    output::print_line(text);
-    Ok(())
-}
-
 pub(super) fn print_admin(subject: &str, admin: Option<&Reached>, as_json: bool) -> Result<(), Failure> {
     if as_json {
-        return print_value(&json!({ "subject": subject, "reached": admin }));
+        return output::print_json(&json!({ "subject": subject, "reached": admin }));
     }
     match admin {
         Some(admin) => output::print_line(describe_path(admin)),
@@ -38,7 +32,7 @@ pub(super) fn print_admin(subject: &str, admin: Option<&Reached>, as_json: bool)
 
 pub(super) fn print_access(access: &[Access], as_json: bool) -> Result<(), Failure> {
     if as_json {
-        return print_value(&json!(access));
+        return output::print_json(&json!(access));
     }
     if access.is_empty() {
         output::print_line("out of reach");
