@@ -210,6 +210,9 @@ fn write_each(folder: &Path, objects: &[Written]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The largest file that is searched for folders that a kustomization leads to.
+const LARGEST_KUSTOMIZATION: u64 = 8 << 20;
+
 /// The repository that the folder is in; the folder's own ancestor without one.
 ///
 /// A base may lie beside the folder (`../../base`), so more than the folder has to be read; the repository is what a
@@ -219,6 +222,13 @@ pub(super) fn root_of(folder: &Path) -> PathBuf {
         .ancestors()
         .find(|ancestor| ancestor.join(".git").exists())
         .map_or_else(|| reach(folder), Path::to_path_buf)
+}
+
+/// The text of a file. A link may lead to a device or a pipe, which has no end, or makes its reader wait.
+fn read_small_file(path: &Path) -> Option<String> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let is_small = metadata.is_file() && metadata.len() <= LARGEST_KUSTOMIZATION;
+    is_small.then(|| std::fs::read_to_string(path).ok())?
 }
 
 /// Outside a repository: as far up as the kustomizations reach that this one leads to, in whichever folders they are.
@@ -231,7 +241,7 @@ fn reach(folder: &Path) -> PathBuf {
             continue;
         }
         for name in ["kustomization.yaml", "kustomization.yml", "Kustomization"] {
-            let Ok(text) = std::fs::read_to_string(place.join(name)) else {
+            let Some(text) = read_small_file(&place.join(name)) else {
                 continue;
             };
             // Any word may name a folder, and a folder below may reach up. An absolute path is never one of a kustomization's.
@@ -256,4 +266,29 @@ fn reach(folder: &Path) -> PathBuf {
         }
     }
     root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Outside a repository nothing says how far up a build may read, so kustomizations are searched. One may be a link to anything.
+    #[test]
+    fn a_search_reads_neither_devices_nor_pipes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().canonicalize().expect("a path");
+        let [below, other] = ["app/overlay", "app/base"].map(|name| root.join(name));
+        for place in [&below, &other] {
+            std::fs::create_dir_all(place).expect("a folder");
+        }
+        std::os::unix::fs::symlink("/dev/zero", below.join("kustomization.yml")).expect("a link");
+        let made = std::process::Command::new("mkfifo")
+            .arg(below.join("Kustomization"))
+            .status();
+        assert!(made.expect("mkfifo").success());
+        assert_eq!(reach(&below), below);
+        // The control: a file that is none of these.
+        std::fs::write(below.join("kustomization.yaml"), "resources: [../base]\n").expect("a file");
+        assert_eq!(reach(&below), root.join("app"));
+    }
 }
