@@ -104,6 +104,15 @@ pub(crate) fn read<T: DeserializeOwned>(progress: &Progress, reply: &Reply) -> R
         .ok_or_else(|| not_understood(progress.call.is_order(), why))
 }
 
+/// Reads a number that the host gave to something. Kubernetes stores numbers up to 2^63 - 1, so a larger one could not be recorded.
+pub(crate) fn read_number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = <u64 as serde::Deserialize>::deserialize(deserializer)?;
+    match i64::try_from(number) {
+        Ok(_) => Ok(number),
+        Err(_) => Err(serde::de::Error::custom("the number is larger than 2^63 - 1")),
+    }
+}
+
 /// That something which has to be there is not, or may not be seen.
 pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), Trouble> {
     match outcome {

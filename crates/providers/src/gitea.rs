@@ -19,6 +19,7 @@ pub(crate) struct Gitea;
 
 #[derive(Deserialize)]
 struct Organization {
+    #[serde(deserialize_with = "crate::api::read_number")]
     id: u64,
     name: String,
 }

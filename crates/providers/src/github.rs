@@ -30,6 +30,7 @@ pub(crate) struct Github {
 
 #[derive(Deserialize)]
 pub(crate) struct Repository {
+    #[serde(deserialize_with = "crate::api::read_number")]
     pub(crate) id: u64,
     pub(crate) full_name: String,
     clone_url: Option<String>,
@@ -38,12 +39,14 @@ pub(crate) struct Repository {
 
 #[derive(Deserialize)]
 struct Organization {
+    #[serde(deserialize_with = "crate::api::read_number")]
     id: u64,
     login: String,
 }
 
 #[derive(Deserialize)]
 struct Key {
+    #[serde(deserialize_with = "crate::api::read_number")]
     id: u64,
     title: String,
     key: String,

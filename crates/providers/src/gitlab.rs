@@ -23,6 +23,7 @@ pub(crate) struct Gitlab;
 
 #[derive(Deserialize)]
 struct Project {
+    #[serde(deserialize_with = "crate::api::read_number")]
     id: u64,
     path_with_namespace: String,
     http_url_to_repo: Option<String>,
@@ -37,12 +38,14 @@ const MEMBERS: usize = 20;
 
 #[derive(Deserialize)]
 struct Group {
+    #[serde(deserialize_with = "crate::api::read_number")]
     id: u64,
     full_path: String,
 }
 
 #[derive(Deserialize)]
 struct DeployToken {
+    #[serde(deserialize_with = "crate::api::read_number")]
     id: u64,
     name: String,
     username: String,
@@ -58,6 +61,7 @@ struct DeployToken {
 
 #[derive(Deserialize)]
 struct DeployKey {
+    #[serde(deserialize_with = "crate::api::read_number")]
     id: u64,
     title: String,
     key: String,
@@ -76,6 +80,7 @@ struct OwnToken {
 
 #[derive(Deserialize)]
 struct IssueAnswer {
+    #[serde(deserialize_with = "crate::api::read_number")]
     iid: u64,
     title: String,
     description: Option<String>,
