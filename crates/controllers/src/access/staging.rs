@@ -1,7 +1,7 @@
 //! The staging Secrets of an AccessProvider: a value is there between the host's answer and the namespaces, and until it is seen in use. They are read and written
 //! as the account that the AccessProvider names for its authoriser, one key for each credential.
 //!
-//! A Secret holds a mebibyte, some 2,000 values. The next one takes the values that the ones before have no room for.
+//! A Secret holds a mebibyte. The next Secret takes the values that find no room in the ones before.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

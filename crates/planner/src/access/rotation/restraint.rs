@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use super::schedule::{later, retry};
 use crate::access::host::{Scope, Target};
 
-/// The time in which refusals and looks are counted. GitLab's ban and fail2ban count over a minute, too.
+/// The time in which refusals and looks are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// The most refused attempts in that time. GitLab bans after ten.
+/// The most refused attempts in that time. GitLab's ban, where it is turned on, begins at 30 in three minutes.
 const MOST_REFUSED: usize = 5;
 /// The most looks in that time.
 const MOST_LOOKS: usize = 30;
