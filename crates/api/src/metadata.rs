@@ -199,6 +199,8 @@ pub const CREDENTIAL_LABEL: &str = "tenure.dev/credential";
 pub const CREDENTIAL_DEPLOY_KEY: &str = "deploy-key";
 /// Value of [`CREDENTIAL_LABEL`]: what was made for a FluxAccessRequest.
 pub const CREDENTIAL_ACCESS: &str = "access";
+/// On the first staging Secret of an AccessProvider: how many staging Secrets are in use.
+pub const STAGING_SECRETS_ANNOTATION: &str = "tenure.dev/staging-secrets";
 
 /// What the ServiceAccounts of lanes are called begins with this, in the platform namespace. Nobody else's may be acted as by such a name.
 pub const LANE_PREFIX: &str = "tenure-lane-";

@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tenure_api::metadata::TENURE_CONTROLLER;
+use tenure_api::ObjectView;
+use tenure_api::metadata::{STAGING_SECRETS_ANNOTATION, TENURE_CONTROLLER};
 use tenure_cluster::{Client, ClusterError};
 use tenure_planner::access::rotation::{StagedFacts, StagingSeen, WriteFailure};
 use tenure_sources::Hidden;
@@ -53,6 +54,9 @@ const MOST_BYTES: usize = 900 << 10;
 /// The room that a value is sure to find.
 const VALUE_BYTES: usize = 4 << 10;
 
+/// How often the record of how many there are is tried to be written.
+const ATTEMPTS: usize = 5;
+
 /// The name of a staging Secret of an AccessProvider: an administrator names it in a Role.
 fn name_staging(provider: &str, number: usize) -> String {
     match number {
@@ -62,35 +66,123 @@ fn name_staging(provider: &str, number: usize) -> String {
 }
 
 /// What is seen of a staging Secret. One that isn't there is empty.
+#[derive(Debug)]
 struct Shard {
     name: String,
     bytes: usize,
     entry: Option<Zeroizing<Vec<u8>>>,
 }
 
-/// Reads the staging Secrets, up to the first that isn't there, or that the account may not read.
-async fn read_shards(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<Vec<Shard>, String> {
-    let mut shards = Vec::new();
-    for number in 0..MOST {
-        let name = name_staging(provider, number);
-        let found = match find(client, namespace, &name).await {
-            Ok(found) => found,
-            Err(ClusterError::Forbidden { .. }) if number > 0 => break,
-            Err(error) => return Err(explain_staging(client, namespace, &name, &error)),
-        };
-        let is_last = found.is_none();
-        let mut found = found.unwrap_or_default();
-        shards.push(Shard {
-            name,
-            bytes: count_bytes(&found),
-            entry: read_entry(&found, key),
-        });
-        wipe(&mut found);
-        if is_last {
-            break;
+/// The staging Secrets that are in use, in their order.
+struct Shards {
+    seen: Vec<Shard>,
+    /// How many the first one records, if it does.
+    recorded: Option<usize>,
+    /// The version of the first one, if it is there.
+    version: Option<String>,
+}
+
+/// Where a value goes.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    /// Into this one of those that are in use.
+    Among(usize),
+    /// Into the next one, which is not in use yet.
+    Next(usize),
+    /// Nowhere: all that there may be are full.
+    Nowhere,
+}
+
+impl Shards {
+    /// Chooses the Secret for a value: the one that has it, or the first with room.
+    fn choose(&self) -> Place {
+        let has_room = |shard: &Shard| shard.bytes.saturating_add(VALUE_BYTES) <= MOST_BYTES;
+        let holder = self.seen.iter().position(|shard| shard.entry.is_some());
+        match holder.or_else(|| self.seen.iter().position(has_room)) {
+            Some(number) => Place::Among(number),
+            None if self.seen.len() < MOST => Place::Next(self.seen.len()),
+            None => Place::Nowhere,
         }
     }
-    Ok(shards)
+}
+
+/// Reads the staging Secrets that are in use. The first one records how many these are, so that one that can't be read is not taken for one that isn't there.
+async fn read_shards(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<Shards, String> {
+    let explained = |name: &str, error: &ClusterError| explain_staging(client, namespace, name, error);
+    let name = name_staging(provider, 0);
+    let first = find(client, namespace, &name)
+        .await
+        .map_err(|error| explained(&name, &error))?;
+    let recorded = first.as_ref().and_then(read_record);
+    let version = first
+        .as_ref()
+        .map(|first| ObjectView::of(first).read_text("/metadata/resourceVersion").to_owned());
+    let mut seen = vec![take_shard(name, first, key)];
+    for number in 1..recorded.unwrap_or(MOST) {
+        let name = name_staging(provider, number);
+        let found = match (find(client, namespace, &name).await, recorded) {
+            (Ok(found), Some(_)) => found,
+            // There is no record, or it is gone with the first Secret: those are in use that are there.
+            (Ok(Some(found)), None) => Some(found),
+            (Ok(None) | Err(ClusterError::Forbidden { .. }), None) => break,
+            (Err(error), _) => return Err(explained(&name, &error)),
+        };
+        seen.push(take_shard(name, found, key));
+    }
+    Ok(Shards {
+        seen,
+        recorded,
+        version,
+    })
+}
+
+/// How many staging Secrets are in use, as the first one says.
+fn read_record(first: &Value) -> Option<usize> {
+    let annotation = ObjectView::of(first).find_annotation(STAGING_SECRETS_ANNOTATION)?;
+    annotation.parse().ok().filter(|count| (1..=MOST).contains(count))
+}
+
+/// Takes what concerns a credential out of a staging Secret, and wipes the rest.
+fn take_shard(name: String, found: Option<Value>, key: &str) -> Shard {
+    let mut found = found.unwrap_or_default();
+    let shard = Shard {
+        name,
+        bytes: count_bytes(&found),
+        entry: read_entry(&found, key),
+    };
+    wipe(&mut found);
+    shard
+}
+
+/// Finds the Secret for a value, and how many will be in use with it.
+async fn find_place(
+    client: &Client,
+    namespace: &str,
+    provider: &str,
+    shards: &Shards,
+) -> Result<(String, usize), String> {
+    let in_use = shards.seen.len();
+    match shards.choose() {
+        Place::Among(number) => Ok((name_staging(provider, number), in_use)),
+        Place::Next(number) => {
+            let next = name_staging(provider, number);
+            match find(client, namespace, &next).await {
+                Ok(found) => {
+                    wipe(&mut found.unwrap_or_default());
+                    Ok((next, in_use.saturating_add(1)))
+                }
+                Err(ClusterError::Forbidden { .. }) => Err(format!(
+                    "the staging Secrets of AccessProvider {provider} are full: make an empty Secret {namespace}/{next}, and give {} get and patch on it, by its \
+                     name",
+                    client.identity()
+                )),
+                Err(error) => Err(explain_staging(client, namespace, &next, &error)),
+            }
+        }
+        Place::Nowhere => Err(format!(
+            "the {MOST} staging Secrets of AccessProvider {provider} are full: look for sources that never fetch with what was delivered"
+        )),
+    }
 }
 
 /// The bytes of all keys and values, as Kubernetes counts them against its limit.
@@ -101,29 +193,6 @@ fn count_bytes(secret: &Value) -> usize {
         key.len().saturating_add(encoded / 4 * 3)
     });
     sizes.fold(0, usize::saturating_add)
-}
-
-/// The staging Secret for a value: the one that has it, or the first with room.
-fn choose_shard(shards: &[Shard]) -> Option<&Shard> {
-    let holds = shards.iter().find(|shard| shard.entry.is_some());
-    holds.or_else(|| {
-        shards
-            .iter()
-            .find(|shard| shard.bytes.saturating_add(VALUE_BYTES) <= MOST_BYTES)
-    })
-}
-
-fn explain_full(client: &Client, namespace: &str, (provider, count): (&str, usize)) -> String {
-    let next = name_staging(provider, count);
-    if count >= MOST {
-        return format!(
-            "the {MOST} staging Secrets of AccessProvider {provider} are full: look for sources that never fetch with what was delivered"
-        );
-    }
-    format!(
-        "the staging Secrets of AccessProvider {provider} are full: make an empty Secret {namespace}/{next}, and give {} get and patch on it, by its name",
-        client.identity()
-    )
 }
 
 /// The key of a credential in it.
@@ -148,7 +217,8 @@ pub(super) async fn read_staged(
     key: &str,
 ) -> Result<Option<StagedValue>, String> {
     let shards = read_shards(client, namespace, provider, key).await?;
-    let found = shards.into_iter().find_map(|shard| Some((shard.name, shard.entry?)));
+    let mut shards = shards.seen.into_iter();
+    let found = shards.find_map(|shard| Some((shard.name, shard.entry?)));
     let Some((name, bytes)) = found else { return Ok(None) };
     let written: Written = serde_json::from_slice(&bytes).map_err(|_| {
         format!("what is staged in Secret {namespace}/{name} under {key} can't be read: delete that key")
@@ -197,19 +267,54 @@ pub(super) async fn stage(
         public: staged.public.clone(),
     };
     let bytes = Zeroizing::new(serde_json::to_vec(&written).map_err(|_| "it can't be written down".to_owned())?);
-    let shards = read_shards(client, namespace, provider, key).await?;
-    let chosen = choose_shard(&shards).ok_or_else(|| explain_full(client, namespace, (provider, shards.len())))?;
-    change_staging(client, namespace, &chosen.name, (key, json!(STANDARD.encode(&*bytes)))).await
+    let chosen = claim_place(client, namespace, provider, key).await?;
+    let mut value = json!({ "data": { key: STANDARD.encode(&*bytes) } });
+    let changed = change_staging(client, namespace, &chosen, &value).await;
+    wipe(&mut value);
+    changed
+}
+
+/// Finds the Secret for a value, and records it as one in use before something is put into it.
+async fn claim_place(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<String, String> {
+    let first = name_staging(provider, 0);
+    for _ in 0..ATTEMPTS {
+        let shards = read_shards(client, namespace, provider, key).await?;
+        let (chosen, in_use) = find_place(client, namespace, provider, &shards).await?;
+        if shards.recorded == Some(in_use) {
+            return Ok(chosen);
+        }
+        let Some(version) = shards.version else {
+            let created = client
+                .create(&write_staging(namespace, &first), TENURE_CONTROLLER)
+                .await;
+            match created {
+                Ok(_) | Err(ClusterError::AlreadyExists { .. }) => continue,
+                Err(error) => return Err(explain_staging(client, namespace, &first, &error)),
+            }
+        };
+        let annotations = json!({ STAGING_SECRETS_ANNOTATION: in_use.to_string() });
+        let record = json!({ "metadata": { "resourceVersion": version, "annotations": annotations } });
+        match patch_staging(client, namespace, &first, record).await {
+            Ok(()) => return Ok(chosen),
+            // Another credential's value was written meanwhile, perhaps with a record.
+            Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {}
+            Err(error) => return Err(explain_staging(client, namespace, &first, &error)),
+        }
+    }
+    Err(format!(
+        "Secret {namespace}/{first} changes too often: it is tried again"
+    ))
 }
 
 /// Takes a value out of the staging Secret.
 pub(super) async fn clear(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), WriteFailure> {
     let shards = read_shards(client, namespace, provider, key).await;
     let shards = shards.map_err(WriteFailure::Unknown)?;
-    let Some(name) = shards.into_iter().find_map(|shard| shard.entry.map(|_| shard.name)) else {
+    let mut shards = shards.seen.into_iter();
+    let Some(name) = shards.find_map(|shard| shard.entry.map(|_| shard.name)) else {
         return Ok(());
     };
-    let cleared = patch_staging(client, namespace, &name, (key, Value::Null)).await;
+    let cleared = patch_staging(client, namespace, &name, json!({ "data": { key: null } })).await;
     match cleared {
         Ok(()) | Err(ClusterError::NotFound { .. }) => Ok(()),
         Err(error) if error.transient() || error.code() == 0 => {
@@ -219,14 +324,8 @@ pub(super) async fn clear(client: &Client, namespace: &str, provider: &str, key:
     }
 }
 
-async fn patch_staging(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    (key, value): (&str, Value),
-) -> Result<(), ClusterError> {
+async fn patch_staging(client: &Client, namespace: &str, name: &str, mut patch: Value) -> Result<(), ClusterError> {
     let resource = client.resource("v1", SECRET).await?;
-    let mut patch = json!({ "data": { key: value } });
     let patched = client
         .merge_patch(&resource, (namespace, name), None, TENURE_CONTROLLER, &patch)
         .await;
@@ -236,15 +335,10 @@ async fn patch_staging(
     Ok(())
 }
 
-async fn change_staging(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    (key, value): (&str, Value),
-) -> Result<(), String> {
+async fn change_staging(client: &Client, namespace: &str, name: &str, patch: &Value) -> Result<(), String> {
     let explained = |error: &ClusterError| explain_staging(client, namespace, name, error);
     for _ in 0..2 {
-        match patch_staging(client, namespace, name, (key, value.clone())).await {
+        match patch_staging(client, namespace, name, patch.clone()).await {
             Ok(()) => return Ok(()),
             Err(ClusterError::NotFound { .. }) => {}
             Err(error) => return Err(explained(&error)),
@@ -267,36 +361,49 @@ fn write_staging(namespace: &str, name: &str) -> Value {
 /// Tries whether a value could be staged.
 pub(super) async fn try_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), String> {
     let shards = read_shards(client, namespace, provider, key).await?;
-    let chosen = choose_shard(&shards).ok_or_else(|| explain_full(client, namespace, (provider, shards.len())))?;
-    let tried = try_apply(client, &write_staging(namespace, &chosen.name)).await;
-    tried.map_err(|error| explain_staging(client, namespace, &chosen.name, &error))
+    let (chosen, _) = find_place(client, namespace, provider, &shards).await?;
+    let tried = try_apply(client, &write_staging(namespace, &chosen)).await;
+    tried.map_err(|error| explain_staging(client, namespace, &chosen, &error))
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod choices {
     use super::*;
 
     #[test]
     fn a_value_stays_where_it_is_and_a_new_one_goes_where_room_is() {
+        let choose = |seen: Vec<Shard>| {
+            let shards = Shards {
+                seen,
+                recorded: None,
+                version: None,
+            };
+            shards.choose()
+        };
         let shard = |name: &str, bytes: usize, has_it: bool| Shard {
             name: name.to_owned(),
             bytes,
             entry: has_it.then(Zeroizing::default),
         };
-        let choose = |shards: &[Shard]| choose_shard(shards).map(|shard| shard.name.clone());
         let full = MOST_BYTES - VALUE_BYTES + 1;
-        assert_eq!(choose(&[shard("a", full - 1, false)]).as_deref(), Some("a"));
-        assert_eq!(
-            choose(&[shard("a", full, false), shard("b", 0, false)]).as_deref(),
-            Some("b")
-        );
-        assert_eq!(
-            choose(&[shard("a", 0, false), shard("b", full, true)]).as_deref(),
-            Some("b")
-        );
-        assert_eq!(choose(&[shard("a", full, false), shard("b", usize::MAX, false)]), None);
+        assert_eq!(choose(vec![shard("a", full - 1, false)]), Place::Among(0));
+        let with_room = vec![shard("a", full, false), shard("b", 0, false)];
+        assert_eq!(choose(with_room), Place::Among(1));
+        let with_value = vec![shard("a", 0, false), shard("b", full, true)];
+        assert_eq!(choose(with_value), Place::Among(1));
+        assert_eq!(choose(vec![shard("a", full, false)]), Place::Next(1));
+        let all_full = (0..MOST).map(|_| shard("a", usize::MAX, false)).collect();
+        assert_eq!(choose(all_full), Place::Nowhere);
         let secret = json!({ "data": { "key": STANDARD.encode([0; 300]), "odd": 5 } });
         assert_eq!(count_bytes(&secret), 3 + 300 + 3);
+        let record = |count: &str| json!({ "metadata": { "annotations": { STAGING_SECRETS_ANNOTATION: count } } });
+        for (count, known) in [("3", Some(3)), ("0", None), ("99", None), ("many", None)] {
+            assert_eq!(read_record(&record(count)), known, "{count}");
+        }
+        assert_eq!(read_record(&json!({})), None);
         assert_eq!(name_staging("work", 0), "tenure-access-work-staging");
         assert_eq!(name_staging("work", 1), "tenure-access-work-staging-1");
     }
