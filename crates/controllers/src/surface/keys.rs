@@ -12,7 +12,7 @@ use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::plan::Watched;
 use tenure_planner::surface::Snapshot;
 use tenure_planner::surface::deploy_key::{
-    Answer, KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, Pair, SecretFacts, Step, Work, is_ours, list_due, take,
+    Answer, KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, Pair, SecretFacts, Step, Work, is_labelled, is_ours, list_due, take,
 };
 use tenure_planner::{Failure, Live, WriteAnswer};
 use tenure_sources::{DeployKey, read_pair};
@@ -41,17 +41,21 @@ async fn perform(hub: &Hub, surface: &Surface, namespace: &str, step: &Step) -> 
         Ok(client) => client,
         Err(error) => return fail(&step.work, &Failure::from(&error)),
     };
+    let key = Key {
+        surface,
+        source: &step.source,
+    };
     match &step.work {
         Work::Look {
             secret, role, binding, ..
         } => {
-            let facts = look(&client, secret, surface).await;
+            let facts = look(&client, secret, key).await;
             let role = read(hub, &client, role).await;
             let binding = read(hub, &client, binding).await;
             Answer::Looked(facts, role, binding)
         }
-        Work::Make { secret, comment } => Answer::Secret(make(&client, secret, comment, surface).await),
-        Work::Patch { secret, patch } => Answer::Secret(change(&client, secret, patch, surface).await),
+        Work::Make { secret, comment } => Answer::Secret(make(&client, secret, comment, key).await),
+        Work::Patch { secret, patch } => Answer::Secret(change(&client, secret, patch, key).await),
         Work::Request(request) => {
             let requests = std::slice::from_ref(request);
             let answers = execute(&hub.means.clients, &client, requests, None, None).await;
@@ -62,6 +66,13 @@ async fn perform(hub: &Hub, surface: &Surface, namespace: &str, step: &Step) -> 
             }
         }
     }
+}
+
+/// Which key a Secret is looked at for.
+#[derive(Clone, Copy)]
+struct Key<'a> {
+    surface: &'a Surface,
+    source: &'a str,
 }
 
 /// Nobody could be asked.
@@ -87,7 +98,7 @@ async fn read(hub: &Hub, client: &Client, target: &Watched) -> Live {
     }
 }
 
-async fn look(client: &Client, target: &Watched, surface: &Surface) -> SecretFacts {
+async fn look(client: &Client, target: &Watched, key: Key<'_>) -> SecretFacts {
     let found = async {
         let resource = client.resource(&target.api_version(), &target.id.kind).await?;
         client.find(&resource, &target.id.namespace, &target.id.name).await
@@ -95,7 +106,7 @@ async fn look(client: &Client, target: &Watched, surface: &Surface) -> SecretFac
     match found.await {
         Ok(None) => SecretFacts::Absent,
         Ok(Some(mut found)) => {
-            let facts = tell(&found, surface);
+            let facts = tell(&found, key);
             wipe(&mut found);
             facts
         }
@@ -104,8 +115,8 @@ async fn look(client: &Client, target: &Watched, surface: &Surface) -> SecretFac
 }
 
 /// What may be known of a Secret.
-fn tell(secret: &Value, surface: &Surface) -> SecretFacts {
-    if !is_ours(secret, surface) {
+fn tell(secret: &Value, key: Key<'_>) -> SecretFacts {
+    if !is_ours(secret, key.surface) {
         return SecretFacts::Foreign;
     }
     let view = ObjectView::of(secret);
@@ -130,25 +141,26 @@ fn tell(secret: &Value, surface: &Surface) -> SecretFacts {
             })
             .map_err(str::to_owned),
         known_hosts,
+        is_labelled: is_labelled(secret, key.surface, key.source),
     }
 }
 
-async fn make(client: &Client, secret: &Value, comment: &str, surface: &Surface) -> Result<SecretFacts, Failure> {
-    let key = DeployKey::generate(comment).map_err(|message| Failure {
+async fn make(client: &Client, secret: &Value, comment: &str, key: Key<'_>) -> Result<SecretFacts, Failure> {
+    let pair = DeployKey::generate(comment).map_err(|message| Failure {
         message,
         ..Failure::default()
     })?;
     let mut object = secret.clone();
     if let Some(entries) = object.get_mut("stringData").and_then(Value::as_object_mut) {
-        entries.insert(PRIVATE_HALF.to_owned(), json!(key.reveal()));
-        entries.insert(PUBLIC_HALF.to_owned(), json!(format!("{}\n", key.public().line)));
+        entries.insert(PRIVATE_HALF.to_owned(), json!(pair.reveal()));
+        entries.insert(PUBLIC_HALF.to_owned(), json!(format!("{}\n", pair.public().line)));
     }
     let made = client.create(&object, TENURE_CONTROLLER).await;
     wipe(&mut object);
-    answer(client, secret, made.map(|made| made.object), surface)
+    answer(client, secret, made.map(|made| made.object), key)
 }
 
-async fn change(client: &Client, target: &Watched, patch: &Value, surface: &Surface) -> Result<SecretFacts, Failure> {
+async fn change(client: &Client, target: &Watched, patch: &Value, key: Key<'_>) -> Result<SecretFacts, Failure> {
     let name = (target.id.namespace.as_str(), target.id.name.as_str());
     let patched = async {
         let resource = client.resource(&target.api_version(), &target.id.kind).await?;
@@ -157,7 +169,7 @@ async fn change(client: &Client, target: &Watched, patch: &Value, surface: &Surf
             .await
     };
     match patched.await {
-        Ok(patched) => answer(client, patch, Ok(patched.object), surface),
+        Ok(patched) => answer(client, patch, Ok(patched.object), key),
         Err(error) => Err(say(client, &target.id, &error, None)),
     }
 }
@@ -166,11 +178,11 @@ fn answer(
     client: &Client,
     sent: &Value,
     written: Result<Value, ClusterError>,
-    surface: &Surface,
+    key: Key<'_>,
 ) -> Result<SecretFacts, Failure> {
     match written {
         Ok(mut written) => {
-            let facts = tell(&written, surface);
+            let facts = tell(&written, key);
             wipe(&mut written);
             Ok(facts)
         }

@@ -226,6 +226,30 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
     surface_ready(&stage, ("sage", "shop")).await;
     assert_eq!(key(&stage, "sage", &[]).await.1, second);
 
+    // Whoever removes or changes the labels keeps neither the key nor who may read it from being kept: they come back.
+    for kind in [SECRET, ROLE, ROLE_BINDING] {
+        let labels = json!({ "tenure.dev/credential": null, "tenure.dev/surface": "other" });
+        let stripped = json!({ "metadata": { "labels": labels } });
+        admin
+            .patch(kind, ("sage", "shop-app-deploy-key"), stripped)
+            .await
+            .unwrap();
+    }
+    let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "later" } } });
+    admin.patch(SURFACE, ("sage", "shop"), asked).await.unwrap();
+    for kind in [SECRET, ROLE, ROLE_BINDING] {
+        stage
+            .until(kind, ("sage", "shop-app-deploy-key"), |object| {
+                let labels = object.map(|object| &object["metadata"]["labels"]);
+                labels.is_some_and(|labels| {
+                    labels["tenure.dev/credential"] == "deploy-key" && labels["tenure.dev/surface"] == "shop"
+                })
+            })
+            .await;
+    }
+    surface_ready(&stage, ("sage", "shop")).await;
+    assert_eq!(key(&stage, "sage", &[]).await.1, second);
+
     // A source without a key leaves none behind.
     let mut without = host.surface("sage", None);
     let source = without["spec"]["sources"][0].as_object_mut().unwrap();

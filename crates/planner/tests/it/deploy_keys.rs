@@ -57,6 +57,7 @@ struct Held {
     is_foreign: bool,
     pair: Result<Pair, String>,
     hosts: String,
+    is_labelled: bool,
 }
 
 fn pair(number: u32) -> Pair {
@@ -77,6 +78,7 @@ impl World {
                 is_going: false,
                 pair: held.pair.clone(),
                 known_hosts: Some(held.hosts.clone()),
+                is_labelled: held.is_labelled,
             },
         }
     }
@@ -105,12 +107,14 @@ impl World {
                     is_foreign: false,
                     pair: Ok(pair(self.made)),
                     hosts: secret["stringData"]["known_hosts"].as_str().unwrap().to_owned(),
+                    is_labelled: true,
                 });
                 Answer::Secret(Ok(self.tell()))
             }
             Work::Patch { patch, .. } => {
                 let held = self.secret.as_mut().unwrap();
                 held.hosts = patch["stringData"]["known_hosts"].as_str().unwrap().to_owned();
+                held.is_labelled |= patch["metadata"]["labels"]["tenure.dev/credential"] == "deploy-key";
                 Answer::Secret(Ok(self.tell()))
             }
             Work::Request(Request::Apply(apply)) => {
@@ -311,6 +315,7 @@ fn nothing_is_written_or_fetched_with_a_secret_of_somebody_else() {
             is_foreign: true,
             pair: Ok(pair(7)),
             hosts: HOSTS.to_owned(),
+            is_labelled: true,
         }),
         ..World::default()
     };
@@ -401,15 +406,30 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
     assert_eq!(
         world.done,
         [
-            "change known_hosts in Secret/blue/shop-app-deploy-key",
+            "change known_hosts and labels of Secret/blue/shop-app-deploy-key",
             "apply RoleBinding/blue/shop-app-deploy-key (Surface)",
+        ]
+    );
+    assert_eq!((fingerprints(&snapshot), world.made), (vec!["SHA256:1".to_owned()], 1));
+    // Labels that somebody has removed come back, as the policy on what the writer may change demands them.
+    world.done.clear();
+    world.secret.as_mut().unwrap().is_labelled = false;
+    let metadata = &mut world.access.get_mut("Role").unwrap()["metadata"];
+    metadata["labels"] = json!({});
+    metadata["managedFields"] = json!([{ "manager": "tenure-controller" }]);
+    round(&mut snapshot, &mut world, later(301));
+    assert_eq!(
+        world.done,
+        [
+            "change known_hosts and labels of Secret/blue/shop-app-deploy-key",
+            "apply Role/blue/shop-app-deploy-key (Surface)",
         ]
     );
     assert_eq!((fingerprints(&snapshot), world.made), (vec!["SHA256:1".to_owned()], 1));
     // Somebody else's Role of that name is left alone, and said.
     let role = world.access.get("Role").cloned().unwrap();
     world.access.get_mut("Role").unwrap()["metadata"]["ownerReferences"] = json!([]);
-    round(&mut snapshot, &mut world, later(400));
+    round(&mut snapshot, &mut world, later(700));
     let message = ready(&snapshot).1;
     assert!(
         message.contains("Role/blue/shop-app-deploy-key exists and was not made"),

@@ -27,7 +27,7 @@ use crate::ending::add_duration;
 use crate::plan::{Request, Watched};
 use crate::refusal::Reason;
 
-pub use objects::{KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, is_ours, name_key};
+pub use objects::{KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, is_labelled, is_ours, name_key};
 pub(super) use telling::{Standing, judge, list_news, list_statuses};
 
 /// How soon a key that is as it should be is looked at again; a source that can't fetch any more is a reason to look at once.
@@ -83,6 +83,8 @@ pub enum SecretFacts {
         pair: Result<Pair, String>,
         /// The host keys that it holds, if they are text.
         known_hosts: Option<String>,
+        /// Whether it has every label of a key.
+        is_labelled: bool,
     },
     /// It could not be looked at.
     Failed(Failure),
@@ -397,7 +399,7 @@ impl Case<'_> {
     fn find_missing(&self, source: &SurfaceSource, facts: &KeyFacts) -> Option<Work> {
         let surface = &self.snapshot.surface;
         let hosts = source.deploy_key.as_ref()?.known_hosts.as_str();
-        let (uid, resource_version, known_hosts) = match &facts.secret {
+        let (version, known_hosts, is_labelled) = match &facts.secret {
             SecretFacts::Absent if self.recorded().is_none() => {
                 return Some(Work::Make {
                     secret: objects::write_secret(surface, self.source, hosts),
@@ -410,13 +412,16 @@ impl Case<'_> {
                 is_going: false,
                 pair: Ok(pair),
                 known_hosts,
-            } if telling::is_as_recorded(self.recorded(), pair) => (uid, resource_version, known_hosts),
+                is_labelled,
+            } if telling::is_as_recorded(self.recorded(), pair) => {
+                ((uid.as_str(), resource_version.as_str()), known_hosts, *is_labelled)
+            }
             _ => return None,
         };
-        if known_hosts.as_deref() != Some(hosts) {
+        if known_hosts.as_deref() != Some(hosts) || !is_labelled {
             return Some(Work::Patch {
                 secret: objects::target(surface, self.source, objects::Sort::Secret),
-                patch: objects::write_hosts_patch(uid, resource_version, hosts),
+                patch: objects::write_patch(surface, self.source, version, hosts),
             });
         }
         let reader = self.find_reader().ok()?;
@@ -430,7 +435,7 @@ impl Case<'_> {
         match live {
             Live::Absent | Live::Unserved => {}
             Live::Failed(_) => return None,
-            Live::Present(live) => match objects::judge_access(&live.0, wanted, &self.snapshot.surface) {
+            Live::Present(live) => match objects::judge_access(&live.0, wanted, &self.snapshot.surface, self.source) {
                 Verdict::Differs => {}
                 Verdict::AsWanted | Verdict::Foreign(_) => return None,
             },
@@ -483,7 +488,7 @@ impl Work {
                     view.read_text("/metadata/name")
                 )
             }
-            Self::Patch { secret, .. } => format!("change known_hosts in {}", secret.id.subject()),
+            Self::Patch { secret, .. } => format!("change known_hosts and labels of {}", secret.id.subject()),
             Self::Request(request) => request.to_string(),
         }
     }

@@ -9,6 +9,7 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::ServiceAccount;
 
 use super::super::children::name_repository;
+use crate::access::delivery::is_written_by_tenure;
 use crate::dependents::{Verdict, Wanted, is_owned_by};
 use crate::plan::{Delete, Propagation, Request, Watched};
 
@@ -54,13 +55,32 @@ pub fn name_key(surface: &str, source: &str) -> String {
     format!("{}-deploy-key", name_repository(surface, source))
 }
 
-/// Whether an object was written for a key of this Surface: by labels and by ownerReference with its uid.
+/// Whether an object was written for a key of this Surface: by its ownerReference with the Surface's uid, and by its labels. If somebody has removed
+/// those, `managedFields` tell.
 #[must_use]
 pub fn is_ours(object: &Value, surface: &Surface) -> bool {
     let view = ObjectView::of(object);
-    view.find_label(CREDENTIAL_LABEL) == Some(CREDENTIAL_DEPLOY_KEY)
-        && view.find_label(SURFACE_LABEL) == surface.metadata.name.as_deref()
-        && is_owned_by(object, "Surface", &surface.metadata)
+    let is_labelled = view.find_label(CREDENTIAL_LABEL) == Some(CREDENTIAL_DEPLOY_KEY)
+        && view.find_label(SURFACE_LABEL) == surface.metadata.name.as_deref();
+    is_owned_by(object, "Surface", &surface.metadata) && (is_labelled || is_written_by_tenure(object))
+}
+
+/// Whether an object has every label that is written onto what belongs to the key of a source.
+#[must_use]
+pub fn is_labelled(object: &Value, surface: &Surface, source: &str) -> bool {
+    let view = ObjectView::of(object);
+    let wanted = write_labels(surface, source);
+    let mut wanted = wanted.as_object().into_iter().flatten();
+    wanted.all(|(label, value)| view.find_label(label) == value.as_str())
+}
+
+fn write_labels(surface: &Surface, source: &str) -> Value {
+    json!({
+        CREDENTIAL_LABEL: CREDENTIAL_DEPLOY_KEY,
+        SURFACE_LABEL: surface.metadata.name,
+        SURFACE_SOURCE_LABEL: source,
+        MANAGED_BY: MANAGED_BY_TENURE,
+    })
 }
 
 fn id(surface: &Surface, source: &str, sort: Sort) -> ObjectId {
@@ -84,12 +104,7 @@ fn write_metadata(surface: &Surface, source: &str) -> Value {
     json!({
         "name": id.name,
         "namespace": id.namespace,
-        "labels": {
-            CREDENTIAL_LABEL: CREDENTIAL_DEPLOY_KEY,
-            SURFACE_LABEL: surface.metadata.name,
-            SURFACE_SOURCE_LABEL: source,
-            MANAGED_BY: MANAGED_BY_TENURE,
-        },
+        "labels": write_labels(surface, source),
         "ownerReferences": [{
             "apiVersion": "tenure.dev/v1alpha1",
             "kind": "Surface",
@@ -116,10 +131,15 @@ pub(super) fn write_comment(surface: &Surface, source: &str) -> String {
     format!("tenure:{namespace}/{}", name_repository(name, source))
 }
 
-/// The patch of the host keys.
-pub(super) fn write_hosts_patch(uid: &str, resource_version: &str, hosts: &str) -> Value {
+/// The patch of the host keys and the labels.
+pub(super) fn write_patch(
+    surface: &Surface,
+    source: &str,
+    (uid, resource_version): (&str, &str),
+    hosts: &str,
+) -> Value {
     json!({
-        "metadata": { "uid": uid, "resourceVersion": resource_version },
+        "metadata": { "uid": uid, "resourceVersion": resource_version, "labels": write_labels(surface, source) },
         "stringData": { KNOWN_HOSTS: hosts },
     })
 }
@@ -147,13 +167,13 @@ pub(super) fn write_access(surface: &Surface, source: &str, reader: &ServiceAcco
 
 /// What is to be done with a Role or a RoleBinding that is there. One that is being deleted still gives rights, so it is corrected, too; it is created
 /// again when it is gone.
-pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface) -> Verdict {
+pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface, source: &str) -> Verdict {
     let same = |field: &str| live.get(field) == wanted.object.get(field);
     if !is_ours(live, surface) {
         Verdict::Foreign("was not made for this source's deploy key: rename the source, or delete it")
     } else if wanted.id.kind == "RoleBinding" && !same("roleRef") {
         Verdict::Foreign("binds another role: delete it, so that the right one can be made")
-    } else if same("rules") && same("subjects") {
+    } else if same("rules") && same("subjects") && is_labelled(live, surface, source) {
         Verdict::AsWanted
     } else {
         Verdict::Differs

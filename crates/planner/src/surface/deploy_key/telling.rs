@@ -189,7 +189,7 @@ impl Case<'_> {
         let [role, binding] = write_access(&self.snapshot.surface, self.source, &reader);
         let trouble = |live: &Live, wanted: &Wanted| match live {
             Live::Failed(failure) => Some(self.explain(&format!("look at {}", wanted.id.subject()), failure)),
-            Live::Present(live) => match judge_access(&live.0, wanted, &self.snapshot.surface) {
+            Live::Present(live) => match judge_access(&live.0, wanted, &self.snapshot.surface, self.source) {
                 Verdict::Foreign(why) => Some(format!("{} exists and {why}", wanted.id.subject())),
                 Verdict::AsWanted if live.view().is_being_deleted() => Some(dependents::describe(
                     &wanted.id,
