@@ -14,6 +14,7 @@ mod scenarios;
 mod suites;
 mod tests;
 mod tidy;
+mod timings;
 mod two_worlds;
 
 /// Automation of the project.
@@ -58,7 +59,11 @@ enum Task {
         arguments: Vec<String>,
     },
     /// Run all tests, some programs at once: what `cargo test --workspace` does, sooner.
-    Tests,
+    Tests {
+        /// Say how long each program took, and which tests are the slowest.
+        #[arg(long)]
+        timings: bool,
+    },
     /// Run the scenarios against a real Kubernetes: one that is started from the binaries in `TENURE_KUBERNETES_BIN`, or any other.
     Scenarios {
         /// The kubeconfig of a cluster whose namespace `default` has the label `tenure.dev/disposable=true`.
@@ -70,6 +75,9 @@ enum Task {
         /// The same, with lanes as `tenure run --lanes` says. Of Pods the suite is the kubelet.
         #[arg(long, value_name = "WHERE")]
         lanes: Option<String>,
+        /// Say how long each part took, and which scenarios are the slowest.
+        #[arg(long)]
+        timings: bool,
         /// Only scenarios whose name contains one of these.
         only: Vec<String>,
     },
@@ -98,13 +106,14 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy => tidy::run(),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run_beside_tests("tenure-differential", "trials", &arguments),
-        Task::Tests => tests::run(),
+        Task::Tests { timings } => tests::run(timings),
         Task::Scenarios {
             kubeconfig,
             process,
             lanes,
+            timings,
             only,
-        } => scenarios::run(kubeconfig.as_deref(), process, lanes.as_deref(), &only),
+        } => scenarios::run(kubeconfig.as_deref(), process, lanes.as_deref(), timings, &only),
         Task::TwoWorlds(two_worlds) => two_worlds.run(),
         Task::Dist(dist) => dist.run(),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),

@@ -2,12 +2,13 @@
 //! suites these are, and that what runs at once has a control plane each; refuses nothing by itself: a cluster that is not marked as made for
 //! tests is refused by `crates/testkit`.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use crate::cargo;
 use crate::suites::{self, Run, Suite};
+use crate::{cargo, timings};
 
 /// The suites: what Tenure needs of an API server (`crates/testkit`), Tenure's controllers on it (`crates/controllers`), its doors
 /// (`crates/admission`), and the program as a process (`crates/tenure`: install, run, uninstall). Beside them, what they run.
@@ -54,6 +55,7 @@ pub(crate) fn run(
     kubeconfig: Option<&Path>,
     process: bool,
     lanes: Option<&str>,
+    timings: bool,
     only: &[String],
 ) -> anyhow::Result<()> {
     let of_program = process || lanes.is_some();
@@ -66,7 +68,11 @@ pub(crate) fn run(
             command.arg(&suite.program);
         }
         // One at a time: they share the cluster, and each begins with what the last one left removed.
-        command.args(["--quiet", "--test-threads=1", "--exact"]).args(tests);
+        command.args(["--test-threads=1", "--exact"]).args(tests);
+        match timings {
+            true => timings::ask(&mut command),
+            false => drop(command.arg("--quiet")),
+        }
         if let Some(kubeconfig) = kubeconfig {
             command.env(KUBECONFIG, kubeconfig);
         }
@@ -106,11 +112,16 @@ pub(crate) fn run(
         return suites::finish_all(ended);
     }
     let beside = cargo::target().join("debug/examples").join(WITH_KUBERNETES);
+    let names: Vec<String> = parts.iter().map(|(name, _, _)| name.clone()).collect();
     let runs = parts.into_iter().map(|(name, suite, tests)| Run {
         name,
         command: prepare(suite, Some(&beside), &tests),
     });
-    suites::run_at_once(runs.collect(), AT_ONCE)
+    let ended = suites::run_at_once(runs.collect(), AT_ONCE);
+    if timings {
+        write!(std::io::stdout(), "{}", timings::describe(&names))?;
+    }
+    ended
 }
 
 /// How many tests are a part, of so many: as many parts as run at once, where they are worth it.

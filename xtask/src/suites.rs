@@ -102,11 +102,17 @@ pub(crate) fn finish_all(ended: impl Iterator<Item = anyhow::Result<()>>) -> any
     ended.fold(Ok(()), Result::and)
 }
 
+/// The file with what a program of this name has written.
+pub(crate) fn name_log(name: &str) -> PathBuf {
+    cargo::target().join("suites").join(format!("{name}.log"))
+}
+
 /// Runs tests whose words would be mixed with those of others: they are printed when they are at their end.
 fn run_aside(Run { name, mut command }: Run) -> anyhow::Result<()> {
-    let logs = cargo::target().join("suites");
-    std::fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
-    let log = logs.join(format!("{name}.log"));
+    let log = name_log(&name);
+    if let Some(folder) = log.parent() {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
     let file = File::create(&log).with_context(|| log.display().to_string())?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     writeln!(std::io::stdout(), "{name}: begins, in {}", log.display())?;
