@@ -447,6 +447,14 @@ pub(crate) enum Writes {
     Apply(Vec<Request>),
 }
 
+/// Whether the controllers wrote fields of an object, as its `managedFields` say. The policy on what is written asks the same.
+#[must_use]
+pub fn is_written_by_tenure(object: &Value) -> bool {
+    let view = ObjectView::of(object);
+    let mut entries = view.list_views("/metadata/managedFields");
+    entries.any(|entry| entry.read_text("/manager") == TENURE_CONTROLLER)
+}
+
 /// Whether an ownerReference names this owner, with its uid.
 pub(crate) fn is_owned_by(object: &Value, kind: &str, owner: &ObjectMeta) -> bool {
     let mut references = ObjectView::of(object).list_views("/metadata/ownerReferences");

@@ -14,11 +14,12 @@ use tenure_cluster::{ApplyOptions, Client, ClusterError, DeleteOptions, Precondi
 use tenure_planner::Failure;
 use tenure_planner::access::delivery::{
     BASIC_KEYS, CA_KEY, DOCKER_CONFIG_KEY, Form, SSH_KEYS, TOKEN_USER, belongs_to, find_request, grants_as_wanted,
-    is_written_by_tenure, write_access, write_mark, write_metadata,
+    write_access, write_mark, write_metadata,
 };
 use tenure_planner::access::permission;
 use tenure_planner::access::rotation::{SecretFacts, SecretSeen, WriteFailure};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
+use tenure_planner::dependents::is_written_by_tenure;
 use tenure_providers::{fingerprint_bytes, fingerprint_key, fingerprint_value};
 use tenure_sources::{Hidden, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};

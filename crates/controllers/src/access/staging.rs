@@ -74,7 +74,7 @@ struct Shard {
 }
 
 /// The staging Secrets that are in use, in their order.
-struct Shards {
+struct Staging {
     seen: Vec<Shard>,
     /// How many the first one records, if it does.
     recorded: Option<usize>,
@@ -93,7 +93,7 @@ enum Place {
     Nowhere,
 }
 
-impl Shards {
+impl Staging {
     /// Chooses the Secret for a value: the one that has it, or the first with room.
     fn choose(&self) -> Place {
         let has_room = |shard: &Shard| shard.bytes.saturating_add(VALUE_BYTES) <= MOST_BYTES;
@@ -107,7 +107,7 @@ impl Shards {
 }
 
 /// Reads the staging Secrets that are in use. The first one records how many these are, so that one that can't be read is not taken for one that isn't there.
-async fn read_shards(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<Shards, String> {
+async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<Staging, String> {
     let explained = |name: &str, error: &ClusterError| explain_staging(client, namespace, name, error);
     let name = name_staging(provider, 0);
     let first = find(client, namespace, &name)
@@ -129,7 +129,7 @@ async fn read_shards(client: &Client, namespace: &str, provider: &str, key: &str
         };
         seen.push(take_shard(name, found, key));
     }
-    Ok(Shards {
+    Ok(Staging {
         seen,
         recorded,
         version,
@@ -159,10 +159,10 @@ async fn find_place(
     client: &Client,
     namespace: &str,
     provider: &str,
-    shards: &Shards,
+    staging: &Staging,
 ) -> Result<(String, usize), String> {
-    let in_use = shards.seen.len();
-    match shards.choose() {
+    let in_use = staging.seen.len();
+    match staging.choose() {
         Place::Among(number) => Ok((name_staging(provider, number), in_use)),
         Place::Next(number) => {
             let next = name_staging(provider, number);
@@ -216,9 +216,9 @@ pub(super) async fn read_staged(
     provider: &str,
     key: &str,
 ) -> Result<Option<StagedValue>, String> {
-    let shards = read_shards(client, namespace, provider, key).await?;
-    let mut shards = shards.seen.into_iter();
-    let found = shards.find_map(|shard| Some((shard.name, shard.entry?)));
+    let staging = read_staging(client, namespace, provider, key).await?;
+    let mut staging = staging.seen.into_iter();
+    let found = staging.find_map(|shard| Some((shard.name, shard.entry?)));
     let Some((name, bytes)) = found else { return Ok(None) };
     let written: Written = serde_json::from_slice(&bytes).map_err(|_| {
         format!("what is staged in Secret {namespace}/{name} under {key} can't be read: delete that key")
@@ -278,12 +278,12 @@ pub(super) async fn stage(
 async fn claim_place(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<String, String> {
     let first = name_staging(provider, 0);
     for _ in 0..ATTEMPTS {
-        let shards = read_shards(client, namespace, provider, key).await?;
-        let (chosen, in_use) = find_place(client, namespace, provider, &shards).await?;
-        if shards.recorded == Some(in_use) {
+        let staging = read_staging(client, namespace, provider, key).await?;
+        let (chosen, in_use) = find_place(client, namespace, provider, &staging).await?;
+        if staging.recorded == Some(in_use) {
             return Ok(chosen);
         }
-        let Some(version) = shards.version else {
+        let Some(version) = staging.version else {
             let created = client
                 .create(&write_staging(namespace, &first), TENURE_CONTROLLER)
                 .await;
@@ -308,10 +308,10 @@ async fn claim_place(client: &Client, namespace: &str, provider: &str, key: &str
 
 /// Takes a value out of the staging Secret.
 pub(super) async fn clear(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), WriteFailure> {
-    let shards = read_shards(client, namespace, provider, key).await;
-    let shards = shards.map_err(WriteFailure::Unknown)?;
-    let mut shards = shards.seen.into_iter();
-    let Some(name) = shards.find_map(|shard| shard.entry.map(|_| shard.name)) else {
+    let staging = read_staging(client, namespace, provider, key).await;
+    let staging = staging.map_err(WriteFailure::Unknown)?;
+    let mut staging = staging.seen.into_iter();
+    let Some(name) = staging.find_map(|shard| shard.entry.map(|_| shard.name)) else {
         return Ok(());
     };
     let cleared = patch_staging(client, namespace, &name, json!({ "data": { key: null } })).await;
@@ -360,8 +360,8 @@ fn write_staging(namespace: &str, name: &str) -> Value {
 
 /// Tries whether a value could be staged.
 pub(super) async fn try_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), String> {
-    let shards = read_shards(client, namespace, provider, key).await?;
-    let (chosen, _) = find_place(client, namespace, provider, &shards).await?;
+    let staging = read_staging(client, namespace, provider, key).await?;
+    let (chosen, _) = find_place(client, namespace, provider, &staging).await?;
     let tried = try_apply(client, &write_staging(namespace, &chosen)).await;
     tried.map_err(|error| explain_staging(client, namespace, &chosen, &error))
 }
@@ -376,12 +376,12 @@ mod choices {
     #[test]
     fn a_value_stays_where_it_is_and_a_new_one_goes_where_room_is() {
         let choose = |seen: Vec<Shard>| {
-            let shards = Shards {
+            let staging = Staging {
                 seen,
                 recorded: None,
                 version: None,
             };
-            shards.choose()
+            staging.choose()
         };
         let shard = |name: &str, bytes: usize, has_it: bool| Shard {
             name: name.to_owned(),

@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::access::request::{AskedIn, CredentialLedger, CredentialPhase, NextCredential};
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestSpec, REQUEST_LABEL};
-use tenure_api::metadata::{CREDENTIAL_ACCESS, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER};
+use tenure_api::metadata::{CREDENTIAL_ACCESS, CREDENTIAL_LABEL, MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectView, Time};
 use tenure_tenancy::access::approval::Verdict;
 
 use super::host::{CredentialKind, Role};
 use super::rotation::Wanted;
 use super::rotation::schedule::{SETTLE, later};
+use crate::dependents::is_written_by_tenure;
 
 /// The type of a Secret that images are pulled with.
 pub const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
@@ -161,14 +162,6 @@ pub fn belongs_to(object: &Value, request: &str) -> bool {
         Some(found) => found == request,
         None => is_written_by_tenure(object),
     }
-}
-
-/// Whether the controllers wrote fields of an object, as its `managedFields` say. The policy on what is written asks the same.
-#[must_use]
-pub fn is_written_by_tenure(object: &Value) -> bool {
-    let view = ObjectView::of(object);
-    let mut entries = view.list_views("/metadata/managedFields");
-    entries.any(|entry| entry.read_text("/manager") == TENURE_CONTROLLER)
 }
 
 /// Whether an object that is there grants what is wanted, of a Role or RoleBinding.

@@ -9,8 +9,7 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::ServiceAccount;
 
 use super::super::children::name_repository;
-use crate::access::delivery::is_written_by_tenure;
-use crate::dependents::{Verdict, Wanted, is_owned_by};
+use crate::dependents::{Verdict, Wanted, is_owned_by, is_written_by_tenure};
 use crate::plan::{Delete, Propagation, Request, Watched};
 
 use super::Work;
