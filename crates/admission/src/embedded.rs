@@ -8,13 +8,15 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tenure_api::{ObjectMeta, Tenant};
-use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardQuestion, GuardSurroundings, Review, Ruling};
+use tenure_apiserver::{
+    Asked, Followed, Guard, GuardPlace, GuardQuestion, GuardSurroundings, Membership, Review, Ruling,
+};
 use tenure_tenancy::admission::{self, Actor, Decision, Operation, Question, Refusal, Request, Resource, Surroundings};
 use tenure_tenancy::admission::{collision, quota};
 use tenure_tenancy::mentions::{MENTIONING_KINDS, Mention, MentionIndex, MentioningKind};
 use tenure_tenancy::{
-    Claim, Facts, HostClaim, HostLedger, IngressIndex, IngressRoutes, Ledger, NamespaceFacts, QuotaClaim, QuotaLedger,
-    Settings, TenantFacts, Usages, ledger,
+    self as tenancy, Claim, Facts, HostClaim, HostLedger, IngressIndex, IngressRoutes, Ledger, NamespaceFacts,
+    QuotaClaim, QuotaLedger, Settings, TenantFacts, Usages, find_membership, ledger,
 };
 
 use crate::counting;
@@ -294,6 +296,14 @@ impl Guard for EmbeddedGuard {
             *self.ingresses.write() = IngressIndex::default();
         }
     }
+    fn find_tenant(&self, user: &str, groups: &[String]) -> Membership {
+        match find_membership(&self.facts.read(), user, groups) {
+            tenancy::Membership::Tenant(name) => Membership::Tenant(name.to_owned()),
+            tenancy::Membership::Nobody => Membership::Nobody,
+            tenancy::Membership::Unknown => Membership::Unknown,
+        }
+    }
+
 
     fn changes(&self, (group, name): (&str, &str)) -> bool {
         admission::changes(group, name)

@@ -1,13 +1,22 @@
-//! How many requests are worked on at once, in all and for one user, so that nobody starves the others. Owns the
+//! How many requests are worked on at once, in all and for one tenant, so that nobody starves the others. Owns the
 //! numbers. Refuses to know what a request is about: watches and long work are told apart by the caller.
 //!
-//! A ServiceAccount counts as its namespace: who may make one there may make as many as it likes, and all of them together have
-//! one user's share.
+//! ```text
+//!                     whole share      three quarters of it   half of it
+//!  ServiceAccount     its tenant    >  its namespace       >  itself
+//!  the same, where nobody's            its namespace       >  itself
+//!  an owner           the tenant    >  itself
+//!  anybody else       itself
+//! ```
+//!
+//! A tenant may make as many namespaces and ServiceAccounts as it likes, and all of them together have one share. Within it, none of them
+//! takes everything from the others: a request takes a place of its own first, and then one of whom it is a part.
 //!
 //! Who holds a place may still be sending a body; so a user's slow bodies take that user's places only, and the places
 //! that all share are taken for the work itself.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use crate::ledger::{Account, Ledger};
 use crate::long_work::{Rest, Turns};
 
-/// How many there may be.
+/// How many there may be. What is said of one user is the whole share: a tenant's, or that of who has no tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Requests worked on at once.
@@ -68,9 +77,14 @@ impl Default for Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rejected;
 
-/// What one user has of everything.
+/// Tells the name of the tenant that a user belongs to, if it does to one.
+pub(crate) type FindTenant = Box<dyn Fn(&UserInfo) -> Option<String> + Send + Sync>;
+
+/// What one user has of everything, or one namespace or tenant.
 #[derive(Debug)]
 pub(crate) struct Share {
+    /// What it is a part of.
+    parent: Option<Arc<Share>>,
     places: Arc<Semaphore>,
     watches: Arc<Semaphore>,
     long: Arc<Semaphore>,
@@ -79,6 +93,31 @@ pub(crate) struct Share {
     /// What is held for it.
     accounts: Each<Arc<Account>>,
 }
+
+impl Share {
+    /// This share and those that it is a part of, from the innermost.
+    fn levels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |share| share.parent.as_deref())
+    }
+
+    /// Places of all levels, if there are any now.
+    fn try_take(&self) -> Option<Permits> {
+        let taken = self.levels().map(|share| share.places.clone().try_acquire_owned().ok());
+        taken.collect()
+    }
+
+    /// Places of all levels, one after the other.
+    async fn take(&self) -> Permits {
+        let mut permits = Vec::new();
+        for share in self.levels() {
+            permits.extend(share.places.clone().acquire_owned().await);
+        }
+        permits
+    }
+}
+
+/// One permit of each level.
+type Permits = Vec<OwnedSemaphorePermit>;
 
 /// What bytes are held for.
 #[derive(Debug, Clone, Copy)]
@@ -147,16 +186,23 @@ impl Known {
 }
 
 /// Hands out places.
-#[derive(Debug)]
 pub(crate) struct Fairness {
     bounds: Bounds,
+    find_tenant: FindTenant,
     ledgers: Each<Arc<Ledger>>,
     exempt: Each<Arc<Account>>,
     total: Semaphore,
     watches: Arc<Semaphore>,
     long: Arc<Semaphore>,
+    /// By the names of all levels, from the outermost.
     users: Mutex<HashMap<String, Known>>,
     rejected: AtomicUsize,
+}
+
+impl std::fmt::Debug for Fairness {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Fairness").finish_non_exhaustive()
+    }
 }
 
 /// A user's place, held until the answer is sent.
@@ -168,17 +214,18 @@ pub(crate) struct Place<'a> {
 }
 
 /// A user's place apart from what hands it out.
-pub(crate) type HeldPlace = (OwnedSemaphorePermit, Arc<Share>);
+pub(crate) type HeldPlace = (Permits, Arc<Share>);
 
 /// An open watch.
 #[derive(Debug)]
 pub(crate) struct WatchPlace {
-    _held: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit, Arc<Share>)>,
+    _held: Option<(Permits, OwnedSemaphorePermit, Arc<Share>)>,
 }
 
 impl Fairness {
-    pub(crate) fn new(bounds: Bounds, ledgers: Each<Arc<Ledger>>) -> Self {
+    pub(crate) fn new(bounds: Bounds, ledgers: Each<Arc<Ledger>>, find_tenant: FindTenant) -> Self {
         Self {
+            find_tenant,
             exempt: Each::new(|held| ledgers.of(held).open_exempt()),
             ledgers,
             total: Semaphore::new(bounds.total),
@@ -199,24 +246,24 @@ impl Fairness {
             });
         }
         let share = self.share_of(user);
-        if let Ok(permit) = share.places.clone().try_acquire_owned() {
+        if let Some(permits) = share.try_take() {
             return Ok(Place {
                 fairness: self,
-                held: Some((permit, share)),
+                held: Some((permits, share)),
             });
         }
-        let waiting = Waiting::enter(&share.waiting);
-        if waiting.others >= self.bounds.waiting {
+        let waiting: Vec<Waiting<'_>> = share.levels().map(|share| Waiting::enter(&share.waiting)).collect();
+        if waiting.iter().any(|waiting| waiting.others >= self.bounds.waiting) {
             return Err(self.reject());
         }
-        let permit = tokio::time::timeout(self.bounds.patience, share.places.clone().acquire_owned()).await;
+        let permits = tokio::time::timeout(self.bounds.patience, share.take()).await;
         drop(waiting);
-        match permit {
-            Ok(Ok(permit)) => Ok(Place {
+        match permits {
+            Ok(permits) => Ok(Place {
                 fairness: self,
-                held: Some((permit, share)),
+                held: Some((permits, share)),
             }),
-            _ => Err(self.reject()),
+            Err(_) => Err(self.reject()),
         }
     }
 
@@ -235,9 +282,10 @@ impl Fairness {
 
     fn turns_of(&self, share: &Share) -> Turns {
         Turns {
-            own: share.long.clone(),
+            own: share.levels().map(|share| share.long.clone()).collect(),
             all: self.long.clone(),
-            line: share.line.clone(),
+            // What all wait for, a tenant waits for once.
+            line: share.levels().last().unwrap_or(share).line.clone(),
             patience: self.bounds.patience,
             rest: self.bounds.rest,
         }
@@ -259,10 +307,11 @@ impl Fairness {
             return Ok(WatchPlace { _held: None });
         }
         let share = self.share_of(user);
-        let (Ok(own), Ok(all)) = (
-            share.watches.clone().try_acquire_owned(),
-            self.watches.clone().try_acquire_owned(),
-        ) else {
+        let own = share
+            .levels()
+            .map(|share| share.watches.clone().try_acquire_owned().ok());
+        let own = own.collect::<Option<Permits>>();
+        let (Some(own), Ok(all)) = (own, self.watches.clone().try_acquire_owned()) else {
             return Err(self.reject());
         };
         Ok(WatchPlace {
@@ -281,17 +330,37 @@ impl Fairness {
         Rejected
     }
 
-    /// The share of one user; forgotten when nothing of it is taken.
+    /// The share of one user, within those that it is a part of; forgotten when nothing of it is taken.
     fn share_of(&self, user: &UserInfo) -> Arc<Share> {
-        let name = counted_as(user);
+        let tenant = (self.find_tenant)(user);
         let mut users = self.users.lock();
-        let known = users.get(name);
+        let (mut path, mut parent) = (String::new(), None);
+        let namespace = find_namespace(user);
+        // None of these names has a line feed in it that an API server would let pass.
+        for (sort, name) in [("tenant", tenant.as_deref()), ("namespace", namespace)] {
+            if let Some(name) = name {
+                let _infallible = writeln!(path, "{sort} {name}");
+                parent = Some(self.find_share(&mut users, &path, parent));
+            }
+        }
+        let _infallible = write!(path, "user {}", user.name);
+        self.find_share(&mut users, &path, parent)
+    }
+
+    /// The share that is found at a path.
+    fn find_share(&self, users: &mut HashMap<String, Known>, path: &str, parent: Option<Arc<Share>>) -> Arc<Share> {
+        let known = users.get(path);
         if let Some(share) = known.and_then(|known| known.share.upgrade()) {
             return share;
         }
+        let depth = parent.as_ref().map_or(0, |parent| parent.levels().count());
+        let part = |whole: usize| divide(whole, depth);
         let accounts = Each::new(|held| {
             let account = known.and_then(|known| known.accounts.of(held).upgrade());
-            account.unwrap_or_else(|| self.ledgers.of(held).open())
+            account.unwrap_or_else(|| match &parent {
+                Some(parent) => self.ledgers.of(held).open_within(parent.accounts.of(held), part),
+                None => self.ledgers.of(held).open(),
+            })
         });
         let long = known.and_then(|known| known.long.upgrade());
         let line = known.and_then(|known| known.line.upgrade());
@@ -299,12 +368,13 @@ impl Fairness {
             users.retain(|_, known| known.is_held());
         }
         let share = Arc::new(Share {
-            places: Arc::new(Semaphore::new(self.bounds.user)),
-            watches: Arc::new(Semaphore::new(self.bounds.user_watches)),
-            long: long.unwrap_or_else(|| Arc::new(Semaphore::new(self.bounds.user_long))),
+            places: Arc::new(Semaphore::new(part(self.bounds.user))),
+            watches: Arc::new(Semaphore::new(part(self.bounds.user_watches))),
+            long: long.unwrap_or_else(|| Arc::new(Semaphore::new(part(self.bounds.user_long)))),
             line: line.unwrap_or_else(|| Arc::new(Semaphore::new(1))),
             waiting: AtomicUsize::new(0),
             accounts,
+            parent,
         });
         let known = Known {
             share: Arc::downgrade(&share),
@@ -312,9 +382,15 @@ impl Fairness {
             long: Arc::downgrade(&share.long),
             line: Arc::downgrade(&share.line),
         };
-        users.insert(name.to_owned(), known);
+        users.insert(path.to_owned(), known);
         share
     }
+}
+
+/// What somebody may have of a whole who is a part of a part, so many times: less each time, so that no part has everything.
+fn divide(whole: usize, depth: usize) -> usize {
+    let quarters = 4_usize.saturating_sub(depth).max(1);
+    whole.saturating_mul(quarters).div_ceil(4)
 }
 
 impl Place<'_> {
@@ -354,13 +430,10 @@ fn is_exempt(user: &UserInfo) -> bool {
     user.groups.iter().any(|group| group == MASTERS)
 }
 
-/// The name that a user's requests are counted under: of a ServiceAccount, all but its own name.
-fn counted_as(user: &UserInfo) -> &str {
-    let account = user.name.strip_prefix(SERVICE_ACCOUNT_PREFIX);
-    match account.and_then(|account| account.split_once(':')) {
-        Some((_, name)) => user.name.strip_suffix(name).unwrap_or(&user.name),
-        None => &user.name,
-    }
+/// The namespace of a ServiceAccount.
+fn find_namespace(user: &UserInfo) -> Option<&str> {
+    let account = user.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?;
+    account.split_once(':').map(|(namespace, _)| namespace)
 }
 
 struct Waiting<'a> {
@@ -382,149 +455,4 @@ impl Drop for Waiting<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn user(name: &str) -> UserInfo {
-        UserInfo {
-            name: name.to_owned(),
-            ..UserInfo::default()
-        }
-    }
-
-    fn small() -> Fairness {
-        bounded(Bounds {
-            total: 3,
-            user: 2,
-            waiting: 1,
-            patience: Duration::from_millis(20),
-            watches: 3,
-            user_watches: 2,
-            long: 2,
-            user_long: 1,
-            ..Bounds::default()
-        })
-    }
-
-    fn bounded(bounds: Bounds) -> Fairness {
-        Fairness::new(bounds, Each::new(|_| Ledger::new(1000, 1000)))
-    }
-
-    #[tokio::test]
-    async fn one_user_does_not_take_the_places_of_another() {
-        let fairness = small();
-        let greedy = user("greedy");
-        let _first = fairness.place(&greedy).await.expect("a place");
-        let _second = fairness.place(&greedy).await.expect("a place");
-        assert_eq!(fairness.place(&greedy).await.err(), Some(Rejected), "waited in vain");
-        let other = fairness.place(&user("other")).await.expect("a place");
-        assert!(other.work().await.expect("work").is_some());
-        assert_eq!(fairness.rejected(), 1);
-    }
-
-    #[tokio::test]
-    async fn who_waits_too_many_is_told_at_once() {
-        let fairness = bounded(Bounds {
-            patience: Duration::from_secs(3600),
-            ..small().bounds
-        });
-        let greedy = user("greedy");
-        let first = fairness.place(&greedy).await.expect("a place");
-        let _second = fairness.place(&greedy).await.expect("a place");
-        let mut waits = Box::pin(fairness.place(&greedy));
-        assert!(futures::poll!(waits.as_mut()).is_pending());
-        assert_eq!(fairness.place(&greedy).await.err(), Some(Rejected));
-        drop(first);
-        waits.await.expect("the place that was given back");
-    }
-
-    #[tokio::test]
-    async fn an_administrator_is_always_let_in() {
-        let fairness = small();
-        let mut admin = user("admin");
-        admin.ensure_group(MASTERS);
-        let mut places = Vec::new();
-        for _ in 0..10 {
-            places.push(fairness.place(&admin).await.expect("a place"));
-            fairness.watch(&admin).expect("a watch");
-        }
-    }
-
-    #[tokio::test]
-    async fn accounts_of_one_namespace_have_one_share() {
-        let fairness = small();
-        let account = |namespace: &str, name: &str| UserInfo::service_account(namespace, name, "");
-        let _first = fairness.place(&account("a", "x")).await.expect("a place");
-        let _second = fairness.place(&account("a", "y")).await.expect("a place");
-        assert!(
-            fairness.place(&account("a", "z")).await.is_err(),
-            "a third name, and no third place"
-        );
-        fairness.place(&account("ab", "x")).await.expect("another namespace's");
-        assert!(
-            fairness
-                .watch(&account("a", "x"))
-                .is_ok_and(|_first| fairness.watch(&account("a", "y")).is_ok())
-        );
-        // Who is only called like one is not one.
-        let name = |name: &str| counted_as(&user(name)).to_owned();
-        assert_eq!(name("system:serviceaccount:a:x"), "system:serviceaccount:a:");
-        assert_eq!(name("system:serviceaccount:a"), "system:serviceaccount:a");
-        assert_eq!(name("somebody"), "somebody");
-    }
-
-    #[tokio::test]
-    async fn long_work_has_places_of_its_own() {
-        let fairness = small();
-        let place = fairness.place(&user("greedy")).await.expect("a place");
-        let turns = place.long_work().expect("who is counted has turns");
-        let _own = turns.own.try_acquire().expect("the user's one");
-        let _all = turns.all.try_acquire().expect("one of two");
-        let second = fairness.place(&user("greedy")).await.expect("a place");
-        assert!(second.long_work().is_some_and(|turns| turns.own.try_acquire().is_err()));
-        let other = fairness.place(&user("other")).await.expect("a place");
-        let turns = other.long_work().expect("turns");
-        assert!(turns.own.try_acquire().is_ok() && turns.all.try_acquire().is_ok());
-        assert!(other.work().await.expect("a place for work").is_some());
-        let mut admin = user("admin");
-        admin.ensure_group(MASTERS);
-        assert!(fairness.place(&admin).await.expect("a place").long_work().is_none());
-    }
-
-    #[tokio::test]
-    async fn long_work_counts_when_its_client_hung_up() {
-        let fairness = small();
-        let turn = {
-            let place = fairness.place(&user("greedy")).await.expect("a place");
-            let turns = place.long_work().expect("turns");
-            turns.own.clone().try_acquire_owned().expect("the user's one")
-        };
-        let place = fairness.place(&user("greedy")).await.expect("a place");
-        let turns = place.long_work().expect("turns");
-        assert!(turns.own.try_acquire().is_err(), "a thread still computes for it");
-        drop(turn);
-        assert!(turns.own.try_acquire().is_ok());
-    }
-
-    #[test]
-    fn what_a_user_is_charged_outlives_its_requests() {
-        let fairness = small();
-        let charge = fairness.account(&user("a")).try_charge(10);
-        assert!(fairness.account(&user("b")).try_charge(10).is_none(), "all is held");
-        assert!(fairness.account(&user("a")).try_charge(10).is_none());
-        drop(charge);
-        assert!(fairness.account(&user("a")).try_charge(10).is_some());
-    }
-
-    #[test]
-    fn watches_are_counted_apart() {
-        let fairness = small();
-        let _first = fairness.watch(&user("a")).expect("a watch");
-        let second = fairness.watch(&user("a")).expect("a watch");
-        assert!(fairness.watch(&user("a")).is_err());
-        let _other = fairness.watch(&user("b")).expect("a watch");
-        assert!(fairness.watch(&user("b")).is_err(), "no more in all");
-        drop(second);
-        assert!(fairness.watch(&user("a")).is_ok());
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
 //! How many bytes are held for something, by user and in sum: for answers, for one.
 //!
 //! Owns the bounds and the counts. A user may hold no more than its own bound, and no more than what is left for everybody; but a little
-//! in any case, however much others hold. Refuses to know what the bytes are.
+//! in any case, however much others hold. An account within another one, as a user's within its tenant's, is bounded by that one, too. Refuses to know
+//! what the bytes are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,18 +52,25 @@ impl Ledger {
 
     /// An account of a user's.
     pub(crate) fn open(self: &Arc<Self>) -> Arc<Account> {
-        self.account(true)
+        self.account(true, None, self.user)
+    }
+
+    /// An account within another one, bounded by this part of what that one may hold.
+    pub(crate) fn open_within(self: &Arc<Self>, parent: &Arc<Account>, part: impl Fn(usize) -> usize) -> Arc<Account> {
+        self.account(true, Some(parent.clone()), part(self.user))
     }
 
     /// An account that is counted and not bounded.
     pub(crate) fn open_exempt(self: &Arc<Self>) -> Arc<Account> {
-        self.account(false)
+        self.account(false, None, self.user)
     }
 
-    fn account(self: &Arc<Self>, bounded: bool) -> Arc<Account> {
+    fn account(self: &Arc<Self>, bounded: bool, parent: Option<Arc<Account>>, limit: usize) -> Arc<Account> {
         Arc::new(Account {
             ledger: self.clone(),
             bounded,
+            parent,
+            limit,
             held: AtomicUsize::new(0),
             room: Notify::new(),
             first: Arc::new(Semaphore::new(1)),
@@ -85,27 +93,53 @@ impl Ledger {
 pub(crate) struct Account {
     ledger: Arc<Ledger>,
     bounded: bool,
+    /// The account that it is within.
+    parent: Option<Arc<Account>>,
+    /// How much it may hold.
+    limit: usize,
+    /// What it holds, with all accounts within it.
     held: AtomicUsize,
     room: Notify,
     first: Arc<Semaphore>,
 }
 
 impl Account {
+    /// This account and those that it is within, from the innermost.
+    fn levels(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |account| account.parent.as_deref())
+    }
+
+    /// The account that is within no other: what waits for room waits for it.
+    fn outermost(&self) -> &Self {
+        self.levels().last().unwrap_or(self)
+    }
+
     /// Charges so many bytes, if there is room for them. Who holds nothing is let in with one thing of whatever size.
     pub(crate) fn try_charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         let mut charge = self.charge_nothing();
         charge.try_add(bytes + BESIDE, [false; 2]).then_some(charge)
     }
 
-    /// Whether there is room for a user to hold so many bytes, besides those that all held before. It may hold no more than what
-    /// is left for everybody, so that there is always something for the next one; but one thing alone, as long as anything is left,
-    /// so that all together hold at most one thing more than the total.
-    fn has_room(&self, own: usize, is_alone: bool, before: usize, [is_first, is_first_of_all]: [bool; 2]) -> bool {
+    /// Whether there is room for a charge of so many bytes. A user may hold no more than what is left for everybody, so that there is always something
+    /// for the next one; but one thing alone, as long as anything is left, so that all together hold at most one thing more than the total.
+    fn has_room(&self, charge: usize, growth: Growth, [is_first, is_first_of_all]: [bool; 2]) -> bool {
+        if !self.bounded {
+            return true;
+        }
         let ledger = &self.ledger;
+        let before = ledger.held.load(Ordering::Relaxed).saturating_sub(growth.counted);
         let left = (ledger.total - ledger.kept.1).saturating_sub(before);
-        let within_own = is_first || is_alone || own <= ledger.user - ledger.kept.0;
+        let (mut is_alone, mut within_own, mut own) = (true, true, 0);
+        for account in self.levels() {
+            own = account.held.load(Ordering::Relaxed) + growth.uncounted;
+            let is_only = own == charge;
+            // A part of the outermost is kept for who is first in its line.
+            let kept = account.parent.as_ref().map_or(ledger.kept.0, |_| 0);
+            within_own &= is_first || is_only || own <= account.limit - kept;
+            is_alone &= is_only;
+        }
         let within_all = is_first_of_all || own <= left || is_alone && left > 0;
-        !self.bounded || own <= ledger.little || within_own && within_all
+        own <= ledger.little || within_own && within_all
     }
 
     /// Charges so many bytes, room or not.
@@ -147,12 +181,15 @@ impl Account {
         let more = (bytes + BESIDE).saturating_sub(charge.bytes);
         let extending = async {
             loop {
-                let own = self.held.load(Ordering::Relaxed);
-                let total = self.ledger.held.load(Ordering::Relaxed);
-                if !self.bounded
-                    || own == charge.bytes
-                    || own + more <= self.ledger.user.min(self.ledger.total.saturating_sub(total))
-                {
+                let left = self
+                    .ledger
+                    .total
+                    .saturating_sub(self.ledger.held.load(Ordering::Relaxed));
+                let fits = |account: &Self| {
+                    let own = account.held.load(Ordering::Relaxed);
+                    own == charge.bytes || own + more <= account.limit.min(left)
+                };
+                if !self.bounded || self.levels().all(fits) {
                     return;
                 }
                 self.wait().await;
@@ -168,7 +205,7 @@ impl Account {
     /// Waits until it is worth while to try again.
     pub(crate) async fn wait(&self) {
         tokio::select! {
-            () = self.room.notified() => {}
+            () = self.outermost().room.notified() => {}
             // What others give back is room for this user, too.
             () = tokio::time::sleep(LOOK) => {}
         }
@@ -199,14 +236,33 @@ impl Account {
     }
 
     fn add(&self, bytes: usize) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
+        for account in self.levels() {
+            account.held.fetch_add(bytes, Ordering::Relaxed);
+        }
         self.sum().fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn remove(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        for account in self.levels() {
+            account.held.fetch_sub(bytes, Ordering::Relaxed);
+        }
         self.sum().fetch_sub(bytes, Ordering::Relaxed);
     }
+
+    /// Gives back what was used: somebody may wait for it.
+    fn give_back(&self, bytes: usize) {
+        self.remove(bytes);
+        self.outermost().room.notify_one();
+    }
+}
+
+/// By how many bytes a charge grows.
+#[derive(Debug, Clone, Copy)]
+struct Growth {
+    /// Of those, the ones that its account holds already.
+    counted: usize,
+    /// And those that it will hold.
+    uncounted: usize,
 }
 
 /// Bytes that are held until this is dropped.
@@ -223,8 +279,7 @@ impl Charge {
         if bytes > self.bytes {
             self.account.add(bytes - self.bytes);
         } else {
-            self.account.remove(self.bytes - bytes);
-            self.account.room.notify_one();
+            self.account.give_back(self.bytes - bytes);
         }
         self.bytes = bytes;
     }
@@ -232,19 +287,22 @@ impl Charge {
     /// Adds so many bytes, if there is room for them.
     fn try_add(&mut self, more: usize, first: [bool; 2]) -> bool {
         let account = &self.account;
-        let read = || {
-            let all = account.ledger.held.load(Ordering::Relaxed);
-            (account.held.load(Ordering::Relaxed), all)
+        let charge = self.bytes + more;
+        let uncounted = Growth {
+            counted: 0,
+            uncounted: more,
+        };
+        let counted = Growth {
+            counted: more,
+            uncounted: 0,
         };
         // Looked at twice: what finds no room takes none, and of several that find the same room at once not all keep it.
-        let (own, all) = read();
-        if !account.has_room(own + more, own == self.bytes, all, first) {
+        if !account.has_room(charge, uncounted, first) {
             return false;
         }
         account.add(more);
-        let (own, all) = read();
-        if account.has_room(own, own == self.bytes + more, all.saturating_sub(more), first) {
-            self.bytes += more;
+        if account.has_room(charge, counted, first) {
+            self.bytes = charge;
             return true;
         }
         account.remove(more);
@@ -261,8 +319,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.account.remove(self.bytes);
-            self.account.room.notify_one();
+            self.account.give_back(self.bytes);
         }
     }
 }
@@ -308,7 +365,7 @@ impl Growing {
             loop {
                 let [own, all] = &self.first;
                 let line = match (own, all) {
-                    (None, _) => Some(&account.first),
+                    (None, _) => Some(&account.outermost().first),
                     (_, None) => Some(&account.ledger.first),
                     _ => None,
                 };
@@ -402,6 +459,53 @@ mod tests {
         );
         drop(large);
         assert!(account.try_charge(1).is_some());
+    }
+
+    #[test]
+    fn accounts_within_another_one_share_its_bound() {
+        let ledger = Ledger::new(100 * KIB, 1000 * KIB);
+        let tenant = ledger.open();
+        let [one, other] = [(); 2].map(|()| ledger.open_within(&tenant, |whole| whole / 2));
+        let first = one.try_charge(40 * KIB).unwrap();
+        assert!(one.try_charge(40 * KIB).is_none(), "its own bound");
+        let second = other.try_charge(40 * KIB).unwrap();
+        let third = ledger.open_within(&tenant, |whole| whole / 2);
+        assert!(third.try_charge(40 * KIB).is_none(), "the tenant's bound");
+        assert!(ledger.open().try_charge(40 * KIB).is_some(), "another tenant's");
+        drop(first);
+        assert!(third.try_charge(40 * KIB).is_some());
+        drop(second);
+        assert_eq!(tenant.held.load(Ordering::Relaxed), 0);
+        assert_eq!(ledger.held(), (0, 0));
+        // However many names there are within it, it has one little.
+        let full = tenant.try_charge(90 * KIB).unwrap();
+        let little: Vec<_> = (0..20)
+            .filter_map(|_| ledger.open_within(&tenant, |whole| whole / 2).try_charge(4 * KIB))
+            .collect();
+        assert!(little.len() <= 2, "{}", little.len());
+        drop(full);
+    }
+
+    #[tokio::test]
+    async fn what_grows_within_an_account_grows_to_its_end() {
+        let ledger = Ledger::for_growing(80 * KIB, 1000 * KIB, 40 * KIB);
+        let tenant = ledger.open();
+        let patience = Duration::from_secs(3600);
+        let mut bodies = Vec::new();
+        for _ in 0..4 {
+            let account = ledger.open_within(&tenant, |whole| whole / 2);
+            let mut growing = Growing::new(account);
+            if growing.grow_within(10 * KIB, Duration::from_millis(1)).await {
+                bodies.push(growing);
+            }
+        }
+        assert!(bodies.len() > 1);
+        let grown = bodies.into_iter().map(|mut growing| async move {
+            assert!(growing.grow_within(30 * KIB, patience).await);
+            drop(growing.end(30 * KIB));
+        });
+        futures::future::join_all(grown).await;
+        assert_eq!(ledger.held(), (0, 0));
     }
 
     #[test]

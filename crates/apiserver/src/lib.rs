@@ -51,7 +51,7 @@ mod yaml;
 
 pub use admission::OPTIONAL_PLUGINS;
 pub use admission::guard::{
-    Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Place as GuardPlace, Review, Ruling,
+    Asked, Followed, Guard, GuardQuestion, GuardSurroundings, Membership, Place as GuardPlace, Review, Ruling,
 };
 pub use answers::AnswerBounds;
 pub use catalog::{Catalog, CustomKind, Origin, Resource, ScalePaths, Subresource};

@@ -84,11 +84,13 @@ impl Shared {
             Held::Bodies => Ledger::for_growing(intake.user_body_bytes, intake.total_body_bytes, body::MAX_BODY),
             Held::Objects => Ledger::new(intake.user_object_bytes, intake.total_object_bytes),
         });
+        let registry = cluster.registry.clone();
+        let find_tenant = Box::new(move |user: &UserInfo| registry.admission().find_tenant(user));
         Self {
             cluster,
             shutdown: CancellationToken::new(),
             metrics: Arc::default(),
-            fairness: Fairness::new(Bounds::default(), ledgers),
+            fairness: Fairness::new(Bounds::default(), ledgers, find_tenant),
             answers,
             audit: audit.map(Arc::new),
             address: parking_lot::RwLock::default(),

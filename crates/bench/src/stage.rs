@@ -23,6 +23,8 @@ pub(crate) const THIRD_OBJECT: &str = "/api/v1/namespaces/third/configmaps/greet
 
 /// The namespaces, each of a tenant of its name.
 pub(crate) const HOSTILE: &str = "hostile";
+/// A ServiceAccount that a tenant makes in a namespace of its own.
+const WORKER: &str = "worker";
 const NEIGHBOUR: &str = "neighbour";
 const THIRD: &str = "third";
 
@@ -61,8 +63,8 @@ impl Stage {
         }
         let_write_surfaces(&admin, HOSTILE).await?;
         let stage = Self {
-            hostile: target.bearing(&token(&admin, HOSTILE).await?)?,
-            third: target.bearing(&token(&admin, THIRD).await?)?,
+            hostile: target.bearing(&token(&admin, (HOSTILE, "hostile-gitops")).await?)?,
+            third: target.bearing(&token(&admin, (THIRD, "third-gitops")).await?)?,
             plane,
             repository,
             commits: AtomicUsize::new(0),
@@ -85,6 +87,38 @@ impl Stage {
             bail!("the neighbour's first commit was not applied in {PATIENCE:?}");
         }
         Ok(stage)
+    }
+
+    /// Makes a namespace of a tenant with a ServiceAccount that may write everything there, and returns where that one sends.
+    pub(crate) async fn add_account(&self, tenant: &str, namespace: &str) -> anyhow::Result<Target> {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": namespace, "labels": {"capsule.clastix.io/tenant": tenant}}});
+        self.apply(&format!("/api/v1/namespaces/{namespace}"), &object).await?;
+        let metadata = json!({"name": WORKER, "namespace": namespace});
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": WORKER, "namespace": namespace}]});
+        self.apply(
+            &format!("/api/v1/namespaces/{namespace}/serviceaccounts/{WORKER}"),
+            &account,
+        )
+        .await?;
+        self.apply(
+            &format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{WORKER}"),
+            &binding,
+        )
+        .await?;
+        // By then the namespace is the tenant's, as its owners are bound there.
+        let bindings = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+        let started = Instant::now();
+        while !String::from_utf8_lossy(&self.admin.get(&bindings).await?).contains(&format!("{tenant}-gitops")) {
+            if started.elapsed() > PATIENCE {
+                bail!("namespace {namespace} is not {tenant}'s after {PATIENCE:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.hostile.bearing(&token(&self.admin, (namespace, WORKER)).await?)
     }
 
     /// The control plane's process.
@@ -262,8 +296,8 @@ async fn let_write_surfaces(admin: &Connection, tenant: &str) -> anyhow::Result<
     apply(admin, &format!("{folder}/rolebindings/surfaces"), &binding).await
 }
 
-async fn token(admin: &Connection, tenant: &str) -> anyhow::Result<String> {
-    let path = format!("/api/v1/namespaces/{tenant}/serviceaccounts/{tenant}-gitops/token");
+async fn token(admin: &Connection, (namespace, account): (&str, &str)) -> anyhow::Result<String> {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86_400}});
     let body = Bytes::from(request.to_string());
     let answer: Value = serde_json::from_slice(&admin.call("POST", &path, "application/json", body).await?)?;

@@ -12,7 +12,7 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX, PLATFORM_NAM
 use tenure_api::names::{NamespaceName, ServiceAccountName};
 
 use crate::denial::{Denial, DenialReason};
-use crate::lane::{Lane, decide_lane};
+use crate::lane::{Lane, TENANT_LANE, decide_lane};
 use crate::realm::Placement;
 
 /// A ServiceAccount whose name has been checked and whose use here has been allowed. Only this module makes one.
@@ -249,7 +249,7 @@ pub fn decide_for_lane(placement: &Placement, namespace: &str) -> LaneAccount {
         Lane::Pool => format!("{LANE_PREFIX}pool"),
         Lane::Protected(namespace) => format!("{LANE_PREFIX}protected-{namespace}"),
         // A tenant's name has at most 63 characters, of those that a ServiceAccount's may have.
-        Lane::Tenant(tenant) => format!("{LANE_PREFIX}tenant-{tenant}"),
+        Lane::Tenant(tenant) => format!("{LANE_PREFIX}{TENANT_LANE}{tenant}"),
     };
     LaneAccount { name }
 }

@@ -9,6 +9,9 @@ use tenure_api::names::TenantName;
 use crate::realm::Placement;
 use crate::settings::is_kubernetes_own;
 
+/// What the name of a tenant's lane begins with; the tenant's name follows.
+pub(crate) const TENANT_LANE: &str = "tenant-";
+
 /// A lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lane {

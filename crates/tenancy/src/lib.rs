@@ -37,6 +37,7 @@ pub mod ingresses;
 pub mod instance;
 pub mod inventory;
 pub mod lane;
+pub mod membership;
 pub mod mentions;
 pub mod namespace_marks;
 pub mod owner;
@@ -64,6 +65,7 @@ pub use identity::{Controller, ElsewhereUser, Identity, Installer, LaneAccount, 
 pub use ingresses::{HostPath, IngressIndex, IngressRoutes};
 pub use instance::{Domain, Estate, Instance, ShardName};
 pub use lane::Lane;
+pub use membership::{Membership, find_membership};
 pub use namespace_marks::NamespaceMarks;
 pub use pod_security::PodSecurityLevel;
 pub use quotas::{QuotaItem, TenantQuotas, Usages};

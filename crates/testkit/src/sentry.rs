@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tenure_admission::EmbeddedGuard;
-use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardSurroundings, Review, Ruling};
+use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardSurroundings, Membership, Review, Ruling};
 use tenure_tenancy::Settings;
 
 /// A guard that can be sent away.
@@ -55,6 +55,10 @@ impl Guard for Sentry {
 
     fn changes(&self, resource: (&str, &str)) -> bool {
         self.guard.changes(resource)
+    }
+
+    fn find_tenant(&self, user: &str, groups: &[String]) -> Membership {
+        self.guard.find_tenant(user, groups)
     }
 
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {

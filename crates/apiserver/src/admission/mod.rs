@@ -25,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
+use tenure_access::identity::UserInfo;
 use tenure_kinds::kind::{Awaited, Plugin, Rule};
 
 pub(crate) use attributes::{Action, Attributes};
@@ -99,6 +100,11 @@ impl Admission {
         let left_out = self.left_out.get().map(Vec::as_slice).unwrap_or_default();
         let rules = attributes.resource().behavior.admission.iter();
         rules.filter(|rule| !left_out.iter().any(|name| name == rule.plugin.name()))
+    }
+
+    /// The tenant that somebody belongs to, as the guard knows it.
+    pub(crate) fn find_tenant(&self, user: &UserInfo) -> Option<String> {
+        self.post.find_tenant(self.contents.store(), user)
     }
 
     /// The turns of the namespaces that have quotas.

@@ -5,7 +5,7 @@
 //! [`crate::asked`]'s, and what they do, and to number the places: those are [`crate::fairness`]'s.
 //!
 //! A request is a future, and each of its steps, from one wait to the next, is carried out by a thread of the pool for
-//! what blocks. Before every step it takes a place of its user's and one among all, and it gives both back after the step: who
+//! what blocks. Before every step it takes a place of its user's, one of its tenant's and one among all, and it gives them back after the step: who
 //! waits for the store or for a webhook keeps nobody from computing. The places belong to the thread and not to the client, so
 //! that somebody who hangs up and asks again gains nothing.
 
@@ -28,8 +28,8 @@ use tenure_checkpoint::Ended;
 /// One user's places for steps of long work.
 #[derive(Debug, Clone)]
 pub(crate) struct Turns {
-    /// The user's.
-    pub(crate) own: Arc<Semaphore>,
+    /// The user's, and those of whom the user is a part, from the innermost.
+    pub(crate) own: Vec<Arc<Semaphore>>,
     /// Everybody's.
     pub(crate) all: Arc<Semaphore>,
     /// One place: who waits for what everybody may wait for (see [`enter_line`]).
@@ -53,7 +53,7 @@ pub(crate) struct Rest {
 impl Rest {
     /// Keeps the user's place; others' are free, and so is the answer.
     fn begin(self, (own, _all): TakenPlace, busy: Duration) {
-        if let (Some(own), Ok(runtime)) = (own, Handle::try_current()) {
+        if let (false, Ok(runtime)) = (own.is_empty(), Handle::try_current()) {
             let pause = busy.saturating_mul(self.times).min(self.longest);
             runtime.spawn(async move {
                 tokio::time::sleep(pause).await;
@@ -64,12 +64,15 @@ impl Rest {
 }
 
 /// A place, until the step is done.
-pub(crate) type TakenPlace = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+pub(crate) type TakenPlace = (Vec<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
 impl Turns {
-    /// First in the user's own line: at most the user's share of requests waits in everybody's.
+    /// First in the user's own line, then in its tenant's: at most the tenant's share of requests waits in everybody's.
     pub(crate) async fn take(&self) -> TakenPlace {
-        let own = self.own.clone().acquire_owned().await.ok();
+        let mut own = Vec::with_capacity(self.own.len());
+        for places in &self.own {
+            own.extend(places.clone().acquire_owned().await);
+        }
         (own, self.all.clone().acquire_owned().await.ok())
     }
 }
@@ -108,8 +111,8 @@ where
     let mut busy = Duration::ZERO;
     loop {
         let turn = match &turns {
-            None => (None, None),
-            Some(_) if deadline.awaited.load(Ordering::Relaxed) > 0 => (None, None),
+            None => (Vec::new(), None),
+            Some(_) if deadline.awaited.load(Ordering::Relaxed) > 0 => (Vec::new(), None),
             Some(turns) if begun => turns.take().await,
             Some(turns) => tokio::time::timeout(turns.patience, turns.take())
                 .await

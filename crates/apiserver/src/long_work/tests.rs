@@ -21,7 +21,7 @@ const EVER: Duration = Duration::from_secs(3600);
 
 fn turns(own: usize, all: &Arc<Semaphore>) -> Turns {
     Turns {
-        own: Arc::new(Semaphore::new(own)),
+        own: vec![Arc::new(Semaphore::new(own))],
         all: all.clone(),
         line: Arc::new(Semaphore::new(1)),
         patience: EVER,
@@ -112,7 +112,7 @@ async fn work_ends_when_its_client_is_gone_and_not_before_its_place_is_free() {
     asks.abort();
     assert!(asks.await.expect_err("nobody asks any more").is_cancelled());
     assert_eq!(
-        turns.own.available_permits(),
+        turns.own[0].available_permits(),
         0,
         "its thread is still busy, and so is its user's place"
     );
@@ -182,7 +182,7 @@ async fn who_waits_too_long_for_its_first_place_comes_again() {
         patience: Duration::from_millis(1),
         ..turns(1, &Arc::new(Semaphore::new(1)))
     };
-    let _held = turns.own.clone().acquire_owned().await.expect("a place");
+    let _held = turns.own[0].clone().acquire_owned().await.expect("a place");
     assert_eq!(run(Some(turns), later(), async { 1 }).await, Err(Stopped::NoTurn));
     assert_eq!(
         run(None, later(), async { 1 }).await,
@@ -215,10 +215,10 @@ async fn who_is_refused_rests() {
         ..no_rest.clone()
     };
     assert_eq!(ended(&turns, false).await, Ok(false));
-    assert_eq!(turns.own.available_permits(), 1);
+    assert_eq!(turns.own[0].available_permits(), 1);
     // It comes back when the rest is over.
     assert_eq!(ended(&no_rest, true).await, Ok(true));
     assert_eq!(ended(&turns, true).await, Ok(true));
-    assert_eq!(turns.own.available_permits(), 0);
+    assert_eq!(turns.own[0].available_permits(), 0);
     assert_eq!(turns.all.available_permits(), 1, "others have their places");
 }

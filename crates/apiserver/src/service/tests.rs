@@ -68,8 +68,8 @@ async fn a_users_long_work_holds_up_nobody_else() {
         place.long_work().expect("turns")
     };
     // As if all of this namespace's share were computing.
-    let share = u32::try_from(turns.own.available_permits()).expect("few");
-    let held = turns.own.clone().acquire_many_owned(share).await.expect("places");
+    let share = u32::try_from(turns.own[0].available_permits()).expect("few");
+    let held = turns.own[0].clone().acquire_many_owned(share).await.expect("places");
 
     let large = configmap("large", 100_000);
     let mut waits = Box::pin(call(&service, Some(GREEDY), "POST", MAPS, &large));
@@ -152,8 +152,8 @@ async fn large_roles_hold_up_only_whom_they_name() {
         let place = service.shared.fairness.place(&user).await.expect("a place");
         place.long_work().expect("turns")
     };
-    let share = u32::try_from(turns.own.available_permits()).expect("few");
-    let held = turns.own.clone().acquire_many_owned(share).await.expect("places");
+    let share = u32::try_from(turns.own[0].available_permits()).expect("few");
+    let held = turns.own[0].clone().acquire_many_owned(share).await.expect("places");
     let mut waits = Box::pin(get());
     for _ in 0..20 {
         assert!(futures::poll!(waits.as_mut()).is_pending());

@@ -11,6 +11,9 @@ const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
+/// How many accounts of one tenant send at once.
+const ACCOUNTS: usize = 24;
+
 /// What a hostile tenant does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
@@ -38,11 +41,13 @@ pub(crate) enum Load {
     FilledObjects,
     /// Bodies of 3 MB that come to eighty times as much when they are decoded, sixty at once.
     DenseBodies,
+    /// Large Pods that are applied by 24 ServiceAccounts, each in a namespace of its own.
+    ManyAccounts,
 }
 
 impl Load {
     /// Every load.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::DoublingPatches,
         Self::LargeRenderings,
         Self::LongRequests,
@@ -55,6 +60,7 @@ impl Load {
         Self::RefusedObjects,
         Self::FilledObjects,
         Self::DenseBodies,
+        Self::ManyAccounts,
     ];
 
     /// What it is called in the report.
@@ -72,6 +78,7 @@ impl Load {
             Self::RefusedObjects => "refused objects",
             Self::FilledObjects => "filled objects",
             Self::DenseBodies => "dense bodies",
+            Self::ManyAccounts => "many accounts",
         }
     }
 
@@ -90,6 +97,7 @@ impl Load {
             Self::RefusedObjects => prepare_refused(stage).await,
             Self::FilledObjects => prepare_filled(stage).await,
             Self::DenseBodies => Ok(prepare_dense()),
+            Self::ManyAccounts => prepare_accounts(stage).await,
         }
     }
 }
@@ -115,6 +123,7 @@ async fn prepare_patches(stage: &Stage) -> anyhow::Result<Prepared> {
             form: JSON_PATCH,
             body: Bytes::from(Value::Array(copies).to_string()),
             at_once: 2,
+            sender: None,
         }],
         ..Prepared::default()
     })
@@ -126,11 +135,7 @@ async fn prepare_requests(stage: &Stage) -> anyhow::Result<Prepared> {
         .map(|number| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": format!("u{number}")}))
         .collect();
     let owned = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "owned-", "ownerReferences": owners}});
-    let variables: Vec<Value> = (0..60_000)
-        .map(|number| json!({"name": format!("V{number}"), "value": "1"}))
-        .collect();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "long"},
-        "spec": {"containers": [{"name": "a", "image": "registry.example/a:1", "env": variables}]}});
+    let pod = write_pod(60_000);
     let mut inserts = vec![json!({"op": "add", "path": "/metadata/finalizers", "value": []})];
     inserts.extend((0..9_900).map(
         |number| json!({"op": "add", "path": "/metadata/finalizers/0", "value": format!("example.com/f{number}")}),
@@ -141,6 +146,7 @@ async fn prepare_requests(stage: &Stage) -> anyhow::Result<Prepared> {
         form,
         body: Bytes::from(body.to_string()),
         at_once,
+        sender: None,
     };
     Ok(Prepared {
         repeated: vec![
@@ -163,6 +169,32 @@ async fn prepare_requests(stage: &Stage) -> anyhow::Result<Prepared> {
         ],
         ..Prepared::default()
     })
+}
+
+/// A Pod with so many variables.
+fn write_pod(variables: usize) -> Value {
+    let variables = (0..variables).map(|number| json!({"name": format!("V{number}"), "value": "1"}));
+    let variables: Vec<Value> = variables.collect();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "long"},
+        "spec": {"containers": [{"name": "a", "image": "registry.example/a:1", "env": variables}]}})
+}
+
+async fn prepare_accounts(stage: &Stage) -> anyhow::Result<Prepared> {
+    let body = Bytes::from(write_pod(10_000).to_string());
+    let mut prepared = Prepared::default();
+    for number in 0..ACCOUNTS {
+        let namespace = format!("{HOSTILE}-{number}");
+        let sender = stage.add_account(HOSTILE, &namespace).await?;
+        prepared.repeated.push(Repeated {
+            method: "PATCH",
+            path: format!("/api/v1/namespaces/{namespace}/pods/long?fieldManager=hostile&force=true&dryRun=All"),
+            form: APPLY,
+            body: body.clone(),
+            at_once: 4,
+            sender: Some(sender),
+        });
+    }
+    Ok(prepared)
 }
 
 /// 100 ConfigMaps of 1 MB.
@@ -189,6 +221,7 @@ async fn prepare_watches(stage: &Stage) -> anyhow::Result<Prepared> {
         form: "application/merge-patch+json",
         body: Bytes::from(json!({"data": {"b": letter}}).to_string()),
         at_once: 1,
+        sender: None,
     };
     Ok(Prepared {
         repeated: vec![change("a"), change("b")],
@@ -302,6 +335,7 @@ fn prepare_dense() -> Prepared {
             form: JSON,
             body: Bytes::from(body),
             at_once: 60,
+            sender: None,
         }],
         ..Prepared::default()
     }

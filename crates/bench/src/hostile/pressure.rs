@@ -25,6 +25,8 @@ pub(crate) struct Repeated {
     pub(crate) body: Bytes,
     /// On so many connections at the same time.
     pub(crate) at_once: usize,
+    /// As whom, if not as the hostile tenant's GitOps account.
+    pub(crate) sender: Option<Target>,
 }
 
 /// What a load consists of.
@@ -51,7 +53,8 @@ impl Prepared {
         let mut tasks = JoinSet::new();
         for repeated in &self.repeated {
             for _ in 0..repeated.at_once {
-                tasks.spawn(repeat(stage.hostile.clone(), repeated.clone()));
+                let sender = repeated.sender.as_ref().unwrap_or(&stage.hostile);
+                tasks.spawn(repeat(sender.clone(), repeated.clone()));
             }
         }
         for path in &self.unread {

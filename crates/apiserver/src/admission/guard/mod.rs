@@ -54,6 +54,20 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
 
     /// What it says about a request.
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling;
+
+    /// The tenant that somebody belongs to: what is shared is shared by tenants. It is called with each request, for its user and that one's groups.
+    fn find_tenant(&self, user: &str, groups: &[String]) -> Membership;
+}
+
+/// Whose somebody is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// This tenant's.
+    Tenant(String),
+    /// No tenant's.
+    Nobody,
+    /// It isn't known: something that was stored has not been learned yet.
+    Unknown,
 }
 
 /// Where an object is that a guard learns.
@@ -180,6 +194,20 @@ impl Post {
         }
         self.catch_up(guard.as_ref(), store);
         guard.concerns(asked).then_some(guard)
+    }
+
+    /// The tenant that somebody belongs to.
+    pub(super) fn find_tenant(&self, store: &Store, user: &UserInfo) -> Option<String> {
+        let guard = self.guard.get()?;
+        let mut membership = guard.find_tenant(&user.name, &user.groups);
+        if membership == Membership::Unknown {
+            self.catch_up(guard.as_ref(), store);
+            membership = guard.find_tenant(&user.name, &user.groups);
+        }
+        match membership {
+            Membership::Tenant(name) => Some(name),
+            Membership::Nobody | Membership::Unknown => None,
+        }
     }
 
     fn catch_up(&self, guard: &dyn Guard, store: &Store) {

@@ -1,0 +1,228 @@
+//! Who has how much of what all share.
+
+use super::*;
+
+fn user(name: &str) -> UserInfo {
+    UserInfo {
+        name: name.to_owned(),
+        ..UserInfo::default()
+    }
+}
+
+fn account(namespace: &str, name: &str) -> UserInfo {
+    UserInfo::service_account(namespace, name, "")
+}
+
+fn small() -> Fairness {
+    bounded(Bounds {
+        total: 3,
+        user: 2,
+        waiting: 1,
+        patience: Duration::from_millis(20),
+        watches: 3,
+        user_watches: 2,
+        long: 2,
+        user_long: 1,
+        ..Bounds::default()
+    })
+}
+
+fn bounded(bounds: Bounds) -> Fairness {
+    // Namespaces that begin so are the tenant's.
+    let find_tenant = |user: &UserInfo| find_namespace(user)?.starts_with("blue-").then(|| "blue".to_owned());
+    Fairness::new(bounds, Each::new(|_| Ledger::new(1000, 1000)), Box::new(find_tenant))
+}
+
+#[tokio::test]
+async fn one_user_does_not_take_the_places_of_another() {
+    let fairness = small();
+    let greedy = user("greedy");
+    let _first = fairness.place(&greedy).await.expect("a place");
+    let _second = fairness.place(&greedy).await.expect("a place");
+    assert_eq!(fairness.place(&greedy).await.err(), Some(Rejected), "waited in vain");
+    let other = fairness.place(&user("other")).await.expect("a place");
+    assert!(other.work().await.expect("work").is_some());
+    assert_eq!(fairness.rejected(), 1);
+}
+
+#[tokio::test]
+async fn who_waits_too_many_is_told_at_once() {
+    let fairness = bounded(Bounds {
+        patience: Duration::from_secs(3600),
+        ..small().bounds
+    });
+    let greedy = user("greedy");
+    let first = fairness.place(&greedy).await.expect("a place");
+    let _second = fairness.place(&greedy).await.expect("a place");
+    let mut waits = Box::pin(fairness.place(&greedy));
+    assert!(futures::poll!(waits.as_mut()).is_pending());
+    assert_eq!(fairness.place(&greedy).await.err(), Some(Rejected));
+    drop(first);
+    waits.await.expect("the place that was given back");
+}
+
+#[tokio::test]
+async fn an_administrator_is_always_let_in() {
+    let fairness = small();
+    let mut admin = user("admin");
+    admin.ensure_group(MASTERS);
+    let mut places = Vec::new();
+    for _ in 0..10 {
+        places.push(fairness.place(&admin).await.expect("a place"));
+        fairness.watch(&admin).expect("a watch");
+    }
+}
+
+#[tokio::test]
+async fn accounts_of_one_namespace_have_one_share() {
+    let fairness = small();
+    let _first = fairness.place(&account("a", "x")).await.expect("a place");
+    let _second = fairness.place(&account("a", "y")).await.expect("a place");
+    assert!(
+        fairness.place(&account("a", "z")).await.is_err(),
+        "a third name, and no third place"
+    );
+    fairness.place(&account("ab", "x")).await.expect("another namespace's");
+    assert!(
+        fairness
+            .watch(&account("a", "x"))
+            .is_ok_and(|_first| fairness.watch(&account("a", "y")).is_ok())
+    );
+    // Who is only called like one is not one.
+    let namespace = |name: &str| find_namespace(&user(name)).map(str::to_owned);
+    assert_eq!(namespace("system:serviceaccount:a:x").as_deref(), Some("a"));
+    assert_eq!(namespace("system:serviceaccount:a"), None);
+    assert_eq!(namespace("somebody"), None);
+}
+
+#[tokio::test]
+async fn namespaces_of_one_tenant_have_one_share() {
+    let fairness = bounded(Bounds {
+        total: 100,
+        user: 8,
+        user_watches: 8,
+        watches: 100,
+        ..small().bounds
+    });
+    let mut places = Vec::new();
+    for number in 0..24 {
+        let greedy = account(&format!("blue-{number}"), "x");
+        places.extend(fairness.place(&greedy).await.ok());
+    }
+    assert_eq!(places.len(), 8, "as many as one has");
+    assert!(fairness.place(&account("green", "x")).await.is_ok());
+    let watches: Vec<_> = (0..24)
+        .filter_map(|number| fairness.watch(&account(&format!("blue-{number}"), "x")).ok())
+        .collect();
+    assert_eq!(watches.len(), 8);
+    assert!(fairness.watch(&account("green", "x")).is_ok());
+    let turns = |namespace: &str| fairness.turns(&account(namespace, "x")).expect("turns");
+    let _taken = turns("blue-1").take().await;
+    let (blue, green) = (turns("blue-2"), turns("green"));
+    let other = blue.take();
+    assert!(
+        futures::poll!(Box::pin(other).as_mut()).is_pending(),
+        "one for a tenant"
+    );
+    let green = green.take();
+    assert!(futures::poll!(Box::pin(green).as_mut()).is_ready());
+    let _held = fairness.account(&account("blue-1", "x")).try_charge(10);
+    assert!(fairness.account(&account("blue-2", "x")).try_charge(10).is_none());
+}
+
+#[tokio::test]
+async fn one_account_of_a_tenant_leaves_something_to_the_others() {
+    let fairness = bounded(Bounds {
+        total: 100,
+        user: 8,
+        ..small().bounds
+    });
+    let mut places = Vec::new();
+    while let Ok(place) = fairness.place(&account("blue-1", "greedy")).await {
+        places.push(place);
+    }
+    assert_eq!(places.len(), 4);
+    while let Ok(place) = fairness.place(&account("blue-1", "other")).await {
+        places.push(place);
+    }
+    assert_eq!(places.len(), 6);
+    assert!(fairness.place(&account("blue-2", "x")).await.is_ok());
+    assert_eq!([0, 1, 2, 9].map(|depth| divide(8, depth)), [8, 6, 4, 2]);
+    assert_eq!([0, 1, 2].map(|depth| divide(1, depth)), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn who_becomes_a_tenants_is_counted_with_it() {
+    let is_taken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let tenant = is_taken.clone();
+    let find_tenant = move |_: &UserInfo| tenant.load(Ordering::Relaxed).then(|| "blue".to_owned());
+    let ledgers = Each::new(|_| Ledger::new(1000, 1000));
+    let fairness = Fairness::new(small().bounds, ledgers, Box::new(find_tenant));
+    let _before = fairness.place(&account("a", "x")).await.expect("a place");
+    is_taken.store(true, Ordering::Relaxed);
+    let _first = fairness
+        .place(&account("a", "x"))
+        .await
+        .expect("a place of the tenant's");
+    let _second = fairness.place(&account("b", "x")).await.expect("another");
+    assert!(fairness.place(&account("c", "x")).await.is_err());
+}
+
+#[tokio::test]
+async fn long_work_has_places_of_its_own() {
+    let fairness = small();
+    let place = fairness.place(&user("greedy")).await.expect("a place");
+    let turns = place.long_work().expect("who is counted has turns");
+    let _own = turns.own[0].try_acquire().expect("the user's one");
+    let _all = turns.all.try_acquire().expect("one of two");
+    let second = fairness.place(&user("greedy")).await.expect("a place");
+    assert!(
+        second
+            .long_work()
+            .is_some_and(|turns| turns.own[0].try_acquire().is_err())
+    );
+    let other = fairness.place(&user("other")).await.expect("a place");
+    let turns = other.long_work().expect("turns");
+    assert!(turns.own[0].try_acquire().is_ok() && turns.all.try_acquire().is_ok());
+    assert!(other.work().await.expect("a place for work").is_some());
+    let mut admin = user("admin");
+    admin.ensure_group(MASTERS);
+    assert!(fairness.place(&admin).await.expect("a place").long_work().is_none());
+}
+
+#[tokio::test]
+async fn long_work_counts_when_its_client_hung_up() {
+    let fairness = small();
+    let turn = {
+        let place = fairness.place(&user("greedy")).await.expect("a place");
+        let turns = place.long_work().expect("turns");
+        turns.own[0].clone().try_acquire_owned().expect("the user's one")
+    };
+    let place = fairness.place(&user("greedy")).await.expect("a place");
+    let turns = place.long_work().expect("turns");
+    assert!(turns.own[0].try_acquire().is_err(), "a thread still computes for it");
+    drop(turn);
+    assert!(turns.own[0].try_acquire().is_ok());
+}
+
+#[test]
+fn what_a_user_is_charged_outlives_its_requests() {
+    let fairness = small();
+    let charge = fairness.account(&user("a")).try_charge(10);
+    assert!(fairness.account(&user("b")).try_charge(10).is_none(), "all is held");
+    assert!(fairness.account(&user("a")).try_charge(10).is_none());
+    drop(charge);
+    assert!(fairness.account(&user("a")).try_charge(10).is_some());
+}
+
+#[test]
+fn watches_are_counted_apart() {
+    let fairness = small();
+    let _first = fairness.watch(&user("a")).expect("a watch");
+    let second = fairness.watch(&user("a")).expect("a watch");
+    assert!(fairness.watch(&user("a")).is_err());
+    let _other = fairness.watch(&user("b")).expect("a watch");
+    assert!(fairness.watch(&user("b")).is_err(), "no more in all");
+    drop(second);
+    assert!(fairness.watch(&user("a")).is_ok());
+}
