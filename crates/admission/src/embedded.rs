@@ -132,22 +132,6 @@ impl EmbeddedGuard {
         if self.facts.read().find_namespace(name) != namespace.as_ref() {
             let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_namespace(name, namespace);
         }
-        // Only now: whoever claims a place meanwhile finds it kept, or the namespace among what is known.
-        let tenant = self.facts.read().tenant_of(name).map(|tenant| tenant.uid.clone());
-        if let Some(uid) = tenant {
-            self.settle(&uid, name);
-        }
-    }
-
-    /// A namespace of this Tenant is there: no place has to be kept for it.
-    fn settle(&self, tenant_uid: &str, namespace: &str) {
-        let mut ledgers = self.ledgers.lock();
-        if let Some(ledger) = ledgers.get_mut(tenant_uid) {
-            ledger.settle(namespace);
-            if ledger.is_empty() {
-                ledgers.remove(tenant_uid);
-            }
-        }
     }
 
     /// Keeps a place, or says that there is none. Nothing is kept for what is a dry run.
@@ -296,14 +280,6 @@ impl Guard for EmbeddedGuard {
             *self.ingresses.write() = IngressIndex::default();
         }
     }
-    fn find_tenant(&self, user: &str, groups: &[String]) -> Membership {
-        match find_membership(&self.facts.read(), user, groups) {
-            tenancy::Membership::Tenant(name) => Membership::Tenant(name.to_owned()),
-            tenancy::Membership::Nobody => Membership::Nobody,
-            tenancy::Membership::Unknown => Membership::Unknown,
-        }
-    }
-
 
     fn changes(&self, (group, name): (&str, &str)) -> bool {
         admission::changes(group, name)
@@ -318,6 +294,14 @@ impl Guard for EmbeddedGuard {
         let facts = self.facts.read();
         (asked.is_settled || admission::may_change(&facts, resource, asked.namespace))
             && admission::concerns(&facts, asked.user, resource, asked.namespace, asked.old_object)
+    }
+
+    fn find_tenant(&self, user: &str, groups: &[String]) -> Membership {
+        match find_membership(&self.facts.read(), user, groups) {
+            tenancy::Membership::Tenant(name) => Membership::Tenant(name.to_owned()),
+            tenancy::Membership::Nobody => Membership::Nobody,
+            tenancy::Membership::Unknown => Membership::Unknown,
+        }
     }
 
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling {

@@ -200,6 +200,9 @@ pub struct TenantStatus {
     /// Generation that the status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// How many namespaces there may be: `spec.namespaceOptions.quota`, or the installation's default. Absent where there is no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_quota: Option<i64>,
     /// How many namespaces there are.
     #[serde(default)]
     #[schemars(required)]

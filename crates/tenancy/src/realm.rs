@@ -169,6 +169,14 @@ impl From<&Tenant> for TenantFacts {
 }
 
 impl TenantFacts {
+    /// How many namespaces the Tenant may have, if there is a bound: its own, or the installation's.
+    #[must_use]
+    pub fn find_namespace_quota(&self, settings: &Settings) -> Option<usize> {
+        let default = Some(settings.default_namespace_quota).filter(|quota| *quota > 0);
+        let quota = self.namespace_quota.or(default)?;
+        usize::try_from(quota).ok()
+    }
+
     /// The home namespace: the one that the Tenant names, else the one that bears its name.
     #[must_use]
     pub fn home(&self) -> &str {

@@ -95,6 +95,8 @@ pub struct Settings {
     pub has_policies: bool,
     /// Whether Kustomizations are left to Flux's own controller.
     pub leaves_kustomizations: bool,
+    /// How many namespaces a Tenant may have that doesn't say (`spec.namespaceOptions.quota`); with 0, as many as it likes.
+    pub default_namespace_quota: u32,
     /// The Pod Security level that namespaces of Tenants have at least which say none. Namespaces that a Tenant had before are left as they are.
     pub pod_security: PodSecurityLevel,
     /// Annotations of Ingresses that are refused where a Tenant bounds hostnames, besides the default ones: `*` at the beginning or the end stands for
@@ -217,6 +219,7 @@ impl Default for Settings {
             is_guarded: false,
             has_policies: false,
             leaves_kustomizations: false,
+            default_namespace_quota: 0,
             pod_security: PodSecurityLevel::Privileged,
             refused_ingress_annotations: Vec::new(),
             least_interval: LEAST_INTERVAL,

@@ -151,7 +151,7 @@ impl World {
         };
         let mut roles = policy::list_roles();
         roles.extend(table.realm.tenants.iter().flat_map(|tenant| {
-            let has_room = policy::has_room(tenant, facts.count_namespaces(tenant));
+            let has_room = policy::has_room(tenant, facts.settings(), facts.count_namespaces(tenant));
             policy::list_tenant_rights(tenant, has_room)
         }));
         Self {

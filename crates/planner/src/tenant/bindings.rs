@@ -63,7 +63,7 @@ pub(super) fn list_wanted(
     let mut wanted = Vec::new();
     let settings = &snapshot.realm.settings;
     if settings.has_policies {
-        let has_room = settings.is_guarded || has_room(facts, snapshot.realm.claims_of(facts).len());
+        let has_room = settings.is_guarded || has_room(facts, settings, snapshot.realm.claims_of(facts).len());
         wanted.extend(list_tenant_rights(facts, has_room).into_iter().filter_map(cluster_wide));
     } else if settings.is_guarded {
         let rights = list_token_rights(facts).into_iter().chain(list_owner_rights(facts));

@@ -146,13 +146,7 @@ pub(super) fn take_namespaces(
     };
     let state = RecordState::of(&snapshot.tenant);
     let mut taken = sort_claims((&realm, facts), state, now, &mut plan.memory);
-    let quota = snapshot
-        .tenant
-        .spec
-        .namespace_options
-        .as_ref()
-        .and_then(|options| options.quota)
-        .and_then(|quota| usize::try_from(quota).ok());
+    let quota = facts.find_namespace_quota(&snapshot.realm.settings);
     let mut count = taken.owned.len() + taken.deleting.len();
     let mut full = |subject: &str, plan: &mut Plan, problems: &mut Vec<String>| match quota {
         Some(quota) if count >= quota => {

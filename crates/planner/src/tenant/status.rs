@@ -173,6 +173,9 @@ pub(super) fn end_attempt(
             .cloned()
             .collect(),
         observed_generation: snapshot.tenant.metadata.generation,
+        namespace_quota: facts
+            .find_namespace_quota(&snapshot.realm.settings)
+            .and_then(|quota| i64::try_from(quota).ok()),
         size: i64::try_from(taken.owned.len()).unwrap_or(i64::MAX),
         spaces: taken
             .list_recorded()

@@ -53,7 +53,7 @@ pub(crate) fn record(snapshot: &mut Snapshot, namespaces: &[(&str, &str)]) {
 }
 
 /// The same, where admission judges who says whose a namespace is.
-fn judged(mut snapshot: Snapshot) -> Snapshot {
+pub(crate) fn judged(mut snapshot: Snapshot) -> Snapshot {
     Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
     snapshot
 }

@@ -11,7 +11,7 @@ use tenure_planner::tenant::{Attempt, Memory, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
 
-use crate::tenant::{now, record, snapshot};
+use crate::tenant::{judged, now, record, settle, snapshot};
 
 /// A server that holds the namespaces and the Tenant, and a process that may be killed after any write.
 pub(crate) struct World {
@@ -376,4 +376,21 @@ fn a_restored_namespace_and_a_restored_tenant_find_each_other() {
     again.put("shop", json!({ "labels": labels() }));
     again.run();
     assert_eq!(again.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
+}
+
+#[test]
+fn a_tenant_that_says_no_quota_has_the_installations() {
+    let more = json!([{ "name": "more", "uid": "n", "tenantLabel": "blue" }]);
+    for (spec, default, quota, is_taken) in [
+        (json!({}), 1, Some(1), false),
+        (json!({}), 0, None, true),
+        (json!({ "namespaceOptions": { "quota": 2 } }), 1, Some(2), true),
+    ] {
+        let mut snapshot = judged(snapshot(spec, more.clone()));
+        Arc::make_mut(&mut snapshot.realm).settings.default_namespace_quota = default;
+        let (_, plan) = settle(&mut snapshot);
+        assert_eq!(!plan.to_string().contains("at most 1 namespaces"), is_taken, "{plan}");
+        let status = plan.status.or(snapshot.tenant.status).unwrap();
+        assert_eq!(status.namespace_quota, quota);
+    }
 }

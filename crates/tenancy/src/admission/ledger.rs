@@ -19,7 +19,8 @@ use super::{Refusal, Rule};
 pub const KEPT: Duration = Duration::from_secs(30);
 /// How long, if it isn't proven that the API server asks: somebody who makes up reviews gets no more out of it.
 pub const KEPT_UNPROVEN: Duration = Duration::from_secs(5);
-/// How many places may be kept in one Tenant at the same time. It bounds what one tenant makes others store.
+/// How many places may be kept in one Tenant at the same time, and so how many namespaces are made for it within [`KEPT`], however many of them are
+/// deleted again. It bounds what one tenant makes others store.
 const MOST: usize = 128;
 
 /// A namespace that wants one of a Tenant's places.
@@ -64,10 +65,11 @@ impl Claim {
         Refusal {
             rule: Rule::NamespaceOptions,
             why: format!(
-                "{MOST} namespaces of Tenant {} are being made at this moment",
-                self.tenant
+                "{MOST} namespaces of Tenant {} were made in the last {} seconds, as many as may be",
+                self.tenant,
+                KEPT.as_secs()
             ),
-            remedy: format!("make fewer at once: try again in {} seconds", KEPT.as_secs()),
+            remedy: format!("try again in {} seconds", KEPT.as_secs()),
         }
     }
 }
@@ -124,11 +126,6 @@ impl Ledger {
         let place = self.0.entry(claim.namespace.clone()).or_default();
         *place = until.max(*place);
         Ok(())
-    }
-
-    /// A namespace was made: whoever never lags behind what is stored needs to keep no place for it any more.
-    pub fn settle(&mut self, namespace: &str) {
-        self.0.remove(namespace);
     }
 
     /// Whether nothing is kept.
@@ -210,6 +207,21 @@ mod tests {
     }
 
     #[test]
+    fn who_makes_and_deletes_namespaces_makes_so_many_in_half_a_minute() {
+        let mut ledger = Ledger::default();
+        let claims = (0..MOST + 1).map(|number| claim(&format!("blue-{number}"), 1));
+        let answers: Vec<_> = claims.map(|claim| ledger.claim(&claim, |_| true, NOW, KEPT)).collect();
+        let (last, others) = answers.split_last().unwrap();
+        assert!(others.iter().all(Result::is_ok));
+        assert_eq!(
+            last.as_ref().unwrap_err().to_string(),
+            "128 namespaces of Tenant blue were made in the last 30 seconds, as many as may be: try again in 30 seconds (namespace-options)"
+        );
+        let later = NOW + count_milliseconds(KEPT);
+        ledger.claim(&claim("blue-128", 1), |_| true, later, KEPT).unwrap();
+    }
+
+    #[test]
     fn one_without_a_name_finds_room_and_takes_none() {
         let mut ledger = Ledger::default();
         ledger.claim(&claim("", 4), nobody, NOW, KEPT).unwrap();
@@ -264,7 +276,7 @@ mod tests {
         assert!(
             refusal
                 .to_string()
-                .starts_with("128 namespaces of Tenant blue are being made"),
+                .starts_with("128 namespaces of Tenant blue were made in the last 30 seconds"),
             "{refusal}"
         );
     }

@@ -455,7 +455,7 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
 
 /// The place that a new namespace needs, if the Tenant has only so many; without a name, while that is still to be made.
 fn claim_place(case: Case<'_>, tenant: &TenantFacts) -> Result<Option<Claim>, Refusal> {
-    let Some(quota) = tenant.namespace_quota.and_then(|quota| usize::try_from(quota).ok()) else {
+    let Some(quota) = tenant.find_namespace_quota(case.facts.settings()) else {
         return Ok(None);
     };
     let claim = Claim {

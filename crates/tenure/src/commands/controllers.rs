@@ -24,6 +24,8 @@ use crate::quantity;
 #[cfg(feature = "traces")]
 use crate::traces;
 
+/// How many namespaces a Tenant may have that doesn't say: as many as a large team has, and as few as cost nobody anything.
+const DEFAULT_NAMESPACE_QUOTA: u32 = 100;
 /// What can be set as the least interval at most: with more, nobody would see that anything is done at all.
 const LONGEST_LEAST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -84,6 +86,9 @@ pub(crate) struct Flags {
     /// create them for a Tenant, and what a Tenant has already stays.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     reserved_namespaces: Vec<String>,
+    /// How many namespaces a Tenant may have whose spec.namespaceOptions.quota is not set; 0 is no bound. What a Tenant has already stays.
+    #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_NAMESPACE_QUOTA)]
+    default_namespace_quota: u32,
     /// The Pod Security level that namespaces of Tenants have at least: privileged, baseline or restricted. The annotation tenure.dev/pod-security of a
     /// Tenant says another one. Owners may choose a stricter level, and never a weaker one.
     #[arg(long, value_name = "LEVEL", default_value = "baseline")]
@@ -146,6 +151,8 @@ pub(crate) struct ControllerSettings {
     pub(crate) protected_namespaces: Vec<String>,
     /// Namespaces that no owner creates, besides those of common add-ons.
     reserved_namespaces: Vec<String>,
+    /// How many namespaces a Tenant may have that doesn't say.
+    default_namespace_quota: u32,
     /// The weakest Pod Security level of tenants' namespaces.
     pod_security: PodSecurityLevel,
     /// Annotations of Ingresses that are refused besides the known ones.
@@ -189,6 +196,7 @@ impl Flags {
             external_grants: self.allowed_external_artifacts.clone(),
             protected_namespaces: parse_namespaces("--protected-namespaces", &self.protected_namespaces)?,
             reserved_namespaces: parse_namespaces("--reserved-namespaces", &self.reserved_namespaces)?,
+            default_namespace_quota: self.default_namespace_quota,
             pod_security: self.pod_security,
             refused_ingress_annotations: self.refused_ingress_annotations.clone(),
             policies: self.policies,
@@ -239,6 +247,7 @@ impl ControllerSettings {
             external_grants: Vec::new(),
             protected_namespaces: tenure_tenancy::Settings::default().protected_namespaces,
             reserved_namespaces: Vec::new(),
+            default_namespace_quota: DEFAULT_NAMESPACE_QUOTA,
             pod_security: PodSecurityLevel::Baseline,
             refused_ingress_annotations: Vec::new(),
             policies: false,
@@ -349,6 +358,7 @@ impl ControllerSettings {
             external_grants: self.external_grants.clone(),
             protected_namespaces: self.protected_namespaces.clone(),
             reserved_namespaces: self.reserved_namespaces.clone(),
+            default_namespace_quota: self.default_namespace_quota,
             pod_security: self.pod_security,
             refused_ingress_annotations: self.refused_ingress_annotations.clone(),
             has_policies: self.policies,

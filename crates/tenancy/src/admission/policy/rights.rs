@@ -13,6 +13,7 @@ use super::super::account::account_of;
 use crate::admission::make_owner_reference;
 use crate::admission::rights::{BE_OWNER, EXTEND, OWN};
 use crate::realm::{TenantFacts, TenantOwnerFacts};
+use crate::settings::Settings;
 
 /// The verb, on `tenants`, of who makes namespaces for Tenants, and none of nobody: owners.
 pub const PROVISION: &str = "provision";
@@ -73,8 +74,8 @@ pub fn list_token_rights(tenant: &TenantFacts) -> Vec<Value> {
 /// Whether owners may make another namespace for a Tenant that has so many, where nobody counts when one is made: an expression can't, so that it is the
 /// right that ends. Of those that are made at once, before it does, more may be stored than there is room for; they aren't taken.
 #[must_use]
-pub fn has_room(tenant: &TenantFacts, count: usize) -> bool {
-    let quota = tenant.namespace_quota.and_then(|quota| usize::try_from(quota).ok());
+pub fn has_room(tenant: &TenantFacts, settings: &Settings, count: usize) -> bool {
+    let quota = tenant.find_namespace_quota(settings);
     quota.is_none_or(|quota| count < quota)
 }
 
