@@ -9,6 +9,7 @@ mod cargo;
 mod dist;
 mod generate;
 mod kustomize;
+mod long;
 mod record_kubernetes;
 mod scenarios;
 mod suites;
@@ -81,6 +82,8 @@ enum Task {
         /// Only scenarios whose name contains one of these.
         only: Vec<String>,
     },
+    /// Run what takes hours: every kill and seed, all scenarios wherever lanes run, thousands of stories and trees.
+    Long(long::Long),
     /// Play stories of a tenant alone and beside a hostile tenant, and compare both worlds.
     TwoWorlds(two_worlds::TwoWorlds),
     /// Write what is handed to others into a folder: the program as one static file, checksums, what it is made of, manual, completions.
@@ -114,6 +117,7 @@ fn main() -> anyhow::Result<()> {
             timings,
             only,
         } => scenarios::run(kubeconfig.as_deref(), process, lanes.as_deref(), timings, &only),
+        Task::Long(long) => long.run(),
         Task::TwoWorlds(two_worlds) => two_worlds.run(),
         Task::Dist(dist) => dist.run(),
         Task::RecordKubernetes { dump, go_modules, out } => record_kubernetes::run(&dump, &go_modules, &out),

@@ -11,6 +11,7 @@
 //! A [`Canary`] is a secret that nobody may hear of, and listens for itself.
 //! [`check_reach`] is the invariant that no tenant reaches authority outside its namespaces.
 //! [`Chance`] draws input that follows from a seed.
+//! [`choose_length`] lets a test try a part in CI and everything in a long run.
 //! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
 
 mod admin;
@@ -21,6 +22,7 @@ pub mod exchange;
 mod front;
 mod kubelet;
 mod kubernetes;
+mod length;
 mod notices;
 mod reach;
 mod reduced;
@@ -38,6 +40,7 @@ pub use chance::Chance;
 pub use cluster::{Cluster, DISPOSABLE_LABEL, LANE_IMAGE, TEST_KUBECONFIG};
 pub use kubelet::Kubelet;
 pub use kubernetes::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, client_of};
+pub use length::choose_length;
 pub use notices::{Manner, Notice, NoticeServer};
 pub use reach::check_reach;
 pub use reduced::{DiscoveryForm, Reductions};

@@ -212,7 +212,7 @@ mod tests {
             return;
         }
         let fuzz = Fuzz {
-            trees: 300,
+            trees: 150,
             seed: 20_260,
             only: None,
             keep: None,

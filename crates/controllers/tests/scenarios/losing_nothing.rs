@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tenure_git_server::{Content, Repository};
-use tenure_testkit::{Cluster, SOON, eventually};
+use tenure_testkit::{Cluster, SOON, choose_length, eventually};
 
 use crate::faults::Kill;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
@@ -14,8 +14,10 @@ use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map}
 /// at the first twenty-five, half came in time, so that a reconcile makes about so many.
 const PLACES: usize = 12;
 
-/// How often the process dies. A reconcile that meets faults has about a quarter as many requests.
-const KILLS: usize = 100;
+/// How often the process dies, in CI and in a long run. A reconcile that meets faults has about a quarter as many requests.
+const KILLS: (usize, usize) = (24, 100);
+/// In CI it dies at every so many requests only.
+const STRIDE: usize = 5;
 /// The namespaces, each on a cluster of its own, where kills while the server fails wait for their retries side by side.
 const FAILING: [&str; 4] = ["losing-d", "losing-e", "losing-f", "losing-g"];
 /// How many commits are applied at least and at most by a server that fails all the time.
@@ -187,21 +189,22 @@ impl Story {
 }
 
 /// The process dies at the first request of a reconcile, at the second, and so on, before the request and after it, until
-/// a reconcile has no more of them; then from the beginning.
+/// a reconcile has no more of them; then from the beginning. In CI at every fifth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_at_any_request_loses_nothing() {
     let mut story = Story::begin("losing-a").await;
     let (mut at, mut after_effect, mut rounds) = (1, false, 0);
-    for number in 0..KILLS {
+    let (kills, stride) = (choose_length(KILLS.0, KILLS.1), choose_length(STRIDE, 1));
+    for number in 0..kills {
         let when = format!("kill {number}, {}", describe_kill(at, after_effect));
         let died = story.survive(Kill { at, after_effect }, &when).await;
         if died {
-            at += 1;
+            at += stride;
         } else {
             (at, after_effect, rounds) = (1, !after_effect, rounds + 1);
         }
     }
-    assert!(rounds > 0, "{KILLS} kills did not come to the end of one reconcile");
+    assert!(rounds > 0, "{kills} kills did not come to the end of one reconcile");
     story.stage.end().await;
 }
 
@@ -209,9 +212,10 @@ async fn a_process_that_dies_at_any_request_loses_nothing() {
 /// A quarter of the kills each on four clusters at once; half of them where all tests share one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
+    let stride = choose_length(STRIDE, 1);
     let at_each = |after_effect| {
-        (0..KILLS / FAILING.len()).map(move |number| Kill {
-            at: 1 + number % PLACES,
+        (0..choose_length(KILLS.0, KILLS.1) / FAILING.len()).map(move |number| Kill {
+            at: 1 + number * stride % PLACES,
             after_effect,
         })
     };
@@ -233,7 +237,11 @@ async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
         }
         story.delete("in the end").await;
         let dealt = story.stage.faults.dealt();
-        assert_eq!(dealt.len(), 8, "not every fault was dealt: {dealt:?}");
+        // Few kills meet few faults.
+        assert!(
+            dealt.len() >= choose_length(6, 8),
+            "too few faults were dealt: {dealt:?}"
+        );
         story.stage.end().await;
         deaths
     });
@@ -246,7 +254,7 @@ async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_while_it_deletes_loses_nothing() {
     let mut story = Story::begin("losing-b").await;
-    for at in 1..=12 {
+    for at in (1..=PLACES).step_by(choose_length(STRIDE, 1)) {
         for after_effect in [false, true] {
             let when = format!("deletion, killed at request {at}, after its effect: {after_effect}");
             let target = (story.namespace, "app");

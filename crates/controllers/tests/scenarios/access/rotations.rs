@@ -13,7 +13,7 @@ use crate::deploy_keys::SECRET;
 use crate::stage::condition;
 
 /// How often it is replaced, where nobody says otherwise.
-const ROTATIONS: usize = 10;
+const ROTATIONS: usize = 5;
 /// The variable that says otherwise.
 const VARIABLE: &str = "TENURE_TEST_ROTATIONS";
 const NAMESPACE: &str = "acc-x";
